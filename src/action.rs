@@ -1,16 +1,16 @@
-//! An action as people read of it: what it is about and what came of it, in a few words.
+//! The description of an action for people: its subject and its outcome, in a few words.
 
 use anstyle::Style;
 use serde_json::Value;
 
 use crate::print::{BAD, GOOD, QUIET, visible};
 
-/// Whether an action did what it was asked to.
+/// Returns whether an action succeeded.
 pub(crate) fn succeeded(result: &Value) -> bool {
     result.get("success") != Some(&Value::Bool(false)) && !result.is_null()
 }
 
-/// What an action is about, in a few words.
+/// Returns the subject of an action, in a few words.
 pub(crate) fn detail(tool: &str, params: &Value) -> String {
     let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
     match tool {
@@ -47,18 +47,18 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
     }
 }
 
-/// What came of an action.
+/// The outcome of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Succeeded,
     Failed,
     TimedOut,
-    /// The daemon went away while it was under way.
+    /// The daemon stopped during the action.
     Unknown,
 }
 
 impl Outcome {
-    /// Reads it from the result, and from the word that an event has for it.
+    /// Reads the outcome from the result, and from the outcome field of an event.
     pub(crate) fn of(word: Option<&str>, result: &Value) -> Self {
         let holds = |name: &str| result.get(name) == Some(&Value::Bool(true));
         match word {
@@ -71,7 +71,7 @@ impl Outcome {
         }
     }
 
-    /// A sign, and how it is printed.
+    /// Returns the outcome's sign and its style.
     pub(crate) fn mark(self) -> (&'static str, Style) {
         match self {
             Self::Succeeded => ("✓", GOOD),
@@ -81,7 +81,7 @@ impl Outcome {
         }
     }
 
-    /// In words, where there is more to say than that it worked.
+    /// Returns the outcome in words, where there is more to say than that it succeeded.
     pub(crate) fn told(self, tool: &str, result: &Value) -> String {
         let text = |name: &str| result.get(name).and_then(Value::as_str);
         match self {
@@ -104,7 +104,7 @@ impl Outcome {
                 visible(text("output").unwrap_or_default().trim().lines().next().unwrap_or_default())
             }
             "open_terminal" => text("session_id").unwrap_or_default().to_owned(),
-            // Its own story is told under its own id.
+            // The nested run's events are shown under its own id.
             "run_workflow" => {
                 let parts =
                     [text("run_id").map(str::to_owned), text("status").map(str::to_owned), text("error").map(visible)];
@@ -115,7 +115,7 @@ impl Outcome {
     }
 }
 
-/// What an action is about and what came of it, where there is something to say.
+/// Joins the subject and the outcome of an action, if there is an outcome to show.
 pub(crate) fn led_to(detail: &str, outcome: &str) -> String {
     match (detail, outcome) {
         (detail, "") => detail.to_owned(),

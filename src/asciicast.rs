@@ -1,23 +1,21 @@
 //! Recordings of terminals as asciicast, version 3.
 //!
-//! A file of lines: a header in JSON, then one event in each, as
-//! `[seconds since the event before, code, data]`; see
-//! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: times come in, lines
-//! go out.
+//! A file of lines: a header in JSON, then one event per line, as `[seconds since the event before, code, data]`; see
+//! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: times are parameters, and lines are returned.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
 
-/// What a recording says of itself.
+/// The header of a recording.
 #[derive(Debug, Serialize)]
 pub(crate) struct Header {
     version: u8,
     term: Term,
-    /// When it began, in seconds since 1970.
+    /// The time of its beginning, in seconds since 1970.
     timestamp: u64,
-    /// Players show no pause that is longer, in seconds.
+    /// The longest pause that players show, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_time_limit: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +39,7 @@ impl Header {
         idle_time_limit: Option<f64>,
         title: Option<String>,
     ) -> String {
-        // What every program in a terminal of ours is told.
+        // The TERM of every program in a terminal of steplatch.
         let term = Term { cols, rows, kind: "xterm-256color" };
         line(&Self { version: 3, term, timestamp, idle_time_limit, title })
     }
@@ -50,14 +48,14 @@ impl Header {
 /// The events of a recording, one line each. Times are counted from its beginning.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    /// When the last one was, in milliseconds: rounding is not to add up.
+    /// The time of the last event, in milliseconds, so that rounding errors do not add up.
     last: u64,
-    /// The beginning of a character whose rest is still to come.
+    /// The first bytes of a character that is not complete yet.
     unfinished: Vec<u8>,
 }
 
 impl Events {
-    /// Something was printed. Returns `None` as long as no whole character is there.
+    /// Returns the event of printed bytes. `None` until a whole character has arrived.
     pub(crate) fn output(&mut self, at: Duration, bytes: &[u8]) -> Option<String> {
         self.unfinished.extend_from_slice(bytes);
         let end = whole(&self.unfinished);
@@ -66,12 +64,12 @@ impl Events {
         (!text.is_empty()).then(|| self.event(at, "o", &text))
     }
 
-    /// The screen has another size.
+    /// Returns the event of a new size of the screen.
     pub(crate) fn resize(&mut self, at: Duration, cols: u16, rows: u16) -> String {
         self.event(at, "r", &format!("{cols}x{rows}"))
     }
 
-    /// The program ended; nothing follows.
+    /// Returns the event of the program's end, which is the last one.
     pub(crate) fn exit(&mut self, at: Duration, code: i32) -> String {
         self.event(at, "x", &code.to_string())
     }
@@ -90,7 +88,7 @@ fn line(value: &impl Serialize) -> String {
     line
 }
 
-/// How many bytes are whole characters, or can not become one.
+/// Returns how many bytes are whole characters, or cannot become one.
 fn whole(bytes: &[u8]) -> usize {
     let mut end = 0;
     while let Err(error) = std::str::from_utf8(&bytes[end..]) {

@@ -1,7 +1,7 @@
-//! A question that a person answers, line by line: a choice or a text in one, a form field by field, and the approver's
-//! passphrase when it is asked for.
+//! A gate's question that a person answers, line by line: a choice or a text in one line, a form field by field, and
+//! the approver's passphrase if it is required.
 //!
-//! Pure: lines go in, and what is to be shown and sent comes out. Whoever shows it owns the terminal.
+//! Pure: lines are parameters, and the texts to show and the answer to send are returned. The caller owns the terminal.
 
 use serde_json::{Map, Value};
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, Passphrase};
@@ -10,29 +10,29 @@ use steplatch_workflow::{Field, Form};
 use crate::print::visible;
 use crate::question::{chosen, is_shown_whole};
 
-/// A question, and how far its answer is.
+/// A question, with the part of its answer that was given so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Asking {
     gate: GateInfo,
     form: Option<Form>,
-    /// All of it is shown. It takes no answer otherwise.
+    /// Whether all of its content is shown. Otherwise it takes no answer.
     is_whole: bool,
     step: Step,
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Its one line.
+    /// The only line of the answer.
     Answer,
-    /// The next field of its form, with what was filled in before it.
+    /// The next field of the form, with the values of the fields before it.
     Field { at: usize, filled: Map<String, Value> },
-    /// The approver's passphrase, for an answer that is there.
+    /// The approver's passphrase, for an answer that is complete.
     Passphrase(Box<AnswerGate>),
 }
 
 impl Asking {
     pub(crate) fn new(gate: GateInfo) -> Self {
-        // A form that this version can not read is answered as text, which is then the JSON of it.
+        // A form that this version cannot read is answered as text, which is then its JSON.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
         let is_whole = is_shown_whole(&gate);
         let mut asking = Self { gate, form, is_whole, step: Step::Answer };
@@ -44,12 +44,12 @@ impl Asking {
         &self.gate
     }
 
-    /// Whether what is typed next is not to be seen.
+    /// Returns whether the next line must not be echoed.
     pub(crate) fn is_secret(&self) -> bool {
         matches!(self.step, Step::Passphrase(_))
     }
 
-    /// Whether an empty line leaves the question open, rather than a field empty.
+    /// Returns whether an empty line leaves the question open, rather than a field empty.
     pub(crate) fn may_be_left(&self) -> bool {
         if !self.is_whole {
             return true;
@@ -63,7 +63,7 @@ impl Asking {
         }
     }
 
-    /// Asks from the first line on.
+    /// Starts the question from its first line.
     pub(crate) fn begin(&mut self) {
         self.step = match &self.form {
             Some(_) => Step::Field { at: 0, filled: Map::new() },
@@ -71,7 +71,7 @@ impl Asking {
         };
     }
 
-    /// What is said before the next line is asked for: about a field, and what there is to choose.
+    /// Returns the text before the next prompt: the description of a field, and its choices.
     pub(crate) fn lead(&self) -> Vec<String> {
         if !self.is_whole {
             return Vec::new();
@@ -82,7 +82,7 @@ impl Asking {
         about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(choice)))).collect()
     }
 
-    /// What the next line is asked for with.
+    /// Returns the prompt for the next line.
     pub(crate) fn prompt(&self) -> String {
         match (&self.step, self.field()) {
             _ if !self.is_whole => "press Enter to leave it open:".to_owned(),
@@ -104,10 +104,10 @@ impl Asking {
         }
     }
 
-    /// Takes the next line. Returns the answer once it is whole.
+    /// Takes the next line. Returns the answer once it is complete.
     ///
     /// # Errors
-    /// With what is wrong with the line, which is to be typed again.
+    /// With the problem of the line, which the person must type again.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
         if !self.is_whole {
             let gate = &self.gate.gate_id;
@@ -141,8 +141,8 @@ impl Asking {
         }
     }
 
-    /// Takes why an answer was not taken: only its passphrase may be missing, or all of it is asked for again. Returns
-    /// what is to be said about it; what is asked for next says enough of a passphrase that was not given yet.
+    /// Handles the rejection of an answer: only the passphrase is requested, or the whole answer again. Returns the
+    /// message to show; a passphrase that was not given yet needs none, because its prompt says enough.
     pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
         let first = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {

@@ -41,13 +41,13 @@ impl DetachKey {
     }
 }
 
-/// Puts the person's own terminal back as it was.
+/// Restores the person's own terminal when it is dropped.
 struct RawMode {
     before: Termios,
 }
 
-/// What programs may have switched on in the person's terminal, switched off again: the alternate screen,
-/// the mouse, focus reports, bracketed paste, application keys, colours; and the cursor shown.
+/// Switches off what programs may have switched on in the person's terminal: the alternate screen, the mouse, focus
+/// reports, bracketed paste, application keys and colours; and shows the cursor.
 const RESTORE: &str =
     "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[<u\x1b[m\x1b[?25h";
 
@@ -63,7 +63,7 @@ impl RawMode {
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        // On the way out there is nobody left to tell of a failure.
+        // The program is exiting, so a failure is ignored.
         let mut out = io::stdout().lock();
         let _ = out.write_all(RESTORE.as_bytes());
         let _ = out.flush();
@@ -71,13 +71,13 @@ impl Drop for RawMode {
     }
 }
 
-/// How it ended.
+/// How the session ended.
 enum Left {
     Detached,
     Ended(Option<i32>),
 }
 
-/// A terminal that the person has joined, over whichever daemon is there.
+/// A terminal that the person has attached to, across restarts of the daemon.
 struct Joined<'a> {
     place: &'a Place,
     session: String,
@@ -87,7 +87,7 @@ struct Joined<'a> {
     title: String,
 }
 
-/// How long a daemon that went away is waited for.
+/// How long a client waits for a daemon that went away.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Joined<'a> {
@@ -110,7 +110,7 @@ impl<'a> Joined<'a> {
         Ok((joined, reply))
     }
 
-    /// Joins again over the next daemon, and returns what the screen looks like now.
+    /// Attaches again through the next daemon, and returns a drawing of the current screen.
     async fn join_again(&mut self) -> Result<String, Failure> {
         let began = Instant::now();
         loop {
@@ -119,7 +119,7 @@ impl<'a> Joined<'a> {
                     None => return Ok(reply.snapshot),
                     Some(error) => return Err(Failure::work(error)),
                 },
-                // Somebody who is just ending it, or starting it, needs a moment.
+                // The daemon may be stopping or starting, so this is retried.
                 Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
                 Err(error) => return Err(error),
             }
@@ -134,14 +134,14 @@ impl<'a> Joined<'a> {
         Ok(reply)
     }
 
-    /// Types, once, whatever becomes of the daemon meanwhile. Returns what is wrong if it was refused.
+    /// Sends keys exactly once, also across a restart of the daemon. Returns the reason if they were refused.
     async fn types(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
         let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
         let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key };
         let step = random_name();
         loop {
             match self.client.call_once(&verb, &step).await {
-                // A program that ended says so in an event that is on its way.
+                // If the program has ended, its last event is on the way.
                 Ok(reply) => return Ok(reply.error),
                 Err(CallError::Lost) => draw(out, &self.join_again().await?)?,
                 Err(error) => return Err(error.into()),
@@ -149,13 +149,13 @@ impl<'a> Joined<'a> {
         }
     }
 
-    /// Gives the terminal this size; a daemon that is away learns it when it is back.
+    /// Sets the terminal's size; a daemon that is away receives it after reconnection.
     async fn resize(&self, cols: u16, rows: u16) {
         let verb = ResizeTerminal { session_id: self.session.clone(), cols, rows };
         let _ = self.client.call(verb).await;
     }
 
-    /// Gives it the size of the person's own.
+    /// Sets the terminal to the size of the person's own.
     async fn fit(&self) -> Result<(), Failure> {
         let size = tcgetwinsize(io::stdout()).map_err(io::Error::from)?;
         if size.ws_col >= 2 && size.ws_row >= 2 {
@@ -164,17 +164,17 @@ impl<'a> Joined<'a> {
         Ok(())
     }
 
-    /// Leaves it as it was found: an agent that works in it finds it as wide as before, and may type again.
+    /// Restores the terminal's size and releases the hold, so that an agent finds the same width and may type again.
     async fn leave(&self, cols: u16, rows: u16) {
         self.resize(cols, rows).await;
         if let Some(hold_key) = self.hold_key.clone() {
-            // A daemon that is away gives it back when it notices that we are gone.
+            // If the daemon is away, it releases the hold when it notices that this client is gone.
             let _ = self.client.call(HandBackTerminal { session_id: self.session.clone(), hold_key }).await;
         }
     }
 }
 
-/// Lets a person use the terminal `id` until it ends or they leave it; with `hold`, alone.
+/// Attaches a person to the terminal `id` until it ends or they leave it; with `hold`, nothing else can type.
 pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage(
@@ -199,7 +199,7 @@ pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey, hold: bool) 
                 Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => draw(&mut out, &snapshot)?,
                 Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break Left::Ended(exit_code),
                 Some(Ok(TerminalEvent::TerminalResized { .. }) | Err(_)) => {}
-                // The daemon went away; the terminal did not.
+                // The daemon went away; the terminal still exists.
                 None => draw(&mut out, &joined.join_again().await?)?,
             },
             typed = keys.recv() => {
@@ -209,7 +209,7 @@ pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey, hold: bool) 
                 if !sent.is_empty()
                     && let Some(refused) = joined.types(sent, &mut out).await?
                 {
-                    // Where it does not disturb what the program draws.
+                    // In the title, where it does not disturb the program's drawing.
                     name(&mut out, &refused)?;
                 }
                 if before.is_some() {
@@ -237,19 +237,19 @@ pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey, hold: bool) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the window.
+/// Sets the title of the window.
 fn name(out: &mut io::Stdout, title: &str) -> io::Result<()> {
     write!(out, "\x1b]0;{title}\x07")?;
     out.flush()
 }
 
-/// Draws a screen; what stood there scrolls away rather than being overwritten.
+/// Draws a screen; the previous content scrolls away rather than being overwritten.
 fn draw(out: &mut io::Stdout, snapshot: &str) -> io::Result<()> {
     out.write_all(snapshot.as_bytes())?;
     out.flush()
 }
 
-/// Reads what the person types, in a thread of its own: a read can not be taken back.
+/// Reads the person's keys, in a thread of its own: a read cannot be cancelled.
 fn keyboard() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {

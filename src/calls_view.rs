@@ -1,4 +1,4 @@
-//! The calls of a run, as lines: nodes, steps of graphs, and what functions tell.
+//! The calls of a run, as lines: nodes, steps of graphs, and events that functions emit.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,32 +10,32 @@ use crate::action::led_to;
 use crate::print::{BAD, GOOD, QUIET, visible};
 use crate::run_view::{between, line};
 
-/// Nodes that are being called, by their numbers.
+/// The node calls in progress, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     open: BTreeMap<u64, Called>,
 }
 
-/// A node that is being called.
+/// A node call in progress.
 #[derive(Debug, Clone)]
 pub(crate) struct Called {
-    /// The step of a graph, or the node.
+    /// The name of the step of a graph, or of the node.
     pub(crate) name: String,
     pub(crate) node: String,
-    /// What it was given, in a line.
+    /// The input, on one line.
     pub(crate) given: String,
     began: String,
-    /// Since when it is seen.
+    /// When its start was seen.
     pub(crate) since: Instant,
 }
 
 impl Calls {
-    /// Returns the call that has been waited for longest.
+    /// Returns the call that has been in progress longest.
     pub(crate) fn oldest(&self) -> Option<&Called> {
         self.open.values().next()
     }
 
-    /// Takes in an event. Returns the line that tells it, where there is one.
+    /// Records an event. Returns the line that shows it, if there is one.
     pub(crate) fn take(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let call = event.data.get("call").and_then(Value::as_u64);
@@ -89,7 +89,7 @@ fn ended(event: &RunEvent, called: Option<Called>, width: Option<usize>) -> Stri
         None => (id, "", String::new()),
     };
     let kind = text(&result["node_type"]);
-    // What a command printed says more than what it was given.
+    // A command's output says more than its input.
     let detail = if said == given { said } else { led_to(given, &said) };
     line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }
@@ -107,11 +107,11 @@ fn nested(event: &RunEvent, called: &Called, width: Option<usize>) -> String {
 
 fn took(called: &Called, event: &RunEvent) -> String {
     let took = between(&called.began, &event.timestamp);
-    // What took no time worth telling is not told.
+    // A negligible duration is not shown.
     took.filter(|took| *took >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
 }
 
-/// Returns a value as part of a line: of a text its first line.
+/// Returns a value as part of a line; of a text the first line.
 fn brief(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -1,9 +1,8 @@
-//! The MCP clients of this machine, and our entry in their configuration.
+//! The MCP clients of this machine, and the steplatch entry in their configuration.
 //!
-//! A client is one row of [`CLIENTS`]. Its files are its own and its users': what is not
-//! our entry stays byte for byte as it is ([`json`], [`toml`]), and every change is compared
-//! with what was meant before it is written ([`edit`]), in one step and only if nobody else
-//! wrote meanwhile ([`file`]).
+//! A client is one row of [`CLIENTS`]. Its files belong to it and to its users: everything except the steplatch entry
+//! stays byte for byte as it is ([`json`], [`toml`]). Every change is compared with the intended one before it is
+//! written ([`edit`]). It is written atomically, and only if no other program wrote meanwhile ([`file`]).
 
 pub(crate) mod diff;
 pub(crate) mod edit;
@@ -23,23 +22,23 @@ use crate::failure::Failure;
 
 /// A program that starts MCP servers.
 pub(crate) struct Client {
-    /// How it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// How it is called by people.
+    /// Its name for people.
     pub(crate) label: &'static str,
-    /// Programs by which it shows that it is there.
+    /// Programs whose presence shows that the client is installed.
     programs: &'static [&'static str],
-    /// The folder by which it shows that it is there.
+    /// The directory whose presence shows that the client is installed.
     folder: fn(&Surroundings) -> PathBuf,
-    /// The file of the user.
+    /// The user's configuration file.
     user: fn(&Surroundings) -> PathBuf,
-    /// The file of a project, within its folder.
+    /// The project's configuration file, relative to the project.
     project: &'static str,
-    /// How its files are written.
+    /// The format of its files.
     pub(crate) format: Format,
 }
 
-/// How the configuration of a client is written.
+/// The format of a client's configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Format {
     /// JSON, with comments or without.
@@ -111,7 +110,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
 ];
 
 impl Client {
-    /// Returns the file that has its servers.
+    /// Returns the file that lists the client's servers.
     pub(crate) fn file(&self, scope: Scope, around: &Surroundings) -> PathBuf {
         match scope {
             Scope::User => (self.user)(around),
@@ -119,7 +118,8 @@ impl Client {
         }
     }
 
-    /// Whether it is there: by its folder, its file or its program; for a project, by what the project has of it too.
+    /// Returns whether the client is present: by its directory, its file or its program; for a project, also by its
+    /// project files.
     pub(crate) fn is_there(&self, scope: Scope, around: &Surroundings) -> bool {
         let exists = |path: PathBuf| path.symlink_metadata().is_ok();
         let own = exists((self.folder)(around)) || exists((self.user)(around));
@@ -132,28 +132,28 @@ impl Client {
     }
 }
 
-/// Where somebody works, and where their programs keep things.
+/// The directories of a user and of their programs.
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
-    /// Their own folder.
+    /// The home directory.
     pub(crate) home: PathBuf,
-    /// Where programs have their configuration.
+    /// The directory of programs' configurations.
     pub(crate) config: PathBuf,
-    /// Where Claude Code keeps its own, if somebody said so.
+    /// Claude Code's configuration directory, if the environment sets it.
     pub(crate) claude: Option<PathBuf>,
-    /// Where Codex keeps its own.
+    /// Codex' configuration directory.
     pub(crate) codex: PathBuf,
-    /// The project: the folder in which a command is given.
+    /// The project: the working directory of the command.
     pub(crate) project: PathBuf,
-    /// Where programs are found.
+    /// The value of `PATH`.
     pub(crate) path: OsString,
 }
 
 impl Surroundings {
-    /// Looks around.
+    /// Reads the environment.
     ///
     /// # Errors
-    /// When there is no `HOME`, or the working folder is gone.
+    /// When there is no `HOME`, or the working directory is gone.
     pub(crate) fn look() -> Result<Self, Failure> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let folder = |name: &str| variable(name).map(PathBuf::from);
@@ -170,7 +170,7 @@ impl Surroundings {
         })
     }
 
-    /// Returns the program that a name, or a path, means here.
+    /// Returns the program that a name or a path refers to.
     pub(crate) fn find(&self, program: &str) -> Option<PathBuf> {
         if program.contains('/') {
             return is_program(Path::new(program)).then(|| PathBuf::from(program));
@@ -178,7 +178,7 @@ impl Surroundings {
         std::env::split_paths(&self.path).map(|folder| folder.join(program)).find(|path| is_program(path))
     }
 
-    /// A path as people write it.
+    /// Returns a path as people write it.
     pub(crate) fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(below) if !below.as_os_str().is_empty() => format!("~/{}", below.display()),

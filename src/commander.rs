@@ -1,10 +1,10 @@
 //! `steplatch commander`: a conversation with the daemon, line by line, for people.
 //!
-//! What a line means (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and what was done and is
-//! asked (`session.rs`) are values that know neither the terminal nor the daemon, so that
-//! another view can draw them. `conversation.rs` brings them together with the terminal
-//! (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`): it reads lines, `carry_out.rs` does what
-//! commands ask for, `answering.rs` puts questions, and `hearing.rs` tells what happens.
+//! The meaning of a line (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and the state of the session
+//! (`session.rs`) are values independent of the terminal and of the daemon, so that another view can draw them.
+//! `conversation.rs` connects them with the terminal (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`): it
+//! reads lines, `carry_out.rs` executes commands, `answering.rs` asks the questions of gates, and `hearing.rs` shows
+//! events.
 
 mod answering;
 mod carry_out;
@@ -33,7 +33,7 @@ use crate::front;
 use conversation::Conversation;
 use editor::Lines;
 
-/// Where lines are remembered, in the state folder.
+/// The file of the history, in the state directory.
 const HISTORY: &str = "commander_history";
 
 #[derive(Debug, Args)]
@@ -56,9 +56,9 @@ impl Commander {
     }
 }
 
-/// Whether the terminal says that it can do more than print one line below the other.
+/// Returns whether the terminal can move its cursor.
 fn moves_its_cursor() -> bool {
     let term = std::env::var("TERM").unwrap_or_default();
-    // Those are not edited on by the editor either.
+    // The line editor does not support these either.
     !matches!(term.as_str(), "" | "dumb" | "cons25" | "emacs")
 }

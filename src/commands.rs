@@ -1,4 +1,4 @@
-//! The commands, as they are typed.
+//! The command line: all commands and their dispatch.
 
 mod approver;
 pub(crate) mod config;
@@ -99,45 +99,45 @@ enum Command {
 }
 
 impl Arguments {
-    /// Reads the command line, and whether its command is to print JSON.
+    /// Parses the command line. Returns also whether its command is to print JSON.
     ///
     /// # Errors
-    /// When it is not understood, or asks for help.
+    /// When it is invalid, or requests help.
     pub(crate) fn read() -> Result<(Self, bool), clap::Error> {
         let matches = Self::command().try_get_matches()?;
         let json = wants_json(&matches);
         Ok((Self::from_arg_matches(&matches)?, json))
     }
 
-    /// Returns the kind of runtime that the command wants.
+    /// Returns the kind of runtime that the command needs.
     pub(crate) fn runtime(&self) -> tokio::runtime::Builder {
         match self.command {
-            // Many terminals print at once.
+            // Many terminals may print at the same time.
             Command::Daemon(ref command) if command.has_much_to_do() => {
                 let mut builder = tokio::runtime::Builder::new_multi_thread();
-                // A request is looked for after so many turns of flooded terminals, of half a millisecond each.
+                // Requests are polled after so many iterations of busy terminals, of half a millisecond each.
                 builder.worker_threads(2).event_interval(7);
                 builder
             }
-            // A front-end passes messages on: handing each to another thread would only cost time.
+            // A front-end only passes messages on: handing each to another thread would cost time.
             _ => tokio::runtime::Builder::new_current_thread(),
         }
     }
 }
 
-/// Whether the command that was given has `--json`, however deep it stands.
+/// Returns whether the given command has `--json`, at any level of subcommands.
 fn wants_json(matches: &ArgMatches) -> bool {
     match matches.subcommand() {
         Some((_, inner)) => wants_json(inner),
-        // Not every command knows the flag.
+        // Not every command has the flag.
         None => matches.try_get_one("json").ok().flatten().copied().unwrap_or(false),
     }
 }
 
-/// Carries out a command.
+/// Runs a command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let place = match arguments.command {
-        // It has no folders, and nothing of its surroundings.
+        // A worker uses no directories and nothing of its environment.
         Command::Worker => return worker::serve().await,
         _ => front::place(arguments.state_dir.as_deref())?,
     };
@@ -165,7 +165,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Config(command) => command.run().await,
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
-            // The generator panics where it can not write, so it writes to memory.
+            // The generator panics on a write error, so it writes to memory.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut script);
             print::bytes(&script)?;
@@ -183,7 +183,7 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    /// Commands without `--json`, each with its reason.
+    /// The commands without `--json`, each with its reason.
     const WITHOUT_JSON: [(&str, &str); 7] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
@@ -194,7 +194,7 @@ mod tests {
         ("worker", "speaks a protocol of its own"),
     ];
 
-    /// Every command that does something, by its words.
+    /// Collects every command without subcommands, by its words.
     fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, bool)>) {
         for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
             let words = format!("{words} {}", inner.get_name()).trim().to_owned();
@@ -214,7 +214,7 @@ mod tests {
         assert!(found.len() > 20, "the tree is walked: {found:?}");
         let mut without: Vec<&str> = found.iter().filter(|(_, json)| !json).map(|(words, _)| words.as_str()).collect();
         without.sort_unstable();
-        // A command that is not on the list should print JSON too; one that does should not be on the list.
+        // A command that is not on the list should have `--json`; one that has it should not be on the list.
         assert_eq!(without, WITHOUT_JSON.map(|(words, _)| words));
     }
 }

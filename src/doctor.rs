@@ -1,7 +1,7 @@
-//! What is wrong with the installation, and how to fix it.
+//! Diagnosis of the installation, with fixes.
 //!
-//! Looks and tries; changes nothing, but for a daemon that is started where the server
-//! that is tried needs one. Each thing that was looked at is a [`Check`].
+//! It examines and probes without changes, except that probing a server may start a daemon. Each finding is a
+//! [`Check`].
 
 mod machine;
 mod probe;
@@ -17,37 +17,37 @@ use crate::clients::{CLIENTS, Client, Scope, Surroundings, edit, file};
 use crate::failure::Failure;
 use crate::{front, print};
 
-/// How something is.
+/// The state of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     /// As it should be.
     Ok,
-    /// Not there, which is nothing wrong.
+    /// Absent, which is not a problem.
     Absent,
-    /// It works, and somebody may want to know.
+    /// Working, but worth a look.
     Warning,
-    /// It does not work.
+    /// Not working.
     Problem,
 }
 
-/// One thing that was looked at.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    /// Among what it belongs.
+    /// The section.
     pub(crate) section: &'static str,
-    /// What was looked at.
+    /// The subject.
     pub(crate) about: String,
-    /// How it is.
+    /// The state.
     pub(crate) state: State,
-    /// The same in words.
+    /// The state in words.
     pub(crate) said: String,
-    /// What to do, where there is something to do.
+    /// The fix, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mend: Option<String>,
 }
 
-/// Checks of one section, as they are made.
+/// The findings of one section.
 struct Checks {
     section: &'static str,
     found: Vec<Check>,
@@ -79,11 +79,11 @@ impl Checks {
     }
 }
 
-/// Looks at everything, section by section; `tell` gets each as soon as it was looked at. Of the clients only those
-/// that are named, or all.
+/// Examines everything, section by section; `tell` receives each finding immediately. Of the clients only those that
+/// are named, or all.
 ///
 /// # Errors
-/// When not even the surroundings can be found, and those of `tell`.
+/// When the environment cannot be read, and the errors of `tell`.
 pub(crate) async fn examine(
     place: &Place,
     only: &[String],
@@ -106,7 +106,7 @@ pub(crate) async fn examine(
     Ok(all)
 }
 
-/// Starts the server as clients do, in both ways in which they speak.
+/// Starts the server as clients do, with both eras of the protocol.
 async fn server(ours: &Ours, place: &Place) -> Checks {
     let mut checks = Checks::of("The MCP server");
     let state = place.state().display().to_string();
@@ -125,7 +125,7 @@ async fn server(ours: &Ours, place: &Place) -> Checks {
     checks
 }
 
-/// How long a server may take to end once its client is gone, before somebody should know.
+/// How long a server may take to end once its client is gone, without a warning.
 const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
 
 fn tell_spoken(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
@@ -148,7 +148,7 @@ fn tell_spoken(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
     }
 }
 
-/// Starts what each client has in its configuration.
+/// Starts the servers in each client's configuration.
 async fn clients(around: &Surroundings, ours: &Ours, only: &[String]) -> Checks {
     let mut checks = Checks::of("Clients");
     for client in CLIENTS.iter().filter(|client| only.is_empty() || only.iter().any(|name| name == client.name)) {
@@ -244,12 +244,12 @@ async fn entry(checks: &mut Checks, about: &str, found: &Found, ours: &Ours, aro
     }
 }
 
-/// Whether a program is this very one, or starts it.
+/// Returns whether a program is this one, or starts it.
 fn is_ours(program: &Path, ours: &Ours) -> bool {
     is_same(program, &ours.program)
 }
 
-/// The daemon's answer to one verb, if a daemon can be had.
+/// Returns the daemon's reply to one verb, if a daemon can be reached.
 async fn ask<V: steplatch_protocol::Verb>(place: &Place, verb: V) -> Result<V::Reply, String> {
     let asked = tokio::time::timeout(probe::PATIENCE, front::ask(place, verb)).await;
     match asked {

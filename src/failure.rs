@@ -1,4 +1,4 @@
-//! What people and programs are told when a command did not work, and the exit code.
+//! The failure of a command: the message for people and programs, and the exit code.
 //!
 //! With `--json` a failure is an object on standard output too, whatever the command: no command prints its own.
 
@@ -13,12 +13,12 @@ use crate::print;
 /// The work failed: a run, an action, a daemon that does not answer.
 pub(crate) const FAILED: u8 = 1;
 
-/// The command was not understood, or what it names is not there or not valid.
+/// The command line is invalid, or names something missing or invalid.
 pub(crate) const USAGE: u8 = 2;
 
-/// Answers a command line that was not understood, or that asks for help.
+/// Handles an invalid command line, and a request for help.
 pub(crate) fn misread(error: &clap::Error) -> ExitCode {
-    // The command is not known then, so the flag itself is looked for; what follows `--` is another program's.
+    // The command is unknown then, so the flag itself is searched; arguments after `--` belong to another program.
     let json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
     if json && error.use_stderr() {
         let text = error.render().to_string();
@@ -26,7 +26,7 @@ pub(crate) fn misread(error: &clap::Error) -> ExitCode {
         let failure = Failure::usage(sentence.strip_prefix("error: ").unwrap_or(sentence));
         failure.tell_programs();
     }
-    // In clap's own words, with its colours and its pointer to the help.
+    // clap prints its own message, with its colours and its pointer to the help.
     error.exit()
 }
 
@@ -35,34 +35,34 @@ pub(crate) fn misread(error: &clap::Error) -> ExitCode {
 pub(crate) struct Failure {
     message: String,
     code: u8,
-    /// What programs are told besides, when there is more to say than the message.
+    /// Further details for programs.
     reply: Option<Value>,
 }
 
 impl Failure {
-    /// The work failed; `message` says what and what to do.
+    /// Creates a failure of the work; `message` says what failed and what to do.
     pub(crate) fn work(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: FAILED, reply: None }
     }
 
-    /// What was asked can not be done as it was asked.
+    /// Creates a failure of an invalid request.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: USAGE, reply: None }
     }
 
-    /// The system refused something.
+    /// Creates a failure of a system call.
     pub(crate) fn system(what: &str, error: &std::io::Error) -> Self {
         Self::work(format!("{what}: {error}"))
     }
 
-    /// Adds the reply that says so, for programs.
+    /// Adds the daemon's reply, for programs.
     pub(crate) fn with(mut self, reply: &impl Serialize) -> Self {
-        // A reply that can not be written as JSON says less than the message, which is there anyhow.
+        // A reply that cannot be serialised is omitted; the message remains.
         self.reply = serde_json::to_value(reply).ok();
         self
     }
 
-    /// What people are told.
+    /// Returns the message for people.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -72,7 +72,7 @@ impl Failure {
         self.code
     }
 
-    /// Says so on standard error, with `json` on standard output too, and returns the exit code.
+    /// Prints the failure on standard error, with `json` on standard output too, and returns the exit code.
     pub(crate) fn tell(self, json: bool) -> ExitCode {
         if json {
             self.tell_programs();
@@ -83,12 +83,12 @@ impl Failure {
 
     fn tell_programs(&self) {
         if let Err(error) = print::json_line(&self.document()) {
-            // Nobody reads it; the exit code is still theirs.
+            // Standard output is closed; the exit code still reports the failure.
             tracing::debug!(%error, "standard output can not be written");
         }
     }
 
-    /// What programs are told: an object in which `success` is false and `error` says why.
+    /// Returns the object for programs, in which `success` is false and `error` is the message.
     fn document(&self) -> Value {
         let mut document = match &self.reply {
             Some(Value::Object(fields)) => fields.clone(),
@@ -143,7 +143,7 @@ impl From<FollowError> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
-            // The reader of our output has seen enough.
+            // The reader of the output has closed it.
             std::io::ErrorKind::BrokenPipe => std::process::exit(0),
             std::io::ErrorKind::StorageFull => Self::system("the output can not be written", &error),
             _ => Self::work(error.to_string()),

@@ -1,8 +1,7 @@
-//! The runs that a run starts, and those that they start, while somebody watches.
+//! The nested runs of a run that is watched.
 //!
-//! A state that starts a run names it as it is entered, and so does the call of a
-//! function, so it can be followed from there on. What becomes of a nested run is told
-//! by its parent: one that can not be followed is not seen, and that is all.
+//! The events of a state's entry and of a function's call name the run that they start, so it can be followed from
+//! there on. The parent reports the outcome of a nested run, so one that cannot be followed is merely not shown.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,10 +11,10 @@ use steplatch_protocol::{RunEvent, Steady};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// How long the rest of a nested run is waited for when its parent goes on. It is over by then.
+/// How long to wait for the rest of a nested run when its parent continues. The nested run has ended by then.
 const REST_WITHIN: Duration = Duration::from_millis(300);
 
-/// Nested runs that are followed.
+/// The nested runs that are followed.
 #[derive(Debug)]
 pub(crate) struct Family {
     daemon: Steady,
@@ -27,12 +26,12 @@ pub(crate) struct Family {
 
 #[derive(Debug)]
 struct Child {
-    /// The run that has started it.
+    /// The run that started it.
     parent: String,
     task: AbortHandle,
 }
 
-/// What is told of a nested run: an event, or that there are no more.
+/// News about a nested run: an event, or that there are no more.
 #[derive(Debug)]
 enum Told {
     Event(RunEvent),
@@ -51,7 +50,7 @@ impl Family {
         Self { daemon, sender, received, children: HashMap::new() }
     }
 
-    /// Follows the run that is started, if `event` says that one is.
+    /// Follows the run that `event` starts, if it starts one.
     pub(crate) fn meet(&mut self, event: &RunEvent) {
         if !matches!(event.event_type.as_str(), "state_entered" | "nested_workflow_started") {
             return;
@@ -74,14 +73,14 @@ impl Family {
                     }
                 }
             }
-            // Whoever watched may have gone.
+            // A failure means that the watcher is gone.
             let _ = sender.send(Told::Over(run)).await;
         });
         let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };
         self.children.insert(child.to_owned(), task);
     }
 
-    /// Returns the next event of a nested run. None ever comes where there is no such run. Safe to drop.
+    /// Returns the next event of a nested run; pending forever if there is none. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> RunEvent {
         loop {
             match self.received.recv().await {
@@ -92,9 +91,9 @@ impl Family {
         }
     }
 
-    /// Returns what is left to be told of the runs that are over with `event`, and follows them no longer.
+    /// Returns the remaining events of the runs that end with `event`, and stops following them.
     pub(crate) async fn part(&mut self, event: &RunEvent) -> Vec<RunEvent> {
-        // A machine is in one state at a time, so what another one started is over too.
+        // A machine is in one state at a time, so the runs of earlier states have ended too.
         let left: Vec<String> = match event.event_type.as_str() {
             "state_completed" => {
                 let theirs = self.children.iter().filter(|(_, child)| child.parent == event.run_id);
@@ -115,7 +114,7 @@ impl Family {
                 }
             }
         };
-        // One that never began has nothing to tell, and would keep us.
+        // A run that never began has no events, so the wait is limited.
         let _ = tokio::time::timeout(REST_WITHIN, until_they_are_over).await;
         for run in &left {
             self.children.remove(run);
@@ -124,7 +123,7 @@ impl Family {
     }
 }
 
-/// The run that an event is about, where it is nested in another one.
+/// Returns the nested run that an event is about.
 pub(crate) fn child(event: &RunEvent) -> Option<&str> {
     event.data.get("child_run_id").and_then(Value::as_str)
 }

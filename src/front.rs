@@ -1,4 +1,4 @@
-//! What every command needs to reach the daemon.
+//! Access to the daemon for every command.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use steplatch_protocol::{Client, Hello, PROTOCOL_VERSION, Place, Starter, Steady
 
 use crate::failure::Failure;
 
-/// Returns where the daemon is, for a state folder or the user's own.
+/// Returns the place of the daemon, for a state directory or the user's default.
 pub(crate) fn place(state: Option<&Path>) -> Result<Place, Failure> {
     Place::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
 }
@@ -19,12 +19,12 @@ pub(crate) fn starter() -> Result<Starter, Failure> {
     Ok(Starter { program })
 }
 
-/// Variables that are for this program, and for nothing that is opened with it: tokens.
+/// Variables for this program only, which are not passed to what it opens: tokens.
 const OURS: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
 
-/// Introduces this program as `name`, with its folder and environment for what it opens.
+/// Returns the introduction of this program as `name`, with its directory and environment for what it opens.
 pub(crate) fn hello(name: &str) -> Hello {
-    // What is no text can not travel; a variable of that kind is rarer than a client that needs it.
+    // A value that is not UTF-8 cannot be sent; a variable of that kind that a terminal needs is rare.
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(key, _)| !OURS.contains(&key.as_str()))
@@ -36,29 +36,28 @@ pub(crate) fn hello(name: &str) -> Hello {
         environment: Some(environment),
         person: name == "steplatch",
         peer: None,
-        // The program itself is the command line; others are called by what they are.
+        // The program itself is the command line; other surfaces go by their names.
         surface: Some(if name == "steplatch" { "cli" } else { name }.to_owned()),
     }
 }
 
-/// Connects to the daemon and starts it when there is none.
+/// Connects to the daemon, and starts it if there is none.
 pub(crate) async fn client(place: &Place) -> Result<Client, Failure> {
     Ok(connect_or_start(place, hello("steplatch"), &starter()?).await?.0)
 }
 
-/// Returns a way to the daemon that mends itself, and starts it when there is none.
+/// Returns a connection to the daemon that reconnects by itself, and starts the daemon if there is none.
 pub(crate) fn steady(place: &Place) -> Result<Steady, Failure> {
     Ok(Steady::new(place.clone(), starter()?, hello("steplatch")))
 }
 
-/// The same, for a person at another surface than the command line.
+/// As [`steady`], for a person at a surface other than the command line.
 pub(crate) fn steady_at(place: &Place, surface: &str) -> Result<Steady, Failure> {
     let hello = Hello { surface: Some(surface.to_owned()), ..hello("steplatch") };
     Ok(Steady::new(place.clone(), starter()?, hello))
 }
 
-/// Asks the daemon for `verb`, and starts it when there is none. Asks again when it goes away in the middle, where that
-/// does no harm.
+/// Calls `verb`, and starts the daemon if there is none. Repeats the call after a lost connection if that is safe.
 pub(crate) async fn ask<V: Verb>(place: &Place, verb: V) -> Result<V::Reply, Failure> {
     Ok(steady(place)?.call(verb).await?)
 }

@@ -1,4 +1,4 @@
-//! Serving over HTTP, for the commands that do: where, for whom, and until when.
+//! Serving over HTTP, for the commands that do: address, clients, and lifetime.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::{front, print};
 /// The variable that holds a token, instead of the file.
 const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
 
-/// Descriptors that are no connections.
+/// Reserved descriptors, which are not connections.
 const OTHER_DESCRIPTORS: u64 = 128;
 
 /// Where to listen, and whose requests are answered.
@@ -42,26 +42,26 @@ pub(crate) struct Listening {
     allow_origin: Vec<String>,
 }
 
-/// A server that listens, and how it is entered.
+/// A server that listens, and how clients reach it.
 pub(crate) struct Listens {
-    /// It has MCP, and nothing else yet.
+    /// The server, with MCP and nothing else yet.
     pub(crate) server: Server,
     /// Its address, for people.
     pub(crate) url: String,
-    /// The token, when it was made just now.
+    /// The token, if it was just created.
     token: Option<String>,
-    /// Where the token is, unless it came with the environment.
+    /// The file of the token, unless the token is from the environment.
     token_file: Option<PathBuf>,
 }
 
 impl Listening {
-    /// Whether something was said about it.
+    /// Returns whether an option was given.
     pub(crate) fn is_said(&self) -> bool {
         let Self { port, host, allow_host, allow_origin } = self;
         port.is_some() || host.is_some() || !allow_host.is_empty() || !allow_origin.is_empty()
     }
 
-    /// Listens, for the daemon of `place`. Nothing is answered yet.
+    /// Listens, for the daemon of `place`, without answering yet.
     pub(crate) async fn listen(self, place: &Place) -> Result<Listens, Failure> {
         let (token, made, file) = token(place)?;
         let usual = Options::default();
@@ -81,7 +81,7 @@ impl Listening {
                  name with --allow-host"
             ));
         }
-        // The server has looked at the names before; what is behind it looks again, and is told the same.
+        // The server has checked the names before; the MCP service checks them again and gets the same list.
         let own = HttpOptions::default();
         let mcp = HttpOptions {
             hosts: own.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
@@ -94,7 +94,7 @@ impl Listening {
     }
 }
 
-/// Returns the token that opens the server, its text if it was made just now, and its file if it has one.
+/// Returns the token of the server, its text if it was just created, and its file if it has one.
 fn token(place: &Place) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
     match std::env::var(TOKEN_VARIABLE) {
         Ok(given) if !given.is_empty() => {
@@ -110,13 +110,13 @@ fn token(place: &Place) -> Result<(Token, Option<String>, Option<PathBuf>), Fail
     }
 }
 
-/// A way to the daemon for a program that is no person.
+/// Returns a connection to the daemon for a program that is not a person.
 fn way(place: &Place, name: &str) -> Result<Steady, Failure> {
     Ok(Steady::new(place.clone(), front::starter()?, front::hello(name)))
 }
 
 impl Listens {
-    /// Says where it listens and how it is entered; `rows` say what is there.
+    /// Prints the address and the token; `rows` describe the services.
     pub(crate) fn tell(&self, rows: &[(&str, &str)], json: bool) -> Result<(), Failure> {
         let Self { url, token, token_file, .. } = self;
         let shown_file = token_file.as_ref().map(|file| file.display().to_string());
@@ -150,7 +150,7 @@ impl Listens {
         Ok(())
     }
 
-    /// Returns how the token is written in a command of a shell.
+    /// Returns the token as it is written in a shell command.
     pub(crate) fn token_in_shell(&self) -> String {
         match &self.token_file {
             Some(file) => format!("$(cat '{}')", file.display()),
@@ -158,7 +158,7 @@ impl Listens {
         }
     }
 
-    /// Answers until somebody ends this program: ctrl-c, or SIGTERM.
+    /// Serves until ctrl-c or SIGTERM.
     pub(crate) async fn serve(server: Server) -> Result<(), Failure> {
         let failed = |error| Failure::system("signals can not be heard", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -174,7 +174,7 @@ impl Listens {
     }
 }
 
-/// An address that can be opened: one that stands for all of this machine is none.
+/// Returns an address that can be opened, in place of one that stands for all interfaces.
 fn shown(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
@@ -184,7 +184,7 @@ fn shown(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Raises the limit of open files as far as it goes, and returns how many connections it leaves room for.
+/// Raises the limit of open files to its maximum, and returns how many connections it leaves room for.
 fn most_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

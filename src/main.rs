@@ -1,6 +1,6 @@
 //! steplatch: real terminals and procedures, for agents and people.
 //!
-//! Arguments and wiring; decides nothing. Each command has its file in `commands`.
+//! Parses arguments and connects components, without logic of its own. Each command has its file in `commands`.
 
 mod action;
 mod asciicast;
@@ -26,7 +26,7 @@ mod wording;
 
 use std::process::ExitCode;
 
-/// Counts, for `steplatch worker`, what its executions take. Elsewhere it has no limit.
+/// Measures the memory of executions, for `steplatch worker`. Elsewhere it has no limit.
 #[global_allocator]
 static ALLOCATOR: steplatch_python::worker::Allocator = steplatch_python::worker::Allocator;
 
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.tell(json),
     };
-    // A thread that waits for input from a person must not keep us.
+    // A thread that waits for a person's input must not delay the exit.
     runtime.shutdown_background();
     code
 }

@@ -1,19 +1,18 @@
-//! Long texts for a person at a terminal, page by page.
+//! Paged display of long texts at a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::{Command, Stdio};
 
 use crate::print;
 
-/// The pager of those who named none, with what it needs to pass styles on and to end by itself after one screen (less(1), as
-/// git sets it).
+/// The default pager, with the options that pass styles on and quit after one screen (less(1), as git sets it).
 const USUAL: &str = "less";
 const OPTIONS: (&str, &str) = ("LESS", "FRX");
 
 /// Shows lines with the pager in `PAGER` if standard output is a terminal; else, or if there is no pager, prints them.
 ///
 /// # Errors
-/// When standard output can not be written.
+/// When standard output cannot be written.
 pub(crate) fn show(lines: &[String]) -> io::Result<()> {
     if io::stdout().is_terminal() && paged(&print::as_printed(lines)) {
         return Ok(());
@@ -21,7 +20,7 @@ pub(crate) fn show(lines: &[String]) -> io::Result<()> {
     lines.iter().try_for_each(print::line)
 }
 
-/// Has a pager show a text. Returns whether one did.
+/// Shows a text with a pager. Returns whether that worked.
 fn paged(text: &str) -> bool {
     let named = std::env::var("PAGER").ok().filter(|named| !named.trim().is_empty());
     let command = named.as_deref().unwrap_or(USUAL);
@@ -34,7 +33,7 @@ fn paged(text: &str) -> bool {
     }
     let Ok(mut pager) = pager.spawn() else { return false };
     if let Some(mut input) = pager.stdin.take() {
-        // A person may leave before the end.
+        // The person may quit before the end.
         let _ = input.write_all(text.as_bytes());
     }
     pager.wait().is_ok_and(|ended| ended.success())

@@ -1,7 +1,7 @@
-//! Passphrases, read where nobody sees them.
+//! Passphrases, read without echo.
 //!
-//! From a terminal without its echo, or from standard input for scripts; never from an argument or the environment,
-//! which other processes can read.
+//! They are read from a terminal without its echo, or from standard input for scripts; never from an argument or the
+//! environment, which other processes can read.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::failure::Failure;
 use crate::print;
 use crate::question::Person;
 
-/// What is said where people could be asked and no passphrase is set.
+/// The remark where people could be asked and no passphrase is set.
 pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
 
-/// The longest line that is read from a script: more than any passphrase has.
+/// The longest line that is read from a script.
 const LONGEST_LINE: u64 = 4096;
 
-/// The terminal that standard input is, with its echo off until this is dropped.
+/// The terminal of standard input, with its echo off until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Unseen {
     before: Termios,
 }
 
 impl Unseen {
-    /// Turns the echo off. `None` where there is no terminal, or it refuses.
+    /// Turns the echo off. `None` if there is no terminal, or it refuses.
     pub(crate) fn begin() -> Option<Self> {
         let before = tcgetattr(io::stdin()).ok()?;
         let mut without = before.clone();
         without.local_modes.remove(LocalModes::ECHO);
-        // The end of the line is shown all the same, or what comes next would stand behind the question.
+        // The line end is still echoed, so that the next output begins on a new line.
         without.local_modes.insert(LocalModes::ECHONL);
         tcsetattr(io::stdin(), OptionalActions::Flush, &without).ok()?;
         Some(Self { before })
@@ -41,12 +41,12 @@ impl Unseen {
 
 impl Drop for Unseen {
     fn drop(&mut self) {
-        // A terminal that is gone needs no echo.
+        // A failure means that the terminal is gone, which needs no echo.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
 
-/// Somebody who can be asked for passphrases, or the script that is piped in.
+/// The source of passphrases: a person at the terminal, or a script on standard input.
 #[derive(Debug)]
 pub(crate) enum Source {
     Person(Person),
@@ -54,7 +54,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The person at this terminal, or with `script` whoever writes to standard input.
+    /// Returns the person at this terminal, or with `script` standard input.
     pub(crate) fn here(script: bool) -> Result<Self, Failure> {
         if script {
             return Ok(Self::Script);
@@ -73,14 +73,14 @@ impl Source {
     }
 }
 
-/// Asks a person for a passphrase, which is not shown.
+/// Asks a person for a passphrase, without echo.
 pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphrase, Failure> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     person.listen_unseen();
     print::ask(question)?;
     let line = tokio::select! {
         line = person.line() => line,
-        // The terminal has its echo again before this program ends.
+        // The terminal's echo is restored before this program exits.
         _ = interrupted.recv() => None,
     };
     person.heard();
@@ -94,12 +94,12 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     }
 }
 
-/// Says that a passphrase is checked only after a pause, because wrong ones were given before.
+/// Returns the message that a passphrase is checked only after a pause, because of earlier wrong ones.
 pub(crate) fn pause(seconds: u64) -> String {
     format!("wrong passphrases were given before; this one is checked in {seconds} s")
 }
 
-/// Waits until a passphrase is checked again. Returns false if Ctrl-C ends the wait.
+/// Waits for the pause to end. Returns false if Ctrl-C ends the wait.
 pub(crate) async fn wait_out(seconds: u64) -> Result<bool, Failure> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     Ok(tokio::select! {

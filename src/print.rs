@@ -1,4 +1,4 @@
-//! Printing, in one place: colour where it means something and somebody sees it.
+//! Printing to standard output and standard error, with colours on terminals.
 //!
 //! `anstream` drops colours where the output is no terminal or `NO_COLOR` is set.
 
@@ -23,57 +23,57 @@ pub(crate) const STRONG: Style = Style::new().bold();
 /// The variable that filters logs, in the syntax of `tracing_subscriber::EnvFilter`.
 pub(crate) const LOG_VARIABLE: &str = "STEPLATCH_LOG";
 
-/// What is logged when nobody says otherwise. To the library of MCP a client that goes away is an error.
+/// The default filter of logs. The MCP library reports a client that goes away as an error.
 pub(crate) const USUAL_LOG: &str = "warn,rmcp=error,rmcp::service=off";
 
-/// Puts another filter in the place of the one that logs have; without one, that of the command line.
+/// Replaces the filter of logs; `None` restores that of the command line.
 type Refilter = Box<dyn Fn(Option<EnvFilter>) + Send + Sync>;
 static REFILTER: OnceLock<Refilter> = OnceLock::new();
 
-/// Sends logs to standard error, which is where nothing else reads them from.
+/// Sends logs to standard error, which no other component reads.
 pub(crate) fn logs_to_stderr(verbose: bool) {
     let usual = if verbose { "info,steplatch=debug,rmcp=warn" } else { USUAL_LOG };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| usual.into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
-    // An error of writing would be printed to standard error too, and a failure of that is a panic.
+    // A failed write would be reported on standard error too, and a failure of that is a panic.
     let builder = builder.log_internal_errors(false).with_filter_reloading();
     let handle = builder.reload_handle();
     let refilter = move |filter: Option<EnvFilter>| {
-        // It fails only where nothing is logged any more.
+        // It fails only if logging has ended.
         let _ = handle.reload(filter.unwrap_or_else(|| usual.into()));
     };
     let _ = REFILTER.set(Box::new(refilter));
     builder.init();
 }
 
-/// Logs what `filter` says from now on; without one, what the command line says.
+/// Sets the filter of logs; `None` restores that of the command line.
 pub(crate) fn log_filter(filter: Option<&str>) {
     if let Some(refilter) = REFILTER.get() {
         refilter(filter.and_then(|filter| EnvFilter::try_new(filter).ok()));
     }
 }
 
-/// Checks a filter of logs; says why it is none.
+/// Checks a filter of logs; the error says what is wrong.
 pub(crate) fn is_log_filter(filter: &str) -> Result<(), String> {
     EnvFilter::try_new(filter).map(drop).map_err(|error| error.to_string())
 }
 
-/// Prints a line on standard output. Its own styles work on a terminal; nothing else in it is carried out there.
+/// Prints a line on standard output. Its own styles work on a terminal; other control characters are not interpreted.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
     let text = text.to_string();
     let text = if io::stdout().is_terminal() { harmless(&text) } else { text };
     writeln!(anstream::stdout().lock(), "{text}")
 }
 
-/// Prints what somebody is asked, with room for the answer behind it.
+/// Prints a prompt, with room for the answer after it.
 pub(crate) fn ask(question: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     write!(out, "  {QUIET}{question}{QUIET:#} ")?;
     out.flush()
 }
 
-/// Prints a text that programs or agents wrote, without an end of line of ours. As it is, unless standard output is a
-/// terminal, which would carry out what is in it.
+/// Prints a text from a program or agent, without an additional line end. Unchanged, unless standard output is a
+/// terminal, which would interpret control characters.
 pub(crate) fn exactly(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {
         true => bytes(harmless(text).as_bytes()),
@@ -81,25 +81,25 @@ pub(crate) fn exactly(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints bytes as they are.
+/// Prints bytes unchanged.
 pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
-/// Whether standard output is shown with colours.
+/// Returns whether standard output has colours.
 pub(crate) fn coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Returns lines as [`line`] prints them, for who writes to the terminal of standard output by another way.
+/// Returns lines as [`line`] prints them, for callers that write to the terminal of standard output in another way.
 pub(crate) fn as_printed(lines: &[String]) -> String {
     let text: String = lines.iter().map(|line| format!("{}\n", harmless(line))).collect();
     if coloured() { text } else { anstream::adapter::strip_str(&text).to_string() }
 }
 
-/// Clears the terminal that standard output is, with what was scrolled off it.
+/// Clears the terminal of standard output, with its scrollback.
 pub(crate) fn clear() -> io::Result<()> {
     bytes(b"\x1b[H\x1b[2J\x1b[3J")
 }
@@ -114,7 +114,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     json_text(serde_json::to_string(value).map_err(io::Error::other)?)
 }
 
-/// JSON leaves C1 controls and turning characters as they are; a terminal gets their escapes, which mean the same.
+/// Escapes C1 controls and bidirectional characters, which JSON leaves as they are, if the output is a terminal.
 fn json_text(mut text: String) -> io::Result<()> {
     if io::stdout().is_terminal() && text.chars().any(is_harmful) {
         text = escaped_json(&text);
@@ -137,17 +137,17 @@ fn escaped_json(text: &str) -> String {
     escaped
 }
 
-/// Whether a character is not shown but carried out by a terminal, line ends and tabs apart.
+/// Returns whether a terminal would interpret a character rather than show it, except line ends and tabs.
 fn is_harmful(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t')) || turns(character)
 }
 
-/// Whether a character turns around the direction in which what follows is shown, and with it what a line seems to say.
+/// Returns whether a character changes the direction of the text after it, which could disguise the text.
 fn turns(character: char) -> bool {
     matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Text as a terminal can be given it: line ends, tabs and plain styles stay, other control characters become symbols.
+/// Makes text safe for a terminal: line ends, tabs and plain styles stay, other control characters become symbols.
 pub(crate) fn harmless(text: &str) -> String {
     let mut harmless = String::with_capacity(text.len());
     let mut rest = text;
@@ -172,14 +172,14 @@ pub(crate) fn harmless(text: &str) -> String {
         };
     }
     if is_styled && !harmless.ends_with("\x1b[0m") {
-        // What is printed next is none of this text's.
+        // The next text must not inherit this one's styles.
         harmless.push_str("\x1b[0m");
     }
     harmless
 }
 
-/// Returns the length of the style that a text behind an escape begins with, if it is one of ours: bold, dim, underlined or a
-/// colour of text, which hide nothing (ECMA-48, 8.3.117, SGR).
+/// Returns the length of the style at the beginning of the text after an escape, if it is allowed: bold, dim,
+/// underlined or a text colour, which hide nothing (ECMA-48, 8.3.117, SGR).
 fn plain_style(behind: &str) -> Option<usize> {
     let parameters = behind.strip_prefix('[')?;
     let end = parameters.bytes().position(|byte| !byte.is_ascii_digit() && byte != b';')?;
@@ -188,10 +188,10 @@ fn plain_style(behind: &str) -> Option<usize> {
     (parameters.as_bytes()[end] == b'm' && all_plain).then_some(end + 2)
 }
 
-/// Prints what went wrong on standard error, in words for people.
+/// Prints an error for people on standard error.
 pub(crate) fn error(message: &str) {
     let message = harmless(&for_people(message));
-    // Where even that can not be written, nobody reads it.
+    // If standard error cannot be written either, the failure is ignored.
     let _ = writeln!(anstream::stderr().lock(), "{BAD}error:{BAD:#} {message}");
 }
 
@@ -201,14 +201,14 @@ pub(crate) fn note(message: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{QUIET}{message}{QUIET:#}");
 }
 
-/// The width of the terminal that standard output is, if it is one.
+/// Returns the width of the terminal of standard output, if it is one.
 pub(crate) fn width() -> Option<usize> {
     let out = io::stdout();
     let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok()).flatten()?;
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
-/// A time as people say it: `340 µs`, `12 ms`, `1.2 s`, `3 min 5 s`.
+/// Formats a duration: `340 µs`, `12 ms`, `1.2 s`, `3 min 5 s`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 0.001 {
@@ -222,15 +222,15 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// The time from one moment to another, both in ISO 8601; without an end, until now. `None` for what is no moment.
+/// Returns the time between two timestamps in ISO 8601; without an end, until now. `None` for an invalid timestamp.
 pub(crate) fn between(begin: &str, end: Option<&str>) -> Option<Duration> {
     let begin: jiff::Timestamp = begin.parse().ok()?;
     let end = end.map_or_else(|| Ok(jiff::Timestamp::now()), str::parse).ok()?;
-    // A clock that was set back in between gives no time at all.
+    // If the clock was set back in between, the time is zero.
     Some(Duration::try_from(end.duration_since(begin)).unwrap_or_default())
 }
 
-/// A moment (ISO 8601) as people say it: `just now`, `12 min ago`, `3 h ago`, and its day once it is not today's.
+/// Formats a timestamp (ISO 8601): `just now`, `12 min ago`, `3 h ago`, and the date for earlier days.
 pub(crate) fn ago(moment: &str) -> String {
     let Some(time) = between(moment, None) else { return visible(moment) };
     match time.as_secs() {
@@ -242,13 +242,13 @@ pub(crate) fn ago(moment: &str) -> String {
     }
 }
 
-/// Text of several lines, each made [`visible`]; those after the first begin with `indent`.
+/// Returns text of several lines, each made [`visible`]; those after the first begin with `indent`.
 pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
     let lines: Vec<String> = text.lines().map(visible).collect();
     lines.join(&format!("\n{indent}"))
 }
 
-/// Text cut to so many columns, with an ellipsis where something is missing.
+/// Cuts text to so many columns, with an ellipsis if it is longer.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -266,12 +266,12 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     out
 }
 
-/// Text filled up with blanks to so many columns.
+/// Fills text with blanks to so many columns.
 pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
-/// Rows of cells as aligned columns, two blanks between them and none at the end.
+/// Returns rows of cells as aligned columns, two blanks between them and none at the end.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)

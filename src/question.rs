@@ -1,8 +1,7 @@
-//! A question of a run, put to the person at this terminal.
+//! A question of a run, shown to the person at this terminal.
 //!
-//! Owns standard input while a run is watched: a thread reads lines from it, begun with
-//! the first question. What was typed for a question that is over is not taken as
-//! the answer to the next one.
+//! Owns standard input while a run is watched: a thread reads lines from it, starting with the first question. A line
+//! that was typed for an earlier question is not taken as the answer to the next one.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::{Duration, Instant};
@@ -16,32 +15,32 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use crate::passphrase::Unseen;
 use crate::print::{QUIET, STRONG, visible};
 
-/// Within this time, a second Ctrl-C at the same question cancels the run that asks. The first one leaves the question open.
+/// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
 pub(crate) const TWICE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Lines of what there is to judge that are shown with a question. One that has more is not asked beside what else is printed:
-/// `gates show` has all of it, page by page.
+/// The most lines of a question's content that are shown. A longer question is not asked inline: `gates show` has all
+/// of it, with a pager.
 const MOST_LINES: usize = 40;
 
-/// The person who sits at this terminal.
+/// The person at this terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     lines: Option<mpsc::Receiver<(Instant, String)>>,
-    /// When the question was put that is asked now. What was typed before answers another one.
+    /// When the current question was shown. Earlier lines belong to other questions.
     since: Option<Instant>,
-    /// What is typed just now is not to be seen.
+    /// Held while the input is hidden.
     unseen: Option<Unseen>,
 }
 
 impl Person {
-    /// Returns the person, where there is one who sees what is printed and can type.
+    /// Returns the person, if they see the output and can type.
     pub(crate) fn here() -> Option<Self> {
         (io::stdin().is_terminal() && io::stdout().is_terminal()).then(Self::default)
     }
 
-    /// Forgets what was typed before there was a question.
+    /// Discards the input from before the question.
     pub(crate) fn listen(&mut self) {
-        // A terminal that refuses keeps what was typed, which then is an answer like any other.
+        // If the terminal refuses, the earlier input counts as an answer.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         match &mut self.lines {
             Some(lines) => while lines.try_recv().is_ok() {},
@@ -50,22 +49,22 @@ impl Person {
         self.since = Some(Instant::now());
     }
 
-    /// The same, for what is not to be seen while it is typed. The echo is there again once it was [`Self::heard`].
+    /// As `listen`, for hidden input. The echo is restored by [`Self::heard`].
     pub(crate) fn listen_unseen(&mut self) {
         self.listen();
         self.unseen = self.unseen.take().or_else(Unseen::begin);
     }
 
-    /// What was asked for last is there, or not wanted any more.
+    /// Ends a question that is answered or obsolete.
     pub(crate) fn heard(&mut self) {
         self.unseen = None;
     }
 
-    /// Returns the next line that is typed; `None` when the person closed the input. Safe to drop and call again.
+    /// Returns the next line; `None` when the person closed the input. Cancellation-safe.
     pub(crate) async fn line(&mut self) -> Option<String> {
         loop {
             let (read, line) = self.lines.get_or_insert_with(typed).recv().await?;
-            // The reader may have held it when the question was put.
+            // The reader may have held it when the question was shown.
             if self.since.is_none_or(|since| read >= since) {
                 return Some(line);
             }
@@ -86,8 +85,10 @@ fn typed() -> mpsc::Receiver<(Instant, String)> {
     lines
 }
 
-/// Returns the choice that a line means: its text, however it is capitalised, or its number, with `#` before it where a choice is
-/// called like another one's number. Where there is nothing to choose from, any text is an answer.
+/// Returns the choice that a line selects: by its text, in any capitalisation, or by its number, with `#` before it if
+/// a choice is named like the number of another one. Without choices, any text is an answer.
+///
+/// Returns the choice with its number, from 1.
 ///
 /// Returns it with its number, from 1.
 pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usize>), String> {
@@ -97,7 +98,7 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usiz
         return Ok((line.to_owned(), None));
     }
     let numbered = |number: &str| number.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < choices.len());
-    // The only one of which this holds; choices with parts that are hidden may be shown alike.
+    // Only a unique match counts; choices with hidden parts may look alike.
     let only = |holds: &dyn Fn(&str) -> bool| {
         let mut all = (0..choices.len()).filter(|at| holds(&choices[*at]));
         all.next().filter(|_| all.next().is_none())
@@ -122,10 +123,10 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usiz
     }
 }
 
-/// Returns an answer on one line: a text, or the fields of a form that were filled in.
+/// Returns an answer on one line: a text, or the values of a form.
 pub(crate) fn answered(answer: &Value) -> String {
     let fields = match answer {
-        // The answer to a machine's form is the JSON of it.
+        // The answer to a machine's form is a text with its JSON.
         Value::String(text) => match serde_json::from_str(text) {
             Ok(Value::Object(fields)) => fields,
             _ => return visible(text),
@@ -140,19 +141,19 @@ pub(crate) fn answered(answer: &Value) -> String {
     fields.iter().filter(|(_, value)| !value.is_null()).map(field).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a question as lines: what is asked, the screen that it is about, and the choices.
+/// Returns a question as lines: the text, the content to judge, and the choices.
 pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
-    // The widest a line may get, and one column that is left free, where some terminals go on to the next line.
+    // The widest line, less one column that stays free, because some terminals wrap when it is used.
     let width = width.map(|width| width.clamp(20, 120) - 1);
     let room = |indent: usize| width.map_or(usize::MAX, |width| width - indent);
     let mut lines: Vec<String> = Vec::new();
     for (n, line) in wrapped(&gate.prompt, room(4)).into_iter().enumerate() {
-        // No line of a prompt begins as a choice does.
+        // A line of the prompt must not look like a choice.
         let mark = if n == 0 { "?" } else { "│" };
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
     for line in bounded(gate) {
-        // The answer depends on it, so nothing of it is cut away at the side.
+        // The answer depends on the text, so it is wrapped rather than cut.
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
@@ -171,7 +172,7 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// Breaks a text that somebody must read whole into lines of at most `room` columns, between words where it can be.
+/// Wraps a text into lines of at most `room` columns, between words if possible.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
@@ -195,12 +196,12 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// Returns what there is to judge, as lines: a screen, and the fields that were given with the question.
+/// Returns the content to judge, as lines: a screen, and the fields that were given with the question.
 pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
     let all = gate.to_judge();
     for (name, text) in &all {
-        // A screen needs no name where there is nothing besides.
+        // A single screen needs no name.
         if all.len() == 1 && ["screen_content", "match_text"].contains(name) {
             lines.extend(text.lines().map(visible));
             continue;
@@ -217,7 +218,7 @@ pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
     lines
 }
 
-/// Whether a question is shown whole with its choices, in rows of a terminal as wide as this one.
+/// Returns whether a question with its choices fits its bound, in rows of this terminal's width.
 pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
     let room = crate::print::width().unwrap_or(120).clamp(20, 120) - 8;
     let rows = |text: &str| wrapped(text, room).len();
@@ -227,7 +228,7 @@ pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
     !gate.shortened && judge <= MOST_LINES && rows(&gate.prompt) + choices + form <= MOST_LINES
 }
 
-/// Returns what there is to judge of a question, up to a bound, and how all of it is shown.
+/// Returns the content of a question, up to a bound, and how to see all of it.
 pub(crate) fn bounded(gate: &GateInfo) -> Vec<String> {
     let mut lines = judged(gate);
     if is_shown_whole(gate) {

@@ -1,7 +1,6 @@
-//! Recording a terminal: its screen as it is, then what is printed, until it ends or somebody has seen enough.
+//! Recording of a terminal: its current screen, then its output, until it ends or the person stops.
 //!
-//! What is typed is not recorded, only what the program shows; secrets are taken
-//! out by the daemon before any of it gets here.
+//! Input is not recorded, only the program's output; the daemon masks secrets before it sends any of it.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write};
@@ -20,7 +19,7 @@ use crate::attach::PATIENCE;
 use crate::failure::Failure;
 use crate::{front, print};
 
-/// Records the terminal `id` in `file`, or in one that is called after the terminal; `-` is standard output.
+/// Records the terminal `id` in `file`, or in a file named after the terminal; `-` is standard output.
 pub(crate) async fn record(
     place: &Place,
     id: &str,
@@ -74,7 +73,8 @@ pub(crate) async fn record(
                 break;
             }
             Some(Err(_)) => None,
-            // The daemon is gone, and the terminal goes on: what was missed is on the screen that the next one shows.
+            // The daemon is gone, and the terminal continues: missed output is on the screen that the next daemon
+            // sends.
             None => {
                 let (client, again, more) = join_again(place, &joined.session_id).await?;
                 if let Some(error) = again.error {
@@ -100,7 +100,7 @@ pub(crate) async fn record(
             }
         };
         if let Some(line) = line {
-            // Whoever follows the file sees it at once, and what is written stays when this process is killed.
+            // Flushed, so that followers of the file see it at once, and nothing is lost when this process is killed.
             out.write_all(line.as_bytes())?;
             out.flush()?;
         }
@@ -116,7 +116,7 @@ async fn join(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, E
     Ok((client, reply, events))
 }
 
-/// Joins over the next daemon. Somebody who is just ending it, or starting it, needs a moment.
+/// Attaches through the next daemon. The daemon may be stopping or starting, so this is retried.
 async fn join_again(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
     let began = Instant::now();
     loop {
@@ -127,14 +127,14 @@ async fn join_again(place: &Place, id: &str) -> Result<(Client, AttachTerminalRe
     }
 }
 
-/// Returns the exit code of a program that has ended: nobody tells its end again.
+/// Returns the exit code of a program that has already ended, because its event is not repeated.
 async fn ended_before(client: &Client, session: &str) -> Result<Option<i32>, Failure> {
     let verb = GetScreenContent { session_id: session.to_owned(), ..GetScreenContent::default() };
     let now = client.call(verb).await?;
     Ok(now.exit_code.filter(|_| now.success && !now.process_running))
 }
 
-/// A new file that only its owner can read: what was on a screen is nobody else's business.
+/// Creates a file that only its owner can read, because screens may be confidential.
 fn create(file: &Path) -> Result<Box<dyn Write>, Failure> {
     if file == Path::new("-") {
         if io::stdout().is_terminal() {

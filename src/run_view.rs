@@ -1,7 +1,6 @@
-//! A run as a person sees it: a line for each state, as it happens.
+//! The display of a run: a line for each state, as it happens.
 //!
-//! On a terminal the line of the state that is being executed moves on in place;
-//! elsewhere each state is printed once, when it is over.
+//! On a terminal the line of the current state is animated; elsewhere each state is printed once, when it has ended.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -16,55 +15,55 @@ use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, vis
 use crate::question;
 use crate::wording::for_people;
 
-/// Something that shows the events of a run.
+/// A display of the events of a run.
 pub(crate) trait View {
     /// Shows one event.
     fn show(&mut self, event: &RunEvent) -> io::Result<()>;
 
-    /// Shows a question that the run waits for.
+    /// Shows a question of the run.
     fn question(&mut self, _gate: &GateInfo) -> io::Result<()> {
         Ok(())
     }
 
-    /// Says something about what is asked for next.
+    /// Shows the description of the next prompt.
     fn lead(&mut self, _text: &str) -> io::Result<()> {
         Ok(())
     }
 
-    /// Shows what is asked for, and that it can be typed.
+    /// Shows a prompt for input.
     fn prompt(&mut self, _text: &str) -> io::Result<()> {
         Ok(())
     }
 
-    /// Whether what was asked for last still stands where it can be typed behind.
+    /// Returns whether the last prompt is still the last line on the screen.
     fn is_asking(&self) -> bool {
         false
     }
 
-    /// Says something that is not of the run.
+    /// Shows a remark that is not an event of the run.
     fn remark(&mut self, _text: &str) -> io::Result<()> {
         Ok(())
     }
 
-    /// Whether something moves on its own right now.
+    /// Returns whether a line is animated.
     fn moves(&self) -> bool {
         false
     }
 
-    /// Moves on what moves.
+    /// Advances the animation.
     fn tick(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// The columns of names; longer names push their line.
+/// The column width of names; longer names shift their line.
 const STATE: usize = 16;
 const TOOL: usize = 18;
 
-/// Lines of the screen that are shown when a run breaks.
+/// How many lines of the screen are shown when a run fails.
 const SCREEN_LINES: usize = 12;
 
-/// A state being executed.
+/// The state in execution.
 #[derive(Debug, Clone)]
 struct Current {
     state: String,
@@ -73,24 +72,24 @@ struct Current {
     since: Instant,
 }
 
-/// What has been seen of a run.
+/// The facts collected about a run.
 #[derive(Debug, Default)]
 struct Story {
     current: Option<Current>,
     states: u32,
-    /// When it began (ISO 8601, UTC).
+    /// The time of its start (ISO 8601, UTC).
     began: String,
-    /// The screen as the last action left it.
+    /// The screen after the last action.
     screen: String,
-    /// A terminal that the run opened and has not closed.
+    /// The terminals that the run opened and has not closed.
     terminals: Vec<String>,
-    /// What the run returned, by name.
+    /// The return values of the run, by name.
     returned: Vec<(String, String)>,
     calls: Calls,
 }
 
 impl Story {
-    /// Remembers what the run returns, once that was looked up.
+    /// Stores the return values of the run.
     fn check(&mut self, event: &RunEvent) {
         if event.data.get("side").is_some_and(|side| side == "return_values") {
             let values = event.data.get("variables").and_then(Value::as_object);
@@ -109,7 +108,7 @@ impl Story {
         current
     }
 
-    /// Returns the line of a state that is over.
+    /// Returns the line of a state that has ended.
     fn leave(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let current = self.current.take()?;
         let result = event.data.get("result").unwrap_or(&Value::Null);
@@ -135,7 +134,7 @@ impl Story {
         let time = between(&self.began, &event.timestamp).map(|took| format!(" in {}", duration(took)));
         let time = time.unwrap_or_default();
         let states = match self.states {
-            // A function has none.
+            // A function has no states.
             0 => String::new(),
             1 => ", 1 state".to_owned(),
             states => format!(", {states} states"),
@@ -145,7 +144,7 @@ impl Story {
             "workflow_completed" => lines.push(format!("{GOOD}✓{GOOD:#} {STRONG}completed{STRONG:#}{time}{states}")),
             "workflow_cancelled" => lines.push(format!("{BAD}✗{BAD:#} {STRONG}cancelled{STRONG:#}{time}{states}")),
             _ => {
-                // A traceback ends with the error.
+                // The last line of a traceback is the error.
                 let error = event.data.get("traceback").or_else(|| event.data.get("error"));
                 let error = error.and_then(Value::as_str).unwrap_or("no reason was given");
                 lines.push(format!(
@@ -162,7 +161,7 @@ impl Story {
         }
         if event.event_type == "workflow_completed" {
             lines.extend(self.returned.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
-            // What a machine returned is told already.
+            // The return values of a machine are shown already.
             match event.data.get("result").filter(|_| self.states == 0) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => lines.extend(text.lines().map(|line| format!("  {}", visible(line)))),
@@ -176,13 +175,13 @@ impl Story {
     }
 }
 
-/// The time between two events, as their timestamps tell it: who watches may have come late.
+/// Returns the time between two events by their timestamps, because a watcher may join late.
 pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
     let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
     read(later)?.duration_since(read(earlier)?).try_into().ok()
 }
 
-/// `  ✓ state  tool  detail … time`, fitted to the width of the terminal where there is one.
+/// Returns `  ✓ state  tool  detail … time`, fitted to the width of the terminal if there is one.
 pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
     let head = format!("{}  {}  ", padded(state, STATE), padded(tool, TOOL));
     let used = 4 + unicode_width::UnicodeWidthStr::width(head.as_str());
@@ -201,7 +200,7 @@ pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str
     .to_owned()
 }
 
-/// The line of a question that was answered.
+/// Returns the line of a question that was answered.
 fn answered(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
     let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
@@ -213,24 +212,24 @@ fn title(event: &RunEvent) -> String {
     format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", event.workflow_id, event.run_id)
 }
 
-/// A run, shown line by line. On a terminal, the line of the current state moves on in place.
+/// A line-by-line display of a run. On a terminal, the line of the current state is animated.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     story: Story,
-    /// The run that is shown; what is nested in it is told from it by its id.
+    /// The run that is shown; nested runs are distinguished from it by their ids.
     run: String,
-    /// Runs that are nested in it and on their way.
+    /// The nested runs in progress.
     nested: HashMap<String, Story>,
-    /// Whether somebody watches, rather than a file or a pipe.
+    /// Whether standard output is a terminal.
     watched: bool,
     frame: usize,
-    /// A line that is to be replaced stands on the screen.
+    /// Whether the last line on the screen is to be replaced.
     open: bool,
 }
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Tells what a service says of a run whose work it does.
+/// Returns the line of an event about a run that a remote service executes.
 fn told_elsewhere(event: &RunEvent) -> String {
     let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
     let asked = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
@@ -244,24 +243,24 @@ fn told_elsewhere(event: &RunEvent) -> String {
     }
 }
 
-/// A state that is over sooner than this shows no sign of being at work.
+/// A state that ends sooner than this is not animated.
 const PATIENCE: Duration = Duration::from_millis(150);
 
 impl Shown {
-    /// Shows a run on standard output; `watched` is whether that is a terminal.
+    /// Creates a display on standard output; `watched` is whether that is a terminal.
     pub(crate) fn new(watched: bool) -> Self {
         Self { watched, ..Self::default() }
     }
 
-    /// The columns that a line may take, without those that are `taken`; all where nobody watches.
+    /// Returns the columns of a line, without those that are `taken`; unlimited if standard output is not a terminal.
     fn width(&self, taken: usize) -> Option<usize> {
         if self.watched { width().map(|width| width.saturating_sub(taken)) } else { None }
     }
 
-    /// Tells an event as the lines that it adds; one that adds none is only remembered.
+    /// Returns the lines that an event adds; an event without lines is only stored.
     ///
-    /// For whoever writes elsewhere than on standard output, such as above a line that is being typed; so many columns
-    /// are `taken` by what that puts before each line.
+    /// For callers that write elsewhere than on standard output, such as above a line that is being typed; they put so
+    /// many `taken` columns before each line.
     pub(crate) fn told(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
         if self.run.is_empty() {
             self.run.clone_from(&event.run_id);
@@ -315,7 +314,7 @@ impl Shown {
         }
     }
 
-    /// Tells the states of a nested run as they end, within the state that started it.
+    /// Returns the line of a nested run's state as it ends, within the state that started the run.
     fn told_nested(&mut self, event: &RunEvent, taken: usize) -> Option<String> {
         let width = self.width(taken + 2);
         let story = self.nested.entry(event.run_id.clone()).or_default();
@@ -334,7 +333,7 @@ impl Shown {
         ended
     }
 
-    /// Takes away the line that moves on in place, before somebody else prints.
+    /// Removes the animated line, before other output is printed.
     pub(crate) fn rest(&mut self) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;

@@ -1,13 +1,12 @@
-//! What can be configured, and where each value comes from.
+//! The settings, and where each value comes from.
 //!
-//! A setting is one row of [`KEYS`]. Its value is the environment's, else that of
-//! the user's file (`$XDG_CONFIG_HOME/steplatch/config.toml`, TOML 1.0,
-//! <https://toml.io/en/v1.0.0>), else the default. A value that can not be meant
-//! is a problem that names its place, never silently the default. The `steplatch.toml`
-//! of a project declares nodes and has no settings: one daemon serves many projects.
+//! A setting is one row of [`KEYS`]. Its value is the environment's, else that of the user's file
+//! (`$XDG_CONFIG_HOME/steplatch/config.toml`, TOML 1.0, <https://toml.io/en/v1.0.0>), else the default. An invalid
+//! value is a problem that names its place, never silently the default. The `steplatch.toml` of a project declares
+//! nodes and has no settings: one daemon serves many projects.
 //!
-//! Remote services are tables of their own ([`remotes`]).
-//! [`reload`] takes over what changes while a daemon runs, and [`watch`] tells when that is.
+//! Remote services are tables of their own ([`remotes`]). [`reload`] applies changes while a daemon runs, and [`watch`]
+//! detects them.
 
 pub(crate) mod reload;
 pub(crate) mod remotes;
@@ -25,29 +24,29 @@ use toml::Table;
 
 use self::remotes::Remote;
 
-/// One thing that can be configured.
+/// A setting.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
-    /// Table and name in the file, with a dot between.
+    /// The table and the name in the file, with a dot between.
     pub(crate) name: &'static str,
-    /// The variable in the environment.
+    /// The environment variable.
     pub(crate) variable: &'static str,
-    /// What it says.
+    /// The description.
     pub(crate) about: &'static str,
-    /// What kind of value it has.
+    /// The type of its value.
     kind: Kind,
-    /// Whether a daemon takes a new value while it runs.
+    /// Whether a running daemon applies a new value.
     pub(crate) hot: bool,
 }
 
-/// What kind of value a setting has, with the one that it has when nobody says otherwise.
+/// The type of a setting, with its default.
 #[derive(Debug, Clone)]
 enum Kind {
     /// A whole number within bounds.
     Number(u64, RangeInclusive<u64>),
     /// `true` or `false`, in any case.
     Flag(bool),
-    /// Text, and what says why one can not be meant.
+    /// Text, with the check that says why a value is invalid.
     Text(&'static str, fn(&str) -> Result<(), String>),
 }
 
@@ -57,13 +56,13 @@ enum Kind {
 pub(crate) enum Value {
     /// A whole number.
     Number(u64),
-    /// Yes or no.
+    /// A flag.
     Flag(bool),
     /// Text.
     Text(String),
 }
 
-/// Everything that can be configured.
+/// All settings.
 pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "terminals.most",
@@ -157,20 +156,20 @@ fn is_proof(name: &str) -> Result<(), String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
-    /// Remote services, no two of one name.
+    /// The remote services, with unique names.
     pub(crate) remotes: Vec<Remote>,
-    /// What is in the file and means nothing.
+    /// Unknown keys of the file.
     pub(crate) unknown: Vec<Problem>,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nobody said otherwise.
+    /// The default.
     Default,
     /// The file.
     File(PathBuf),
-    /// A variable in the environment.
+    /// An environment variable.
     Environment(&'static str),
 }
 
@@ -184,7 +183,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Something in the configuration that can not be meant.
+/// An invalid part of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub(crate) struct Problem {
@@ -192,7 +191,7 @@ pub(crate) struct Problem {
     problem: String,
 }
 
-/// A configuration that can not be meant: everything that is wrong with it.
+/// An invalid configuration, with all its problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadSettings(pub(crate) Vec<Problem>);
 
@@ -209,7 +208,7 @@ impl Settings {
     /// Reads the settings of this user.
     ///
     /// # Errors
-    /// With every problem of the file and of the environment, those included that alone would only be remarked.
+    /// With every problem of the file and of the environment, including those that alone would only be warnings.
     pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
         let text = match path.as_deref().map(text_of) {
@@ -252,7 +251,7 @@ impl Settings {
         Err(BadSettings(wrong))
     }
 
-    /// Takes over what a file says, and notes what is wrong with it.
+    /// Applies the values of a file, and collects its problems.
     fn take_file(&mut self, path: &Path, text: &str, services: &mut remotes::Reading, wrong: &mut Vec<Problem>) {
         let place = path.display().to_string();
         let mut table: Table = match text.parse::<Table>() {
@@ -280,7 +279,7 @@ impl Settings {
         }
     }
 
-    /// Returns every setting with its value and where that comes from.
+    /// Returns every setting with its value and origin.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Key, &Value, &Origin)> {
         KEYS.iter().map(|key| {
             let (value, origin) = &self.values[key.name];
@@ -293,7 +292,7 @@ impl Settings {
         KEYS.iter().filter(|key| self.values[key.name].0 != before.values[key.name].0)
     }
 
-    /// The remote services, by their names.
+    /// Returns the remote services, by their names.
     fn services(&self) -> impl Iterator<Item = (&str, &steplatch_remote::Config)> {
         self.remotes.iter().map(|remote| (remote.config.name.as_str(), &remote.config))
     }
@@ -317,7 +316,7 @@ impl Settings {
         steplatch_daemon::RetentionPolicy { most, time, disk: Some(self.number("runs.disk_mb") << 20) }
     }
 
-    /// What holds for terminals.
+    /// Returns the options of terminals.
     pub(crate) fn terminals(&self) -> steplatch_terminal::Options {
         let size = |name| usize::try_from(self.number(name)).expect("the bounds of a setting fit a machine word");
         steplatch_terminal::Options {
@@ -330,7 +329,7 @@ impl Settings {
         }
     }
 
-    /// What a daemon takes over while it runs.
+    /// Returns the settings that a daemon applies while it runs.
     pub(crate) fn configuration(&self) -> steplatch_daemon::Configuration {
         steplatch_daemon::Configuration {
             library_tools: *self.value("tools.library") == Value::Flag(true),
@@ -342,7 +341,7 @@ impl Settings {
         }
     }
 
-    /// What the daemon logs, as a filter, if anybody said so.
+    /// Returns the filter of the daemon's logs, if one is set.
     pub(crate) fn log(&self) -> Option<&str> {
         match &self.values["daemon.log"] {
             (_, Origin::Default) => None,
@@ -373,19 +372,19 @@ impl Kind {
 }
 
 impl Key {
-    /// Reads a value as it stands in a file.
+    /// Reads a value from a file.
     fn read_toml(&self, given: &toml::Value, place: &str) -> Result<Value, Problem> {
         let value = match (&self.kind, given) {
             (Kind::Number(..), toml::Value::Integer(number)) => u64::try_from(*number).ok().map(Value::Number),
             (Kind::Flag(_), toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
-            // What a variable may say may be said here too.
+            // The texts that a variable accepts are accepted here too.
             (Kind::Flag(_) | Kind::Text(..), toml::Value::String(text)) => return self.read_text(text, place),
             _ => None,
         };
         self.checked(value, given, place)
     }
 
-    /// Reads a value as it stands in a variable.
+    /// Reads a value from a variable.
     fn read_text(&self, given: &str, place: &str) -> Result<Value, Problem> {
         let given = given.trim();
         let value = match self.kind {
@@ -422,7 +421,7 @@ impl Key {
 /// The most bytes of a file of settings.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Reads the text of a file. What is no file might never end, or never begin.
+/// Reads the text of a file. Only regular files are read: others may be endless, or block.
 fn text_of(path: &Path) -> std::io::Result<String> {
     let about = std::fs::metadata(path)?;
     if !about.is_file() {
@@ -434,14 +433,14 @@ fn text_of(path: &Path) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-/// The file of this user, whether it is there or not.
+/// Returns the settings file of this user, whether it exists or not.
 pub(crate) fn file() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")))?;
     Some(folder.join("steplatch/config.toml"))
 }
 
-/// The values of a document, with the names of their tables before their own.
+/// Returns the values of a document, with the names of their tables before their own.
 fn flat(table: &Table) -> Vec<(String, toml::Value)> {
     let mut values = Vec::new();
     for (name, value) in table {
@@ -455,7 +454,7 @@ fn flat(table: &Table) -> Vec<(String, toml::Value)> {
     values
 }
 
-/// Asks whether one of `names` was meant, where one is alike.
+/// Returns the suggestion of the most similar name, if one is similar enough.
 fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> String {
     let likeness = |known: &str| strsim::jaro_winkler(known, name);
     names
@@ -474,7 +473,7 @@ mod tests {
         Settings::read(Some((PathBuf::from("/c.toml"), text.to_owned())), variable)
     }
 
-    /// Everything that is wrong.
+    /// Returns all problems.
     pub(super) fn wrong(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
         read(text, environment).unwrap_err().0.iter().map(ToString::to_string).collect()
     }

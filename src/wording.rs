@@ -1,9 +1,9 @@
-//! Words of the daemon, for a person at a command line.
+//! Translation of the daemon's messages for a person at a command line.
 //!
-//! The daemon writes for agents: its sentences name tools and sessions. A person reads of commands and terminals. Programs
-//! that ask for JSON get the daemon's own words.
+//! The daemon writes for agents: its sentences name tools and sessions. People read of commands and terminals. Programs
+//! that request JSON get the daemon's own text.
 
-/// Phrases of the daemon, and what stands in their place. Longer ones come before those that they contain.
+/// Phrases of the daemon, and their replacements. Longer ones come before those that they contain.
 const PHRASES: [(&str, &str); 16] = [
     (
         "no sessions are open: open one with open_terminal",
@@ -35,10 +35,10 @@ const PHRASES: [(&str, &str); 16] = [
     ("run_workflow runs saved ones by name", "steplatch run runs saved ones by name"),
 ];
 
-/// How the daemon says that arguments are missing, which it takes for variables of a shell.
+/// The daemon's phrase about missing arguments, which it takes for variables of a shell.
 const SET_WITH: &str = "Set them with: ";
 
-/// Returns a sentence of the daemon as a person should read it.
+/// Returns a sentence of the daemon in the terms of the command line.
 pub(crate) fn for_people(sentence: &str) -> String {
     let mut words = sentence.to_owned();
     for (phrase, ours) in PHRASES {
@@ -50,7 +50,7 @@ pub(crate) fn for_people(sentence: &str) -> String {
     }
 }
 
-/// Makes options of `steplatch run` of `export A=value, export B=value`. What follows these stays.
+/// Converts `export A=value, export B=value` to options of `steplatch run`. The text after these stays.
 fn given_with(exports: &str) -> String {
     let mut options = Vec::new();
     let mut rest = exports;

@@ -1,4 +1,4 @@
-//! Agents that have nothing but the MCP tools: they start runs, are told how far those are, lose them and find them again.
+//! Agents that only use the MCP tools: they start runs, receive progress, lose runs and find them again.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use steplatch_testkit::{Agent, Era, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A workflow that waits in its second state until `file` is there, and ends in its third.
+/// Returns a workflow that waits in its second state until `file` exists, and ends in its third.
 fn waiting_for(name: &str, file: &str) -> Value {
     let command = format!("until [ -e {file} ]; do sleep 0.05; done; echo it-is-there");
     json!({"name": name, "initial_state": "open", "states": {
@@ -25,7 +25,7 @@ fn waiting_for(name: &str, file: &str) -> Value {
     }})
 }
 
-/// A workflow that asks what holds after its first state.
+/// Returns a workflow with a judgement after its first state.
 fn judged() -> Value {
     json!({"name": "judged", "initial_state": "look", "states": {
         "look": {
@@ -44,7 +44,7 @@ fn starts(agent: &Agent, definition: Value, wait: f64) -> Value {
     agent.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": wait}))
 }
 
-/// The only run of the workflow called `name`.
+/// Returns the only run of the workflow called `name`.
 fn run_of(agent: &Agent, name: &str) -> String {
     let listed = agent.calls("list_runs", json!({"workflow_id": name}));
     let runs = listed["runs"].as_array().unwrap();
@@ -52,7 +52,7 @@ fn run_of(agent: &Agent, name: &str) -> String {
     runs[0]["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Whether what was told grew each time.
+/// Returns whether the progress grew with each message.
 fn grew(progress: &[(f64, String)]) -> bool {
     progress.windows(2).all(|pair| pair[0].0 < pair[1].0)
 }
@@ -71,8 +71,8 @@ fn an_agent_is_told_how_far_its_run_is(era: Era) {
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     told.extend(rest);
     assert!(grew(&told), "{told:?}");
-    // The newest takes the place of what could not be told in time; whether the first and last are told depends on how
-    // long they took.
+    // A newer message replaces one that is still pending; whether the first and last are sent depends on their
+    // duration.
     assert!(told.len() <= 3 && told.iter().all(|(_, message)| message.starts_with("state ")), "{told:?}");
 
     let silent = agent.begins("run_workflow", json!({"workflow_definition": waiting_for("untold", "go")}));
@@ -101,7 +101,7 @@ fn a_run_with_many_states_is_told_of_a_few_times_a_second() {
     let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "max_states": 1000});
     let began = Instant::now();
     let call = agent.begins_with_progress("run_workflow", arguments);
-    // It goes on until it is cancelled, so that a slow machine has the time to tell of it more than once.
+    // The run continues until it is cancelled, so that a slow machine can send progress more than once.
     let mut told: Vec<_> = (0..3).map(|_| call.progress()).collect();
     let cancelled = agent.calls("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
@@ -128,7 +128,7 @@ fn parameters_that_are_wrong_are_refused_alike_with_and_without_a_token() {
 fn a_run_goes_on_without_whoever_started_it_and_is_found_by_another_agent() {
     let home = Home::new(STEPLATCH);
     let (first, second) = (Agent::new(&home), Agent::new(&home));
-    // One call is taken back, and one is lost with its agent; both were under way.
+    // One call is cancelled, and one is lost with its agent, both in progress.
     for (name, agent) in [("taken_back", &first), ("lost", &second)] {
         let arguments = json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
         let call = agent.begins_with_progress("run_workflow", arguments);
@@ -147,7 +147,7 @@ fn a_run_goes_on_without_whoever_started_it_and_is_found_by_another_agent() {
     let cancelled = finder.calls("cancel_run", json!({"run_id": lost}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     let wait = finder.begins_with_progress("get_run", json!({"run_id": taken_back, "wait_seconds": 100}));
-    // One that joins later is told where the run is.
+    // A client that joins later receives the current state.
     while wait.progress().1 != "state 2: watch (await_output)" {}
     std::fs::write(home.path().join("go"), "").unwrap();
     let ended = wait.ends();
@@ -193,7 +193,7 @@ fn calls_that_wait_for_a_run_are_answered_over_the_next_daemon() {
     while told.progress().1 != "state 2: watch (await_output)" {}
     let untold = agent.begins("run_workflow", arguments("untold"));
     for _ in 0..3 {
-        // The calls are under way, or are being asked again.
+        // The calls are in progress, or are being repeated.
         let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64();
         kill_process(Pid::from_raw(pid.unwrap().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
         assert_eq!(agent.calls("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
@@ -203,7 +203,7 @@ fn calls_that_wait_for_a_run_are_answered_over_the_next_daemon() {
     assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
     assert!(progress.iter().all(|(_, message)| message == "state 3: close (exit_terminal)"), "{progress:?}");
     assert_eq!(untold.ends()["status"], "completed");
-    // None was started twice.
+    // No run was started twice.
     assert_eq!(agent.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2);
 }
 
@@ -231,7 +231,7 @@ fn starting_without_waiting_returns_at_once() {
 fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_again() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    // It reads how a workflow is written, and writes one with two mistakes.
+    // The agent reads the schema of workflows, and writes one with two mistakes.
     let schema = agent.calls("get_workflow_schema", json!({}));
     assert!(schema["documentation"].as_str().unwrap().contains("await_output"));
     assert!(schema["available_tools"].as_array().unwrap().contains(&json!("send_input")));
@@ -268,7 +268,7 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
     let created = agent.calls("create_workflow", json!({"workflow_definition": greeting}));
     assert_eq!((&created["success"], &created["workflow_name"]), (&json!(true), &json!("greeting")), "{created}");
 
-    // It runs it by its name, and the workflow is proven.
+    // The agent runs the workflow by its name, after which it is proven.
     let by_name = |name: &str, wait: f64| json!({"workflow_name": "greeting", "initial_variables": {"name": name}, "wait_seconds": wait});
     let ran = agent.calls("run_workflow", by_name("ada", 60.0));
     assert_eq!((&ran["status"], &ran["final_state"]), (&json!("completed"), &json!("close")), "{ran}");
@@ -278,7 +278,7 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
     let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
     assert_eq!((&described["metadata"]["status"], &described["metadata"]["run_count"]), (&json!("proven"), &json!(1)));
 
-    // One that hangs: it drops the call midway, finds the run again, watches and cancels it.
+    // A run that hangs: the agent drops the call midway, finds the run again, watches and cancels it.
     std::fs::write(home.path().join("hold"), "").unwrap();
     let dropped = agent.begins("run_workflow", by_name("bob", 300.0));
     let run = loop {
@@ -301,7 +301,7 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
     assert_eq!(waiting.ends()["status"], "cancelled", "whoever waits is told");
     assert_eq!(agent.calls("list_terminal_sessions", json!({}))["total_sessions"], 0);
 
-    // Another day, another agent, the same workflow: alone, and as a part of one that calls itself.
+    // Later, another agent uses the same workflow: alone, and as a part of one that calls itself.
     std::fs::remove_file(home.path().join("hold")).unwrap();
     drop(agent);
     let agent = Agent::new(&home);
@@ -347,7 +347,7 @@ fn an_agent_can_not_answer_for_a_person_not_even_in_a_shell_that_it_was_given() 
     let run = starts(&agent, definition, 30.0)["run_id"].as_str().unwrap().to_owned();
     let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().contains("steplatch gates answer"), "{refused}");
-    // It types the command of a person into a terminal of its own, from a child of a child that outlives its parent.
+    // The agent types a person's command into its own terminal, from a grandchild process that outlives its parent.
     let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
     let session = opened["session_id"].as_str().unwrap();
     let typed = format!("(setsid {STEPLATCH} gates answer {run} yes >said 2>&1; echo over >>said) & disown\n");
@@ -361,7 +361,7 @@ fn an_agent_can_not_answer_for_a_person_not_even_in_a_shell_that_it_was_given() 
     };
     assert!(said.contains("in a terminal that steplatch keeps"), "{said}");
     assert_eq!(agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
-    // A person, elsewhere.
+    // A person, at a terminal outside of steplatch.
     home.runs(&["gates", "answer", &run, "yes"]).well();
     assert_eq!(agent.calls("get_run", json!({"run_id": run, "wait_seconds": 20}))["status"], "completed");
 }

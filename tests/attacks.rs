@@ -1,4 +1,5 @@
-//! Attacks on gates for people, with the means of an agent, on the real binary. Every way to pass for a person that was ever
+//! Attacks on gates for people, with the means of an agent, on the real binary. Every known way to pass for a person is
+//! a row here.
 //! found is a row here.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
@@ -9,7 +10,7 @@ use steplatch_testkit::{Agent, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home with an agent in it, who has what attacks.
+/// A home with an agent that attacks.
 struct Scene {
     agent: Agent,
     home: Home,
@@ -27,7 +28,7 @@ impl Scene {
         Self { agent, socket: status["socket"].as_str().unwrap().to_owned(), home }
     }
 
-    /// Starts a run that asks a person, or anybody, and returns its id.
+    /// Starts a run with a gate for `answered_by`, and returns its id.
     fn asks(&self, answered_by: &str) -> String {
         let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": answered_by});
         let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
@@ -37,7 +38,7 @@ impl Scene {
         waiting["run_id"].as_str().unwrap().to_owned()
     }
 
-    /// Has the agent type a command in a terminal of its own, which stays open.
+    /// Types a command in the agent's own terminal, which stays open.
     fn types(&self, command: &str) {
         let opened = self.agent.calls("open_terminal", json!({"shell": "bash"}));
         let typed = json!({"session_id": opened["session_id"], "input_text": format!("{command}\n")});
@@ -49,7 +50,7 @@ impl Scene {
         self.agent.calls("get_run", json!({"run_id": run}))["status"].clone()
     }
 
-    /// Returns the shell's command of an attack on the socket, and the file that its reply comes to.
+    /// Returns the shell command of an attack on the socket, and the file of its reply.
     fn attack(&self, way: &str, command: &str, params: &Value) -> (String, std::path::PathBuf) {
         self.attack_at(way, &self.socket, command, params)
     }
@@ -76,11 +77,11 @@ fn reply(file: &std::path::Path) -> Value {
     }
 }
 
-/// Ways that need no more than a terminal.
+/// Attacks that need only a terminal.
 const WAYS: [&str; 6] =
     ["plainly", "handed on", "without a trace", "far below", "below one that has ended", "without its host"];
 
-/// What a caller is told that is taken for no person.
+/// The messages to a caller that does not count as a person.
 const REFUSALS: [&str; 3] = ["in a terminal that steplatch keeps", "was started by steplatch", "can not be told"];
 
 fn is_refused(reply: &Value) -> bool {

@@ -1,4 +1,4 @@
-//! Machines that call nodes, while daemons are killed, on the real binary.
+//! Machines that call nodes, while the daemon is killed, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::Path;
@@ -19,7 +19,7 @@ command = "echo {input|sh} >>noted; sleep {input|sh}"
 steps = [{ id = "one", node = "note", input = "0.01" }, { id = "two", node = "note", input = "0.02" }]
 "#;
 
-/// Calls nodes and a graph, one after the other, and says where it was left in doubt.
+/// Returns a machine that calls nodes and a graph in sequence, and returns where its outcome was uncertain.
 fn noting() -> Value {
     let ways = |next: &str| json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}, {"condition": "success", "next_state": next}]);
     let note = |seconds: &str, next: &str| json!({"action": {"tool": "run_node", "params": {"node_id": "note", "input": seconds}}, "transitions": ways(next)});
@@ -55,7 +55,7 @@ fn a_node_whose_daemon_was_killed_is_in_doubt_and_not_called_again() {
     let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
     assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("doubt")), "{over}");
     let mut noted = noted(&file);
-    // The steps of the graph go on side by side.
+    // The steps of the graph run in parallel.
     noted[..2].sort();
     assert_eq!(noted, ["0.01", "0.02", "0.03", "60"], "each once");
     let shown = home.runs(&["runs", "events", begun["run_id"].as_str().unwrap()]).well();

@@ -17,7 +17,7 @@ fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
 }
 
-/// A machine that types, asks whether it worked, and ends one way or the other.
+/// Returns a machine that types, asks for a judgement, and ends in one of two ways.
 fn judged() -> Value {
     json!({
         "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
@@ -44,14 +44,14 @@ fn write(home: &Home, name: &str, document: &Value) {
     std::fs::write(home.path().join(name), document.to_string()).unwrap();
 }
 
-/// Begins a run and returns its id once it waits at its gate.
+/// Starts a run and returns its id once it waits at its gate.
 fn waits(agent: &Agent) -> String {
     let reply = agent.calls("run_workflow", json!({"workflow_definition": judged(), "wait_seconds": 60}));
     assert_eq!(reply["status"], "waiting", "{reply:#}");
     reply["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Waits until a run is over and returns how it ended.
+/// Waits until a run has ended and returns its state.
 fn ends(agent: &Agent, run: &str) -> String {
     let reply = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
     reply["status"].as_str().unwrap().to_owned()
@@ -87,7 +87,7 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
     let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
     assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
     assert_eq!(ends(&agent, &run), "completed");
-    // Who comes second is told by the daemon, which knows the first.
+    // The daemon names the first answer to the client that was second.
     refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
 
@@ -164,7 +164,7 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
     let home = home();
     let agent = Agent::new(&home);
     let run = waits(&agent);
-    // It waits, and so does nobody who asks what has happened so far.
+    // The run waits, but a command for the events so far does not.
     let so_far = home.runs(&["runs", "events", &run]).well();
     let last = so_far.lines().last().unwrap();
     assert!(last.contains("gate_waiting") && last.ends_with("judge  it works | it is broken"), "{so_far}");
@@ -292,7 +292,7 @@ fn output_that_can_not_be_written_ends_a_command_with_an_exit_code() {
             assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
         }
     }
-    // Standard error can be full too, logs included.
+    // Standard error can be full too, with the logs that go there.
     let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let code =
         home.steplatch().args(["-v", "terminal", "screen", "two"]).stdout(full()).stderr(full()).status().unwrap();
@@ -324,7 +324,7 @@ fn errors_name_terminals_and_commands() {
     assert!(error.contains(&format!("terminal 'nope' not found; open terminals: {} (one)", id.trim())), "{error}");
     let error = said(&["runs", "cancel", "run_0123456789abcdef"]);
     assert!(error.contains("see which there are with: steplatch runs list"), "{error}");
-    // Programs get the daemon's own words.
+    // Programs get the daemon's own text.
     let json = home.runs(&["terminal", "screen", "nope", "--json"]);
     let reply: Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(reply["error"].as_str().unwrap().starts_with("Session 'nope' not found"), "{reply}");
@@ -382,7 +382,7 @@ fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
     );
 }
 
-/// Runs the program where there is no library.
+/// Runs the program in a home without a library.
 fn home_elsewhere(arguments: &[&str]) -> Said {
     home().runs(arguments)
 }
@@ -412,7 +412,7 @@ fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
     assert!(wrong.json()["problems"][0].as_str().unwrap().contains("no_such_setting"), "{wrong:?}");
 }
 
-/// Asserts that a failure is told twice: as a sentence, and as one JSON object.
+/// Asserts that a failure is printed twice: as a sentence, and as one JSON object.
 fn told_twice(said: &Said, code: i32, part: &str) {
     assert_eq!(said.code, code, "{said:?}");
     assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
@@ -438,17 +438,17 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
         (&["workflow", "test", "./nothing.json"], 2, "nothing.json"),
         (&["terminal", "send", "term_nothing", "x"], 1, "term_nothing"),
         (&["terminal", "run", "term_nothing", "ls"], 1, "term_nothing"),
-        // What is no command at all.
+        // Invalid command lines.
         (&["runs", "list", "--limit", "none"], 2, "none"),
         (&["gates", "answer"], 2, "no person can be asked here"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
         told_twice(&home.runs(&arguments), code, part);
     }
-    // Without the flag nothing but the sentence is said, also where another program is meant by it.
+    // Without the flag only the sentence is printed, also if the flag is meant for another program.
     let plain = home.runs(&["runs", "list", "--limit", "none", "--", "--json"]);
     assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{plain:?}");
-    // With several names each has its place in a list, and its sentence.
+    // With several names each has its item in a list, and its sentence.
     let removed = home.runs(&["workflow", "rm", "nothing", "neither", "--json"]);
     let list: Value = serde_json::from_str(&removed.stdout).unwrap();
     assert_eq!((removed.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
@@ -457,13 +457,13 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
     assert!(schema["properties"]["states"].is_object());
 }
 
-/// Appends the help of a command, and of those below it.
+/// Appends the help of a command, and of its subcommands.
 fn helps(home: &Home, command: &[String], all: &mut String) {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let help = home.runs(&arguments).well();
     all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // What goes on from the line above is indented more.
+    // Continuation lines are indented more.
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
         helps(home, &[command, &[name.to_owned()]].concat(), all);

@@ -1,4 +1,4 @@
-//! `steplatch commander`, as a person types in it, and as a script does.
+//! `steplatch commander`, used by a person and by a script.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -14,7 +14,7 @@ use steplatch_testkit::{Home, OwnTerminal, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// What the project declares. `wait` ends when somebody makes the file `go`.
+/// The declarations of the project. `wait` ends when the file `go` is created.
 const DECLARED: &str = r#"
 [nodes.greet]
 type = "bash"
@@ -33,7 +33,7 @@ command = "echo $$ >wait.pid; until [ -e go ]; do sleep 0.05; done; echo waited"
 steps = [{ id = "first", node = "greet" }, { id = "last", node = "greet", input = "{first}" }]
 "#;
 
-/// A function that asks twice before it ends.
+/// A function with two gates.
 const STORY: &str = r#"
 async def story(ctx):
     verdict = await ctx.gate("Publish " + ctx.params["input"] + "?", choices=["publish", "stop"])
@@ -45,12 +45,12 @@ async def story(ctx):
 Workflow(id="story", session=session, fn=story)
 "#;
 
-/// A machine that asks, saved as `release`.
+/// A machine with a gate, saved as `release`.
 const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "initial_state": "ask", "states": {
     "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
 }}"#;
 
-/// Functions of which one starts the other, which asks for a form.
+/// Two functions, of which one starts the other, which asks for a form.
 const NESTED: &str = r#"
 async def inner(ctx):
     form = {"properties": {"version": {"type": "string", "minLength": 3}, "note": {"type": "string"}},
@@ -69,7 +69,7 @@ const SLEEPS: &str = r#"{"name": "sleeps", "initial_state": "rest", "states": {
     "rest": {"action": {"tool": "sleep", "params": {"seconds": 1000}}, "timeout": 300}
 }}"#;
 
-/// A home with a project in it.
+/// A home with a project.
 struct Project {
     home: Home,
     folder: PathBuf,
@@ -99,7 +99,7 @@ impl Project {
         Said::of(&self.home.steplatch().current_dir(&self.folder).args(words).output().unwrap())
     }
 
-    /// What a script with these lines says.
+    /// Returns the output of a script with these lines.
     fn script(&self, lines: &str) -> Said {
         let mut program = self.home.steplatch();
         program.current_dir(&self.folder).arg("commander");
@@ -121,7 +121,7 @@ impl Project {
     }
 }
 
-/// A person at a terminal of their own, in whose folder Commander runs.
+/// A person's own terminal, in which Commander runs.
 struct Desk {
     terminal: Terminal,
     _terminals: Terminals,
@@ -158,7 +158,7 @@ impl Desk {
         desk
     }
 
-    /// Waits until the screen shows a pattern, and returns it.
+    /// Waits until the screen shows a pattern, and returns the match.
     async fn shows(&self, pattern: &str) -> String {
         let wait = Wait {
             patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],
@@ -191,7 +191,7 @@ fn regex_escaped(text: &str) -> String {
         .collect()
 }
 
-/// Waits until something holds that nobody tells.
+/// Waits, by polling, until a condition holds.
 fn until(holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -254,13 +254,13 @@ async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
         .await;
     assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
     desk.says("3", "^error: '3' is none of the choices; answer 1 to 2").await;
-    // Anything else can be called meanwhile.
+    // Other things can be called meanwhile.
     desk.says("@greet meanwhile", "^✓ ::1 @greet").await;
     desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
     desk.says("it is ::greet", "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0")
         .await;
     desk.says("@identity ::story", "^publish because it is hello meanwhile\n✓ ::2 @identity").await;
-    // A saved machine, by name, answered in words.
+    // A saved machine, called by name, answered by text.
     desk.says("%release 1.2", "^  \\? Release 1.2\\?").await;
     desk.says("YES", "^✓ completed in").await;
     let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
@@ -338,13 +338,13 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     desk.says("%release 2", "^  \\? Release 2\\?").await;
     desk.presses("\x03").await;
     desk.shows("left open(.*\n)*.*left open").await;
-    // A number is never the beginning of an id, even when the id of a run begins with it.
+    // A number is never a prefix of a run's id, even if one begins with it.
     desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
-    // No id has an l, an o or a u.
+    // No id contains an l, an o or a u.
     desk.says("/cancel lou", "^error: no run's id begins with 'lou'").await;
     desk.says("/cancel 2", "✗ cancelled in").await;
 
-    // A run that was begun here and is waited for is cancelled.
+    // A foreground run that was started here is cancelled.
     desk.says("%./sleeps.json", "^::3 %./sleeps.json goes on in the background").await;
     desk.says("/fg", "^waiting for ::3 %./sleeps.json").await;
     desk.shows("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;

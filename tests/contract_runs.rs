@@ -1,4 +1,4 @@
-//! What the contract says of runs, and no other test holds, on the real binary.
+//! Properties of runs in the contract that no other test covers, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn a_result_that_is_no_json_fails_its_run_with_a_message_and_nothing_else() {
     assert_eq!(over["result"], "very");
 }
 
-/// The error of a run that failed.
+/// Returns the error of a run that failed.
 fn error(said: &Said) -> String {
     assert_eq!(said.code, 1, "{said:?}");
     let reply: Value = serde_json::from_str(&said.stdout).unwrap();

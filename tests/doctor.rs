@@ -1,4 +1,4 @@
-//! `steplatch doctor` where all is well, and where it is not.
+//! `steplatch doctor` in a healthy installation, and in broken ones.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -11,7 +11,7 @@ use steplatch_testkit::{Home, Said};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home with `steplatch` on its path, and a folder of a project in it.
+/// A home with `steplatch` on its path, and the directory of a project.
 struct Desk {
     home: Home,
 }
@@ -34,7 +34,7 @@ impl Desk {
         fs::write(self.file(name), text).unwrap();
     }
 
-    /// Makes a server that is a script.
+    /// Creates a server that is a script.
     fn script(&self, name: &str, text: &str) -> String {
         let path = self.file(name);
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -57,13 +57,13 @@ impl Desk {
         (said.code, said.json()["checks"].as_array().unwrap().clone())
     }
 
-    /// Gives a client an entry.
+    /// Adds an entry to a client's configuration.
     fn entry(&self, file: &str, entry: &Value) {
         self.write(file, &json!({"mcpServers": {"steplatch": entry}}).to_string());
     }
 }
 
-/// How something is, and what is said of it.
+/// Returns the state of a finding, and its text.
 fn check<'a>(checks: &'a [Value], about: &str) -> (&'a str, &'a str) {
     let check = checks.iter().find(|check| check["about"] == about);
     let check = check.unwrap_or_else(|| panic!("no check of {about} in {checks:?}"));

@@ -1,4 +1,4 @@
-//! Runs that nothing can take away: daemons and terminal hosts are killed under them, on the real binary.
+//! Durability of runs: daemons and terminal hosts are killed during them, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::Path;
@@ -15,9 +15,9 @@ fn kill(pid: &Value) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// How the daemon is; one is started when there is none.
+/// Returns the status of the daemon; one is started if there is none.
 fn daemon(home: &Home) -> Value {
-    // The one that was killed may be found while it dies.
+    // The killed daemon may still answer while it dies.
     loop {
         home.runs(&["daemon", "start"]);
         let status = home.runs(&["daemon", "status", "--json"]);
@@ -27,14 +27,14 @@ fn daemon(home: &Home) -> Value {
     }
 }
 
-/// A moment that nobody can foresee, at most so many milliseconds long.
+/// Returns a random duration of at most so many milliseconds.
 fn unforeseen(milliseconds: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Duration::from_millis(u64::from(now.subsec_micros() % milliseconds))
 }
 
-/// A machine that types numbered lines into a program that answers each, and waits for every answer. What the program
-/// read stands in `file`; it answers once there is a file of the name of the line beside it.
+/// Returns a machine that types numbered lines into a program and waits for the answer to each. The program appends
+/// each line that it reads to `file`; it answers once a file exists that is named after the line.
 fn numbered_lines(lines: usize, file: &Path) -> Value {
     let program = format!(
         "stty -echo; echo ready; while read -r line; do echo \"$line\" >>{}; \
@@ -99,9 +99,10 @@ fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again
         json!({"workflow_definition": definition, "wait_seconds": 0, "max_states": 200, "save_on_success": false}),
     );
     let run = begun["run_id"].as_str().unwrap();
-    // Somebody waits for the end all the time, over every daemon there is.
+    // A client waits for the end all the time, across all restarts of the daemon.
     let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 150}));
-    // Each daemon sees two lines answered, and is killed at some moment of that, or while it waits for the third one.
+    // Each daemon sees two lines answered, and is killed at a random moment of that, or while it waits for the third
+    // one.
     for first in (1..LINES).step_by(2) {
         let daemon = daemon(&home);
         for line in [first, first + 1] {
@@ -116,7 +117,7 @@ fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again
     let expected: Vec<String> = (1..=LINES).map(|line| format!("line-{line}")).collect();
     assert_eq!(lines_in(&file), expected);
     assert_eq!(ended["states_executed"], json!(2 * LINES + 3));
-    // The events are numbered without a gap, whoever wrote them.
+    // The events are numbered without a gap, across all daemons.
     let events = home.runs(&["daemon", "status", "--json"]).json();
     assert_eq!(events["runs"], 0);
 }
@@ -126,7 +127,7 @@ fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let file = home.path().join("lines");
-    // The program takes a line and is silent, and typing waits for its quiet: the daemon dies while it types.
+    // The program takes a line and stays silent, and typing waits for quiet: the daemon is killed during that.
     let definition = json!({
         "initial_state": "open",
         "states": {
@@ -203,7 +204,7 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
     assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
     assert!(!shows(&ended.to_string()), "{ended}");
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
-    // Another daemon knows no secrets, and has none to show.
+    // A new daemon knows no secrets, and cannot show any.
     home.runs(&["daemon", "stop"]).well();
     let told = agent.calls("get_run", json!({"run_id": begun["run_id"]}));
     assert!(!shows(&told.to_string()), "{told}");

@@ -1,4 +1,4 @@
-//! `steplatch runs events`, over daemons that are killed, on the real binary.
+//! `steplatch runs events`, while the daemon is killed, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,7 +10,7 @@ use steplatch_testkit::{Agent, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Asks twice, and is done.
+/// Returns a machine with two gates.
 fn asking() -> Value {
     let asks = |prompt: &str, next: &str| {
         json!({"action": {"tool": "gate", "params": {"prompt": prompt, "answered_by": "anyone"}},
@@ -40,7 +40,7 @@ fn kill_the_daemon(home: &Home) {
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Somebody who follows a run in a process of their own.
+/// A follower of a run in a separate process.
 struct Following {
     process: Child,
     lines: BufReader<ChildStdout>,
@@ -56,7 +56,7 @@ impl Following {
         Self { process, lines, heard: Vec::new() }
     }
 
-    /// Reads until an event comes for which this holds.
+    /// Reads until an event satisfies the condition.
     fn hears(&mut self, wanted: impl Fn(&Value) -> bool) {
         loop {
             let mut line = String::new();
@@ -69,7 +69,7 @@ impl Following {
         }
     }
 
-    /// Reads to the end and returns everything that was heard.
+    /// Reads to the end and returns all events.
     fn ends(mut self) -> Vec<Value> {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
@@ -106,7 +106,7 @@ fn who_follows_a_run_over_daemons_that_are_killed_hears_each_event_once() {
     assert_eq!(heard.last().unwrap()["event_type"], "workflow_completed");
     let numbers: Vec<u64> = heard.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "none is lost and none comes twice");
-    // Whoever comes late is told the same, from any number on.
+    // A late follower receives the same events, from any number on.
     assert_eq!(Following::of(&home, &[&run]).ends(), heard);
     for (from, rest) in heard.iter().enumerate() {
         let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).ends();

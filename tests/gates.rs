@@ -1,4 +1,4 @@
-//! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as they are typed.
+//! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as people type them.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use steplatch_testkit::{Agent, Home, Person, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A machine of one gate, whose answer its last state tells.
+/// Returns a machine with one gate, whose answer its last state prints.
 fn asking(params: &Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
@@ -20,7 +20,7 @@ fn form() -> Value {
     }})
 }
 
-/// A home, and an agent in it who starts runs.
+/// A home with an agent that starts runs.
 struct Story {
     agent: Agent,
     home: Home,
@@ -32,13 +32,13 @@ impl Story {
         Self { agent: Agent::new(&home), home }
     }
 
-    /// Starts a run that asks, and returns its id.
+    /// Starts a run with a gate, and returns its id.
     fn asks(&self, params: &Value) -> String {
         let arguments = json!({"workflow_definition": asking(params), "wait_seconds": 60, "save_on_success": false});
         self.waits(arguments)
     }
 
-    /// Starts the function whose body is given, and returns the id of its run once it asks.
+    /// Starts the function whose body is given, and returns the id of its run once it waits at a gate.
     fn function(&self, body: &str) -> String {
         self.waits(self.written(body))
     }
@@ -64,7 +64,7 @@ impl Story {
         ended
     }
 
-    /// Runs the program with these lines on its standard input, which is no terminal.
+    /// Runs the program with these lines on its standard input, which is not a terminal.
     fn pipes(&self, arguments: &[&str], input: &str) -> Said {
         self.home.pipes(arguments, input)
     }
@@ -146,7 +146,7 @@ fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
     let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
     answer(id(1), "second").well();
     let late = answer(id(1), "third");
-    // While others wait.
+    // While other gates are open.
     assert!(
         late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
         "{late:?}"
@@ -227,7 +227,7 @@ fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
     while session().is_null() {
         assert!(began.elapsed() < std::time::Duration::from_secs(60), "the run opens no terminal");
     }
-    // Lines typed ahead, in the belief that they are for something else. Their echo shows that they have arrived.
+    // Lines typed ahead, for another prompt. Their echo shows that they have arrived.
     person.types("1");
     person.types("yes");
     person.shows("yes");
@@ -294,7 +294,7 @@ fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
     person.sees("the approver's passphrase:");
     person.types("open barley");
     person.sees("Wrong passphrase; try again in 1 s");
-    // Typed before the pause is over, it is kept, and checked when it is.
+    // A passphrase typed during the pause is kept, and checked after it.
     person.types("open barley");
     person.sees("Wrong passphrase; try again in 2 s");
     person.types("open sesame");
@@ -386,7 +386,7 @@ fn ctrl_c_at_a_question_leaves_it_open_and_twice_cancels_the_run() {
     assert_eq!(story.home.runs(&["gates", "list", "--json"]).json()["gates"], json!([]));
 }
 
-/// How many files are in a folder, and all that is in them.
+/// Returns the number of files in a directory, and their whole content.
 fn everything_in(folder: &std::path::Path) -> (usize, String) {
     let (mut files, mut all) = (0, String::new());
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -401,7 +401,7 @@ fn everything_in(folder: &std::path::Path) -> (usize, String) {
     (files, all)
 }
 
-/// Speaks MCP as a client with a dialog, and accepts what it is asked.
+/// An MCP client with dialogs that accepts each of them.
 const ACCEPTS_ITSELF: &str = r#"
 import json, subprocess, sys
 server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -463,7 +463,7 @@ fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() 
 
 #[test]
 fn a_command_for_one_question_is_no_answer_to_the_next() {
-    // redteam H6: the first question was over when its command was typed, and the second one was answered.
+    // redteam H6: the first question was closed when its command was typed, and the second one was answered.
     let story = Story::new();
     let gate = |prompt: &str, timeout: u32| json!({"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"], "timeout": timeout}});
     let machine = json!({"name": "asking", "initial_state": "look", "states": {

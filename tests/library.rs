@@ -1,4 +1,4 @@
-//! One library of workflows, many who write it: the real program, over MCP and on the command line.
+//! One library of workflows with many concurrent writers: the real program, over MCP and on the command line.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn machine(name: &str) -> Value {
     })
 }
 
-/// The names in a list of workflows.
+/// Returns the names in a list of workflows.
 fn names(list: &Value) -> BTreeSet<String> {
     let workflows = list["workflows"].as_array().unwrap_or_else(|| panic!("{list}"));
     workflows.iter().map(|workflow| workflow["name"].as_str().unwrap().to_owned()).collect()
@@ -50,7 +50,7 @@ fn two_daemons_save_forty_workflows_in_one_library_and_lose_none() {
         assert_eq!(names(&agent.calls("list_workflows", json!({}))), expected);
     }
 
-    // What they all race for, exactly one gets.
+    // Exactly one of the racing agents succeeds.
     let racing = agents.iter().cycle().take(EACH);
     let racing: Vec<_> =
         racing.map(|agent| agent.begins("create_workflow", json!({"workflow_definition": machine("one")}))).collect();

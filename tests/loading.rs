@@ -1,4 +1,5 @@
-//! Files of functions that are loaded, kept, followed and found by what they declare: the real program, in a project.
+//! Files of functions that are loaded, stored, reloaded and found by their declarations: the real program, in a
+//! project.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -11,13 +12,13 @@ use steplatch_testkit::{Agent, Home, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Somebody in a project.
+/// A project in a home.
 struct Project {
     home: Home,
     folder: PathBuf,
 }
 
-/// A file with the workflow `id`, which greets with `word`.
+/// Returns a file with the workflow `id`, which greets with `word`.
 fn greeting(id: &str, word: &str) -> String {
     format!(
         "async def greet(ctx):\n    \"\"\"Greets.\n\n    With a word.\n    \"\"\"\n    \
@@ -56,19 +57,19 @@ impl Project {
         self.folder.join(".terminal_control_workflows").join(file)
     }
 
-    /// The result of a run of the workflow.
+    /// Returns the result of a run of the workflow.
     fn runs(&self, id: &str) -> Value {
         self.types(&["run", id, "--json"]).json()["result"].clone()
     }
 
-    /// What lists tell of a workflow.
+    /// Returns the entry of a workflow in lists.
     fn listed(&self, id: &str) -> Value {
         let list = self.types(&["workflow", "list", "--json"]).json();
         let found = list["workflows"].as_array().unwrap().iter().find(|workflow| workflow["name"] == id);
         found.cloned().unwrap_or_else(|| panic!("{id} is not in {list}"))
     }
 
-    /// Kills the daemon, as a crash does; the next command starts another one.
+    /// Kills the daemon, as in a crash; the next command starts another one.
     fn crashes(&self) {
         let status = self.types(&["daemon", "status", "--json"]).json();
         let daemon = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
@@ -87,7 +88,7 @@ impl Project {
         }
     }
 
-    /// Waits until so many runs of a workflow were counted, which is done once they are over.
+    /// Waits until so many runs of a workflow were counted, which happens after their end.
     fn counted(&self, id: &str, runs: u64) -> Value {
         self.waits_until("the runs are counted", || self.listed(id)["run_count"] == runs);
         self.listed(id)
@@ -120,7 +121,7 @@ fn files_are_loaded_by_pattern_and_one_that_is_wrong_stops_no_other() {
     assert!(loaded.stderr.contains("missing.py' was not loaded: it is not there"), "{loaded:?}");
     assert!(!project.library("nodes.py").exists() && !project.library("bad.py").exists(), "nothing of it is kept");
 
-    // Again, it is what it was; lint says the same and keeps nothing.
+    // Loading again changes nothing; lint reports the same and stores nothing.
     let again = project.loads(&["flows/hello.py", "--json"]).json();
     let told = (&again[0]["kind"], &again[0]["outcome"], &again[0]["success"]);
     assert_eq!(told, (&json!("function"), &json!("unchanged"), &json!(true)), "{again}");
@@ -159,7 +160,7 @@ fn what_is_loaded_is_found_by_its_id_and_its_runs_are_counted_whatever_happens_t
     assert!(nodes["nodes"].as_array().unwrap().iter().any(|node| node["id"] == "say_hello"), "{nodes}");
     assert_eq!(project.types(&["nodes", "run", "say_hello", "me"]).well(), "me\n");
 
-    // A colleague has the library only, and so has the next daemon.
+    // Another user has only the library, and so has the next daemon.
     fs::remove_file(project.folder.join("flows/hello.py")).unwrap();
     project.crashes();
     assert_eq!(project.runs("hello"), "hello you");
@@ -206,7 +207,7 @@ fn a_file_that_changes_is_followed_and_a_bad_one_leaves_the_last_good_one() {
     let described = project.types(&["workflow", "show", "hello", "--json"]).json();
     assert_eq!(described["metadata"]["version"], 2, "{described}");
 
-    // The daemon that saw the good one is gone, so that nothing is in its mind.
+    // The daemon that read the valid version is gone, so it is not in a cache.
     project.writes("flows/hello.py", "async def hello(ctx):\n    return ctx.\n");
     project.crashes();
     for _ in 0..2 {
@@ -235,7 +236,7 @@ fn the_file_in_the_library_is_the_one_that_counts_and_an_edit_of_it_is_not_lost(
     fs::write(project.library("hello.py"), greeting("hello", "edited")).unwrap();
     assert_eq!(project.runs("hello"), "edited you");
     assert_eq!(project.counted("hello", 1)["status"], "proven");
-    // What comes with git has nothing beside it.
+    // A file that arrives through git has no metadata.
     fs::write(project.library("came.py"), greeting("came", "came")).unwrap();
     assert_eq!(project.runs("came"), "came you");
 
@@ -287,15 +288,15 @@ fn an_id_that_somebody_has_is_refused_and_it_is_said_who() {
         .collect();
     assert_eq!(kept.iter().filter(|name| name.ends_with(".py")).count(), 1, "{kept:?}");
 
-    // A machine that is saved because it ran to its end takes another name.
+    // A machine that is saved because it ran to its end gets another name.
     let machine: Value = serde_json::from_str(&NAP.replace("\"nap\"", "\"hello\"").replace("0.01", "0.02")).unwrap();
     let ran = project.agent().calls("run_workflow", json!({"workflow_definition": machine}));
     assert_eq!((&ran["workflow_saved"], &ran["saved_workflow_name"]), (&json!(true), &json!("hello_2")), "{ran}");
 
-    // The same kind, another kind, from the same file: it is loaded again.
+    // The same kind and another kind, from the same file: it is loaded again.
     project.writes("hello.py", "BashNode(id='hello', command='ls')\n");
     assert!(project.loads(&["hello.py"]).well().starts_with("hello.py: reloaded\n"));
-    // What comes by other ways is told, and the first one counts.
+    // Conflicting files that were not loaded are reported, and the first one is used.
     fs::write(project.library("zebra.py"), greeting("hello", "late")).unwrap();
     let listed = project.types(&["workflow", "list"]).well();
     assert!(listed.contains("zebra.py: 'hello': ID 'hello' conflicts with existing node, in "), "{listed}");
@@ -366,7 +367,7 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
     }
     project.crashes();
     for run in &runs {
-        // The next daemon needs a moment to find out that the run waits for one below it.
+        // The next daemon needs a moment to detect that the run waits for a nested one.
         project.waits_until("the answer is taken", || project.home.answers(run, "fine").code == 0);
     }
     let outer = waits(&runs[0]);
@@ -378,7 +379,7 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
     project.counted("own", 1);
 }
 
-// A run is counted before it is written down as finished, and once, whatever the daemon is at when it is killed.
+// A run is counted before the journal records its end, and exactly once, whenever the daemon is killed.
 #[test]
 fn a_run_of_a_function_is_counted_once_however_its_daemon_ends() {
     let project = Project::new();

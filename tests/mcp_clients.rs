@@ -1,7 +1,7 @@
-//! Other people's MCP clients against the real program.
+//! Third-party MCP clients against the real program.
 //!
-//! The scripts in `clients` say what is done and what is expected; here they get
-//! the program, a daemon of their own, and an ordinary person's empty home.
+//! The scripts in `clients` contain the steps and the expectations; this file provides the program, a daemon of its
+//! own, and an empty home.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod clients;

@@ -1,4 +1,4 @@
-//! The real program over HTTP, as MCP clients and the public test suite see it.
+//! The real program over HTTP, with MCP clients and the public test suite.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod clients;
@@ -13,10 +13,10 @@ use steplatch_testkit::{Home, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A token, as whoever starts a server may choose one.
+/// A token as an operator may choose one.
 const TOKEN: &str = "a-token-that-only-this-test-knows-0123456789";
 
-/// `steplatch mcp --http` in a home of its own, and a door to it behind which the token is shown.
+/// `steplatch mcp --http` in a home of its own, and a proxy that adds the token.
 struct Served {
     program: Child,
     address: SocketAddr,
@@ -45,7 +45,7 @@ impl Served {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Sends a request of 2026-07-28, and returns the connection on which the answer will come.
+    /// Sends a request of 2026-07-28, and returns the connection of the response.
     fn asks(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -82,7 +82,7 @@ impl Drop for Served {
     }
 }
 
-/// The last message that comes before the connection ends.
+/// Returns the last message before the connection ends.
 fn last_message(mut stream: TcpStream) -> Value {
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
@@ -140,7 +140,7 @@ fn the_inspector_has_nothing_to_remark_in_either_era() {
     }
 }
 
-/// The scenarios of the suite that need nothing of its own, by revision.
+/// The scenarios of the suite that need no special offer, by revision.
 const SCENARIOS: [(&str, &[&str]); 3] = [
     (
         "2026-07-28",
@@ -206,7 +206,7 @@ fn a_call_whose_connection_goes_away_leaves_its_run_alone() {
         "workflow_definition": machine, "wait_seconds": 600, "save_on_success": false}});
     let answer = served.asks("tools/call", Some("run_workflow"), call);
     let mut lines = BufReader::new(answer).lines();
-    // Only what is under way tells how far it is.
+    // Progress is sent only during the call.
     let told = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
     assert!(told.contains("state "), "{told}");
     drop(lines);

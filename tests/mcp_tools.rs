@@ -1,4 +1,4 @@
-//! Workflows that become tools while clients look on.
+//! Workflows that become tools while clients are connected.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod clients;

@@ -132,14 +132,14 @@ fn a_call_ends_with_the_program_that_asked_for_it() {
         project.home.steplatch().current_dir(&project.folder).args(["nodes", "run", "slow"]).spawn().unwrap();
     until(|| fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
     let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
-    // A process has no command line for the moment in which it becomes another program.
+    // A process has no command line for a moment during exec.
     until(|| fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
     asks.kill().unwrap();
     asks.wait().unwrap();
     until(|| !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
 }
 
-/// Waits until something holds that nobody tells.
+/// Waits, by polling, until a condition holds.
 fn until(holds: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !holds() {

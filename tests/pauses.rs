@@ -1,4 +1,4 @@
-//! `steplatch runs pause` and `resume`, with daemons that are killed meanwhile, on the real binary.
+//! `steplatch runs pause` and `resume`, while the daemon is killed, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,7 @@ fn pid_of_the_daemon(home: &Home) -> Value {
     home.runs(&["daemon", "status", "--json"]).json()["pid"].clone()
 }
 
-/// A machine that types numbers of its own, one a state, into a shell that writes each down once there is a file for it.
+/// Returns a machine that types a number per state into a shell that records each once a file of its name exists.
 fn counting(states: usize) -> Value {
     let go = |to: String| json!([{"condition": "success", "next_state": to}]);
     let mut all = json!({"open": {"action": {"tool": "open_terminal"}, "transitions": go("type_1".to_owned())}});

@@ -1,4 +1,4 @@
-//! Gates for people, put to the person at an MCP client by what the client can do.
+//! Gates for people, answered by the person at an MCP client, according to the client's capabilities.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::io::Write as _;
@@ -22,13 +22,13 @@ fn elicitation() -> Value {
     json!({"elicitation": {}})
 }
 
-/// The run that waits in a home.
+/// Returns the runs that wait in a home.
 fn waiting(home: &Home) -> Vec<String> {
     let gates = home.runs(&["gates", "list", "--json"]).json();
     gates["gates"].as_array().unwrap().iter().map(|gate| gate["run_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// How the gate of a run was answered: what, by whom and through what.
+/// Returns how the gate of a run was answered: the answer, its author and the surface.
 fn answered(home: &Home, run: &str) -> Value {
     let events = home.runs(&["runs", "events", run, "--json"]).well();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -74,7 +74,7 @@ fn a_dialog_without_a_decision_leaves_the_gate_open_and_says_where_to_answer() {
         let told = waits["next_step"].as_str().unwrap();
         let command = format!("steplatch gates answer {run}/ask/1@");
         assert!(told.contains("still open") && told.contains(&command), "{told}");
-        // Looking again does not ask the person again.
+        // Reading the run again does not ask the person again.
         let again = agent.calls("get_run", json!({"run_id": run}));
         assert_eq!(again["status"], "waiting");
         assert!(again["next_step"].as_str().unwrap().contains("gates answer"), "{again}");
@@ -104,7 +104,7 @@ fn a_dialog_is_taken_back_when_somebody_answers_elsewhere_or_the_call_is_given_u
     agent.cancels(&call);
     let taken_back = agent.is_asked();
     assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
-    // What comes too late answers nothing.
+    // A late answer has no effect.
     agent.responds(&asked, json!({"action": "accept", "content": {"decision": "yes"}}));
     let run = waiting(&home).pop().unwrap();
     assert_eq!(agent.calls("list_runs", json!({"state": "waiting"}))["runs"][0]["run_id"], json!(run));
@@ -131,7 +131,7 @@ fn a_form_that_is_filled_in_badly_is_shown_again_with_what_was_wrong() {
     assert_eq!(ended["final_variables"]["ask_version"], "1.2", "{ended}");
 }
 
-/// The result of a round that asks for input: what the client shows, and what it carries.
+/// Returns the parts of a round that requests input: the message to show, and the state to carry.
 fn input(answer: &Value) -> (Value, String) {
     let result = &answer["result"];
     assert_eq!(result["resultType"], "input_required", "{answer}");
@@ -164,7 +164,7 @@ fn a_client_of_today_is_asked_by_a_result_and_answers_with_the_same_call() {
     assert_eq!(ended["run_id"], json!(runs[0]), "the call that comes again starts no other run");
     assert_eq!(answered(&home, &runs[0])["through"], "mcp elicitation in test agent");
 
-    // Replayed, it is refused, and nothing is started.
+    // A replayed state is refused, and no run is started.
     let replayed = agent.begins_again("run_workflow", &release(), &carries(&state, accepted)).answer();
     assert_eq!(replayed["error"]["code"], -32602);
     assert!(replayed["error"]["message"].as_str().unwrap().contains("used before"), "{replayed}");
@@ -182,7 +182,7 @@ fn what_a_client_carries_outlives_the_server_that_gave_it_and_still_counts_once(
     let next = Agent::that_can(Era::Stateless, &home, elicitation());
     let ended = next.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).ends();
     assert_eq!(ended["status"], "completed", "{ended}");
-    // A third server has not seen it used. The gate is closed, so it only tells how the run ended.
+    // A third server has not seen the state used. The gate is closed, so the server only returns how the run ended.
     let third = Agent::that_can(Era::Stateless, &home, elicitation());
     let again = third.begins_again("run_workflow", &release(), &carries(&state, accepted)).ends();
     assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
@@ -212,14 +212,14 @@ fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
     assert!(refused("list_runs", &json!({}), &carries(&state, accepted.clone())).contains("was not given by this"));
     let stateless = json!({"inputResponses": {"gate": accepted}});
     assert!(refused("run_workflow", &release(), &stateless).contains("requestState"));
-    // The server of another home does not know it.
+    // The server of another home cannot open it.
     let another_home = Home::new(STEPLATCH);
     let elsewhere = Agent::that_can(Era::Stateless, &another_home, elicitation());
     let answer = elsewhere.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).answer();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     assert_eq!(waiting(&home).len(), 1, "nothing was answered, and nothing started");
 
-    // Without a response, or with one that is none, the question is put again.
+    // Without a response, or with an invalid one, the question is asked again.
     let again = agent.begins_again("run_workflow", &release(), &json!({"requestState": state})).answer();
     let (_, state) = input(&again);
     let again = agent.begins_again("run_workflow", &release(), &carries(&state, json!({"noise": 1}))).answer();
@@ -228,7 +228,7 @@ fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
         agent.begins_again("run_workflow", &release(), &carries(&state, json!({"action": "decline"}))).ends();
     assert_eq!(declined["status"], "waiting");
     assert!(declined["next_step"].as_str().unwrap().contains("was declined"), "{declined}");
-    // A dialog that was closed can not be accepted after all.
+    // A closed dialog cannot be accepted afterwards.
     assert!(refused("run_workflow", &release(), &carries(&state, accepted)).contains("used before"));
 }
 
@@ -273,7 +273,7 @@ fn a_client_that_can_ask_nobody_is_told_where_to_answer() {
         let run = waits["run_id"].as_str().unwrap();
         let told = waits["next_step"].as_str().unwrap();
         assert!(told.contains(&format!("steplatch gates answer {run}/ask/1@")), "{told}");
-        // The command is the one that works.
+        // The printed command works.
         let command: Vec<&str> =
             told.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();
         let mut elsewhere = home.steplatch();
@@ -299,7 +299,7 @@ fn a_gate_for_an_agent_is_not_put_to_a_person_and_one_for_a_person_not_to_an_age
 
     let (_, _) = input(&agent.begins("run_workflow", release()).answer());
     let run = waiting(&home).pop().unwrap();
-    // No parameter that an agent thinks of makes it a person.
+    // No parameter makes an agent's answer count as a person's.
     let refused = agent
         .begins(
             "decide",
@@ -328,14 +328,14 @@ fn with_a_passphrase_no_dialog_is_shown_and_the_terminal_is_where_to_answer() {
     }
 }
 
-/// A client that polls what takes long, and can ask its person.
+/// Returns a client that supports tasks, and can ask its person.
 fn with_tasks(home: &Home, besides: Value) -> Agent {
     let mut capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
     capabilities.as_object_mut().unwrap().extend(besides.as_object().unwrap().clone());
     Agent::that_can(Era::Stateless, home, capabilities)
 }
 
-/// Looks at a task until it is in this state.
+/// Polls a task until it is in this state.
 fn becomes(agent: &Agent, task: &str, status: &str) -> Value {
     let began = std::time::Instant::now();
     loop {
@@ -348,7 +348,7 @@ fn becomes(agent: &Agent, task: &str, status: &str) -> Value {
     }
 }
 
-/// The question of a task, with its name.
+/// Returns the question of a task, with its name.
 fn question(told: &Value) -> (String, Value) {
     let questions = told["inputRequests"].as_object().unwrap();
     assert_eq!(questions.len(), 1, "{told}");
@@ -379,7 +379,7 @@ fn a_client_with_tasks_gets_one_that_asks_for_input_and_ends_with_the_result() {
     let (second, shown) = question(&becomes(&agent, task, "input_required"));
     assert_ne!(first, second, "each question has a name of its own");
     assert!(shown["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{shown}");
-    // The first question is over.
+    // The first question is closed.
     tells(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
     tells(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
     let over = becomes(&agent, task, "completed");
@@ -390,7 +390,7 @@ fn a_client_with_tasks_gets_one_that_asks_for_input_and_ends_with_the_result() {
         "{over}"
     );
     assert_eq!(answered(&home, task)["through"], "mcp elicitation in test agent");
-    // Another server tells the same: a task is a run.
+    // Another server returns the same: a task is a run.
     assert_eq!(becomes(&with_tasks(&home, json!({})), task, "completed")["result"], over["result"]);
 }
 
@@ -426,7 +426,7 @@ fn tasks_are_for_clients_that_say_so_and_what_does_not_start_is_none() {
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     let broken = agent.calls("run_workflow", json!({"workflow_definition": {"states": {}}}));
     assert_eq!(broken["success"], false, "{broken}");
-    // Who can ask nobody is told where to answer.
+    // For a client without dialogs, the reply says where to answer.
     let created = agent.begins("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
     let began = std::time::Instant::now();

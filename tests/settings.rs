@@ -1,4 +1,4 @@
-//! Settings as people change them: in the file, while the daemon runs.
+//! Changes of the settings file while the daemon runs.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use steplatch_testkit::Home;
 
-/// A home whose daemon runs, and the file of its settings, which is not there.
+/// Returns a home whose daemon runs, and the path of its settings file, which does not exist.
 fn running() -> (Home, PathBuf) {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     home.runs(&["daemon", "start"]).well();
@@ -16,7 +16,7 @@ fn running() -> (Home, PathBuf) {
     (home, file)
 }
 
-/// What the daemon logged so far.
+/// Returns the daemon's log.
 fn log(home: &Home) -> String {
     let socket = home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     fs::read_to_string(PathBuf::from(socket).with_file_name("daemon.log")).unwrap()
@@ -34,11 +34,11 @@ fn logged(home: &Home, part: &str) {
 #[test]
 fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
     let (home, file) = running();
-    // Neither the file nor its folder was there when the daemon began.
+    // Neither the file nor its directory existed when the daemon started.
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\n").unwrap();
     logged(&home, "daemon.log changed, and holds from now on");
-    // As editors do it: another file in its place.
+    // Replaced by a new file, as editors do.
     let new = file.with_extension("new");
     fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
     fs::rename(&new, &file).unwrap();
@@ -49,7 +49,7 @@ fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
     logged(&home, "remote 'flows' was added");
     fs::write(&file, service("https://flows.example.org")).unwrap();
     logged(&home, "remote 'flows' changed, and holds from now on");
-    // The daemon hears of it a moment after it is logged.
+    // The daemon applies it a moment after it is logged.
     let began = Instant::now();
     let listed = || home.runs(&["remote", "list", "--json"]).json();
     while listed()["remotes"][0]["base_url"] != "https://flows.example.org" {
@@ -57,7 +57,7 @@ fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
         std::thread::sleep(Duration::from_millis(20));
     }
     fs::remove_file(&file).unwrap();
-    // What is logged is the usual again, and that one was taken out is told no more.
+    // The filter of logs is the default again, so the removal of a service is not logged.
     let shown = home.runs(&["config", "show", "--json"]).json();
     assert!(shown.get("remote.flows.base_url").is_none(), "{shown}");
 }

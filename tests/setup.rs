@@ -1,4 +1,4 @@
-//! `steplatch setup` in homes with clients in them.
+//! `steplatch setup` in homes with clients.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -46,7 +46,7 @@ impl Desk {
         Said::of(&command.output().unwrap())
     }
 
-    /// What became of each client, by its name.
+    /// Returns the outcome for each client, by its name.
     fn outcomes(&self, arguments: &[&str]) -> Vec<(String, String)> {
         let said = self.setup(&[arguments, &["--json"]].concat()).json();
         let clients = said["clients"].as_array().unwrap_or_else(|| panic!("{said}")).iter();
@@ -55,7 +55,7 @@ impl Desk {
     }
 }
 
-/// The files of all clients, of a user.
+/// The user's files of all clients.
 const FILES: [(&str, &str); 5] = [
     (".claude.json", "{\n  \"numStartups\": 3,\n  \"mcpServers\": {}\n}\n"),
     (".codex/config.toml", "model = \"o\"\n"),
@@ -109,11 +109,11 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
         ]
     );
     assert!(!desk.file(".gemini").exists() && !desk.file(".codex").exists());
-    // Its program is enough.
+    // The client's program alone is enough.
     fs::create_dir(desk.file("bin")).unwrap();
     symlink("/bin/true", desk.file("bin/codex")).unwrap();
     assert_eq!(desk.outcomes(&[])[1], ("codex".to_owned(), "added".to_owned()));
-    // Who names one knows that it is there.
+    // A client that is named explicitly is assumed to be installed.
     assert_eq!(desk.outcomes(&["--client", "gemini"]), [("gemini".to_owned(), "added".to_owned())]);
     let nothing = Desk::with(&[]).setup(&[]);
     assert_eq!(nothing.code, 1, "{nothing:?}");
@@ -142,7 +142,7 @@ fn an_entry_that_points_elsewhere_is_changed_and_what_it_said_is_told() {
     let said = desk.setup(&[]);
     assert!(said.stderr.contains("the entry of Cursor was: /old mcp"), "{said:?}");
     assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
-    // The name is enough where the path finds this very program, and is as good as its path.
+    // The name is written if `PATH` finds this very program, and counts as equal to its path.
     fs::create_dir(desk.file("bin")).unwrap();
     symlink(PROGRAM, desk.file("bin/steplatch")).unwrap();
     assert_eq!(desk.outcomes(&[])[2].1, "unchanged");

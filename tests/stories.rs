@@ -39,7 +39,7 @@ fn the_pdb_example_stops_in_a_function_and_runs_to_the_end() {
     assert_eq!((&reply["status"], &reply["final_state"]), (&"completed".into(), &"close".into()), "{reply:#}");
     assert_eq!(reply["final_variables"]["seen_match_text"], "prices = [0.29, 1.13, 2.5]");
     assert_eq!(reply["final_variables"]["result_match_text"], "total: 3.9");
-    // Its script is named from the folder that the README names it from; elsewhere it fails with pdb's own words.
+    // The README runs the example from this directory; from another one it fails with pdb's own error.
     let elsewhere = home.runs(&["run", &example("pdb.json")]);
     assert_eq!(elsewhere.code, 1, "{elsewhere:?}");
     assert!(elsewhere.stdout.contains("pdb set no breakpoint: Error: "), "{}", elsewhere.stdout);
@@ -120,7 +120,7 @@ fn exit_codes_tell_how_a_run_ended() {
     assert_eq!(home.runs(&["run", &example("hello.json"), "-i", "no-equals-sign"]).code, 2);
 }
 
-/// Asks again until what is printed has a text in it: a program that was typed for takes the time that it takes.
+/// Repeats a command until its output contains a text, because the program in the terminal needs time.
 fn shows(home: &Home, arguments: &[&str], text: &str) {
     let begun = std::time::Instant::now();
     loop {
@@ -205,7 +205,7 @@ fn a_client_finds_the_daemon_that_was_started_with_another_runtime_folder() {
 #[test]
 fn a_socket_of_another_version_is_named_with_what_to_do() {
     let home = home();
-    // The place of the socket follows from the state folder.
+    // The path of the socket is derived from the state directory.
     let socket = home.runs(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
     home.runs(&["daemon", "stop"]).well();
     let listener = UnixListener::bind(&socket).unwrap();
@@ -235,7 +235,7 @@ fn a_terminal_outlives_the_process_group_of_the_client_that_started_the_daemon()
     client.args(["terminal", "open", "--name", "kept"]).process_group(0).stdout(Stdio::null());
     let mut client = client.spawn().unwrap();
     assert!(client.wait().unwrap().success());
-    // What an agent does to its tools when it ends: every process of the group.
+    // Agents end their tools in this way: every process of the group.
     let group = rustix::process::Pid::from_raw(client.id().cast_signed()).unwrap();
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     assert!(home.runs(&["terminal", "list"]).well().contains("kept"));
@@ -318,7 +318,7 @@ async fn a_person_attaches_types_resizes_and_leaves() {
     desk.presses(b"stty size\r").await;
     desk.shows("^20 90").await;
     desk.terminal.resize(Size { cols: 70, rows: 18 }).await.unwrap();
-    // The other side is told by a signal, so it is asked until it knows.
+    // The other side receives a signal, so the size is polled.
     desk.presses(b"until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
     desk.shows("^resized").await;
     desk.presses(b"\x1c").await;
@@ -354,7 +354,7 @@ async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_play
     let mut recorder = recorder.spawn().unwrap();
     let mut told = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
     assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
-    // A person joins, whose terminal has another size, and leaves.
+    // A person attaches from a terminal of another size, and leaves.
     let desk = Desk::runs(&home, &["terminal", "attach", "shown"]).await;
     desk.shows("^from before").await;
     desk.presses(b"\x1c").await;
@@ -391,7 +391,7 @@ async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_play
     assert_eq!(sizes.collect::<Vec<_>>(), [90, 100]);
 }
 
-/// What the public player makes of a recording.
+/// Returns what the public player makes of a recording.
 fn played(file: &Path) -> Value {
     let exe = std::env::current_exe().unwrap();
     let package = "player/node_modules/asciinema-player";

@@ -1,4 +1,4 @@
-//! What nothing can take away: terminals, their output, waits and inputs, while the daemon is killed again and again.
+//! Survival of terminals, their output, waits and inputs, while the daemon is killed repeatedly.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use steplatch_testkit::{Agent, Home, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// The process id of the daemon that runs in `home` and is not `last`; the agents start one whenever there is none.
+/// Returns the process id of the daemon in `home` that is not `last`; the agents start one whenever there is none.
 fn next_daemon(home: &Home, last: i64) -> i64 {
     loop {
         let status = home.runs(&["daemon", "status", "--json"]);
@@ -28,7 +28,7 @@ fn kill(pid: i64) {
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Everything that was printed in a terminal, read page by page.
+/// Returns the whole output of a terminal, read page by page.
 fn whole_output(agent: &Agent, session: &str) -> String {
     let (mut output, mut offset) = (String::new(), 0);
     loop {
@@ -95,7 +95,7 @@ fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_in
         let mut last = 0;
         for _ in 0..10 {
             last = next_daemon(&home, last);
-            // A moment that nobody can foresee, within what is being done.
+            // A random moment during the operation.
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % 250)));
             kill(last);
@@ -144,7 +144,7 @@ fn a_recording_goes_on_over_the_next_daemon() {
     assert!(told.next().unwrap().unwrap().starts_with("recorded "));
     assert!(recorder.wait().unwrap().success());
     let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
-    // As it was printed, or on the screen that was found.
+    // As it was printed, or on the screen that the recorder received.
     assert!(recorded.contains("before-2") && recorded.contains("after-2"), "{recorded}");
     let last: (f64, String, String) = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
     assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recorded}");
@@ -166,7 +166,7 @@ fn lives(pid: i32) -> bool {
 
 #[test]
 fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
-    // Its parent is gone, its session is another one, its environment is empty, and it ignores what asks it to end.
+    // A process without parent, in another session, with an empty environment, that ignores the signals to end.
     const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
@@ -183,7 +183,7 @@ fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
 
 #[test]
 fn a_process_that_only_calls_itself_a_daemon_is_ended_with_its_terminal() {
-    // redteam L2: name and arguments are a process's own words.
+    // redteam L2: name and arguments are controlled by the process itself.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let folder = home.path().join("copied");
@@ -199,7 +199,7 @@ fn a_process_that_only_calls_itself_a_daemon_is_ended_with_its_terminal() {
 
 #[test]
 fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
-    // redteam L4: the first one stayed for ever, and its clients were told to wait.
+    // redteam L4: the first daemon remained forever, and its clients were told to wait.
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let opened = agent.calls("open_terminal", json!({}));
@@ -208,7 +208,7 @@ fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
     std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
     let mut second = home.steplatch().args(["daemon", "serve"]).stdin(Stdio::null()).spawn().unwrap();
     next_daemon(&home, first.into());
-    // The agent is still connected to the first one, which can not write its run down.
+    // The agent is still connected to the first daemon, which cannot record the run.
     let machine = json!({"name": "short", "initial_state": "only", "states": {
         "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
     }});
@@ -233,12 +233,12 @@ fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away
     let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
     let session = opened["session_id"].as_str().unwrap();
     drop(agent);
-    // As at a logout: the folder goes, the processes stay.
+    // As at a logout: the directory is removed, the processes remain.
     let runtime = home.path().join("steplatch");
     std::fs::remove_dir_all(&runtime).unwrap();
     let listed = home.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["session_id"], session, "the daemon listens again");
-    // Now without a daemon, and then from elsewhere.
+    // First without a daemon, and then from another directory.
     for elsewhere in [false, true] {
         kill(home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap());
         std::fs::remove_dir_all(&runtime).unwrap();

@@ -1,4 +1,4 @@
-//! `steplatch run`, as a person watches it: over daemons that come and go, and asked what only somebody can judge.
+//! `steplatch run`, watched by a person: across restarts of the daemon, and with judgements.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,7 +13,7 @@ use steplatch_testkit::{Agent, Home, Person, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// What a played daemon does about a question.
+/// The reaction of a simulated daemon to a request.
 struct Play {
     reply: Value,
     events: Vec<Value>,
@@ -26,7 +26,7 @@ impl Play {
     }
 }
 
-/// A daemon that is played, in a home of its own. It is there again whenever it hangs up.
+/// A simulated daemon, in a home of its own. It listens again whenever it has closed a connection.
 struct Played {
     home: Home,
     socket: PathBuf,
@@ -34,10 +34,10 @@ struct Played {
 }
 
 impl Played {
-    /// `plays` gets each question, and how often its verb was asked for before.
+    /// Creates it; `plays` receives each request, and how often its verb was called before.
     fn new(plays: impl Fn(&Value, usize) -> Play + Send + Sync + 'static) -> Self {
         let home = Home::new(STEPLATCH);
-        // The place of the socket follows from the state folder.
+        // The path of the socket is derived from the state directory.
         let socket = home.runs(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
         home.runs(&["daemon", "stop"]).well();
         let listener = UnixListener::bind(&socket).unwrap();
@@ -52,7 +52,7 @@ impl Played {
         Self { home, socket: socket.into(), asked }
     }
 
-    /// The parameters with which `verb` was asked for, each time.
+    /// Returns the parameters of each call of `verb`.
     fn asked(&self, verb: &str) -> Vec<Value> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|asked| asked["command_type"] == verb).map(|asked| asked["params"].clone()).collect()
@@ -61,7 +61,7 @@ impl Played {
 
 impl Drop for Played {
     fn drop(&mut self) {
-        // Then the home finds no daemon to stop.
+        // Without the socket the home finds no daemon to stop.
         std::fs::remove_file(&self.socket).unwrap();
     }
 }
@@ -89,14 +89,14 @@ fn serve(stream: &UnixStream, asked: &Mutex<Vec<Value>>, plays: &dyn Fn(&Value, 
             event["request_id"] = id.clone();
             said.push_str(&format!("{event}\n"));
         }
-        // Who asked may have gone.
+        // The client may be gone.
         if writing.write_all(said.as_bytes()).is_err() || play.hangs_up {
             return;
         }
     }
 }
 
-/// The events of a run of two states, the second of which ended nobody knows how.
+/// Returns the events of a run of two states, the second of which has an unknown outcome.
 fn story() -> Vec<Value> {
     let mut seq = 0;
     let mut event = |event_type: &str, data: Value| {
@@ -123,7 +123,7 @@ fn started() -> Value {
 fn what_is_shown_of_a_run_is_not_disturbed_by_daemons_that_go_away() {
     let daemon = Played::new(|question, before| match question["command_type"].as_str().unwrap() {
         "RUN_WORKFLOW" => Play { hangs_up: before == 0, ..Play::says(started()) },
-        // Each connection brings one event more than what was had, and breaks.
+        // Each connection delivers one new event, and breaks.
         "SUBSCRIBE" => {
             let from = question["params"]["from_seq"].as_u64().unwrap();
             let events = story().into_iter().filter(|event| event["seq"].as_u64().unwrap() >= from).take(1).collect();
@@ -181,7 +181,7 @@ fn files_and_names_are_told_apart_and_a_run_can_be_left_to_itself() {
     assert!(daemon.asked("SUBSCRIBE").is_empty());
 }
 
-/// A workflow that asks what holds, about a screen.
+/// A workflow with a judgement about a screen.
 const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "open": {"action": {"tool": "open_terminal", "params": {"command": ["bash", "-c", "echo 3 warnings; read"]}},
              "transitions": [{"condition": {"success": true}, "next_state": "wait"}]},
@@ -192,7 +192,7 @@ const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "repair": {"action": {"tool": "exit_terminal", "params": {}}}
 }}"#;
 
-/// Has a person watch a run of the machine that asks.
+/// Starts a person's watch of a run of the machine with the judgement.
 fn judges<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     watches(agent, home, "judged.json")
@@ -202,7 +202,7 @@ fn watches<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
     Person::runs(agent, home, STEPLATCH, &format!("run {file}"))
 }
 
-/// The run that waits in `home`.
+/// Returns the run that waits in `home`.
 fn waiting_run(home: &Home) -> String {
     let agent = Agent::new(home);
     let listed = agent.calls("list_runs", json!({"state": "waiting"}));
@@ -270,7 +270,7 @@ fn ctrl_c_at_a_question_leaves_it_open() {
 fn ctrl_c_twice_at_a_question_cancels_the_run() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    // The second one counts within two seconds, which a busy machine may miss.
+    // The second Ctrl-C counts within two seconds, which a busy machine may miss.
     for _ in 0..10 {
         let person = judges(&agent, &home);
         person.sees("by number or text:");
@@ -311,7 +311,7 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
         "delegate": state(json!({"workflow_definition": inner})),
     }});
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
-    // Where nobody can be asked, the run that waits is the one that is to be answered.
+    // Without a person, the command names the waiting run that must be answered.
     let said = Said::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
     let waits = waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
@@ -322,7 +322,7 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
     let agent = Agent::new(&outer);
     let person = watches(&agent, &home, "outer.json");
     person.sees("by number or text:");
-    // Longer than it takes until what is at work shows it.
+    // Longer than the delay of the animation.
     person.sends(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
     person.sends(json!({"input_text": "1\n"}));
     let screen = person.sees("exit-code-0");
@@ -346,7 +346,7 @@ fn a_question_of_a_run_that_a_function_started_is_asked_where_the_function_is_wa
     let person = watches(&agent, &home, "twice.py");
     person.sees("by number or text:");
     person.sends(json!({"input_text": "1\n"}));
-    // By then the other question is asked, or said again below what was shown meanwhile.
+    // By then the other question is asked, or repeated below the new events.
     person.sees("(?s)answered: it is clean.*by number or text:");
     person.sends(json!({"input_text": "1\n"}));
     let screen = person.sees("exit-code-0");
@@ -379,7 +379,7 @@ fn a_daemon_that_is_killed_under_a_run_is_not_seen_by_who_watches() {
     for _ in 0..3 {
         let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-        // Somebody starts the next one: whoever watches, or this.
+        // The next daemon is started by this command or by the watching client.
         home.runs(&["terminal", "list"]).well();
     }
     std::fs::write(home.path().join("go"), "").unwrap();

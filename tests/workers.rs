@@ -1,4 +1,4 @@
-//! Processes that execute functions: what becomes of an execution when they end, on the real binary.
+//! Worker processes: the effect of their end on an execution, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use steplatch_daemon::{Function, WorkerStarter, Workers, WorkersError};
 use steplatch_python_api::{Answer, CallKind, Entry, Limits, Progress, Start, State};
 use tempfile::TempDir;
 
-/// Workers whose process ids are noted in a file.
+/// Workers whose process ids are recorded in a file.
 struct Noted {
     workers: Workers,
     notes: PathBuf,
@@ -51,7 +51,7 @@ async def main(ctx):
 Workflow(id="main", session=session, fn=main)
 "#;
 
-/// Asks, and then takes more at once than a worker may have.
+/// Asks, and then allocates more than a worker may have.
 const DEADLY: &str = r#"
 async def main(ctx):
     await ctx.run("ask", "first")
@@ -98,7 +98,7 @@ async fn what_takes_its_worker_down_twice_fails_alone() {
     let noted = Noted::new();
     let mut bystander = noted.workers.execution(function(TWO));
     let waiting = bystander.replay(Vec::new()).await.unwrap();
-    // With a limit of its own it would fail by itself.
+    // With its own limit the execution would fail by itself.
     let limits = Limits { memory: 1 << 40, ..Limits::default() };
     let mut deadly = noted.workers.execution(Function { limits, ..function(DEADLY) });
     let begun = deadly.replay(Vec::new()).await.unwrap();
@@ -107,13 +107,13 @@ async fn what_takes_its_worker_down_twice_fails_alone() {
     let failed = deadly.replay(history(&begun, answer)).await.unwrap_err();
     assert!(matches!(failed, WorkersError::Deadly(_)), "{failed}");
     assert!(failed.to_string().contains("ran out of memory"), "{failed}");
-    // The other one was in the first of the two workers, and is none the worse for it.
+    // The other execution was in the first of the two workers, and is not affected.
     let answer = Answer::Value(json!(1));
     assert!(bystander.answer(1, answer.clone()).await.unwrap().is_none());
     assert_eq!(asked(&bystander.replay(history(&waiting, answer)).await.unwrap()), "two");
 }
 
-/// One operation that takes hours, and that the interpreter does not interrupt.
+/// One operation that takes hours, and that the interpreter cannot interrupt.
 const ENDLESS: &str = r#"
 async def main(ctx):
     await ctx.run("ask", "first")

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 /// Lines that are shown before and after a change.
 const AROUND: usize = 3;
 
-/// Returns what has to change in `old` to make it `new`, under the name of a file: one piece, since our changes are at
-/// one place. Without a difference there is nothing.
+/// Returns the change from `old` to `new` under the name of a file: one hunk, since the changes are at one place.
+/// Without a difference the result is empty.
 pub(crate) fn unified(name: &str, old: Option<&str>, new: &str) -> String {
     let text = old.unwrap_or_default();
     if text == new {
@@ -36,7 +36,7 @@ pub(crate) fn unified(name: &str, old: Option<&str>, new: &str) -> String {
     out
 }
 
-/// A range of lines as the format has it: from 1 on, but the line before when there are none.
+/// Returns a range of lines in the format's notation: from 1 on, but the line before when the range is empty.
 fn range(from: usize, lines: usize) -> String {
     format!("{},{lines}", if lines == 0 { from } else { from + 1 })
 }

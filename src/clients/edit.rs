@@ -1,4 +1,4 @@
-//! What becomes of a configuration, decided before anything is written.
+//! The edit of a configuration, computed before anything is written.
 
 use serde_json::{Value, json};
 
@@ -7,46 +7,46 @@ use super::json::{self, Change};
 use super::text::Unreadable;
 use super::{Format, Surroundings, toml};
 
-/// What somebody wants of a configuration.
+/// The desired state of a configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wish<'a> {
-    /// That it starts this program.
+    /// An entry that starts this program.
     Have(&'a Ours),
-    /// That it has no entry of ours.
+    /// No steplatch entry.
     Lack,
 }
 
-/// What was done, or would be.
+/// The outcome, of a real or a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// There was none, and now there is.
+    /// The entry was added.
     Added,
-    /// It said something else.
+    /// The entry was changed.
     Changed {
-        /// What it said.
+        /// The previous entry.
         before: String,
     },
-    /// It says so already.
+    /// The entry was correct already.
     Kept,
-    /// It connects over HTTP, which somebody chose.
+    /// The entry connects over HTTP, which is a choice of the user.
     KeptUrl(String),
-    /// There was one, and now there is none.
+    /// The entry was removed.
     Removed,
-    /// There was none.
+    /// There was no entry.
     Absent,
 }
 
-/// Returns what `wish` comes to and the text that it needs, for the text of a file or none.
+/// Returns the outcome of `wish` and the new text, for the text of a file or none.
 ///
 /// # Errors
-/// When the text is not what the client reads, or can not be changed without changing something else.
+/// When the client could not read the text, or the change would affect other parts.
 pub(crate) fn edited(
     format: Format,
     text: &str,
     wish: Wish<'_>,
     around: &Surroundings,
 ) -> Result<(Outcome, String), Unreadable> {
-    // What some editors put before everything is no part of it.
+    // A byte order mark, which some editors write, is not part of the document.
     let (mark, text) = match text.strip_prefix('\u{feff}') {
         Some(rest) => ("\u{feff}", rest),
         None => ("", text),
@@ -74,7 +74,7 @@ pub(crate) fn edited(
         Format::Json(shape) => json::change(text, shape, change)?,
         Format::Toml => toml::change(text, change)?,
     };
-    // The change was made in the text; that it is the one that was meant, and no other, is seen in the values.
+    // The text was edited; comparing the values proves that the edit made the intended change and no other.
     let meant = meant(format, value(format, text)?, change);
     if value(format, &new).is_ok_and(|value| is_same(format, value, meant)) {
         return Ok((outcome, format!("{mark}{new}")));
@@ -84,10 +84,10 @@ pub(crate) fn edited(
     )))
 }
 
-/// Returns our entry in the text of a file, if there is one.
+/// Returns the steplatch entry in the text of a file, if there is one.
 ///
 /// # Errors
-/// When the text is not what the client reads.
+/// When the client could not read the text.
 pub(crate) fn found(format: Format, text: &str) -> Result<Option<Found>, Unreadable> {
     find_in(format, text.strip_prefix('\u{feff}').unwrap_or(text))
 }
@@ -106,10 +106,10 @@ fn value(format: Format, text: &str) -> Result<Value, Unreadable> {
     }
 }
 
-/// Whether two documents say the same of their servers, and of all else.
+/// Returns whether two documents are equal in their servers and in everything else.
 fn is_same(format: Format, mut one: Value, mut other: Value) -> bool {
     if matches!(format, Format::Toml) {
-        // A table that is made of headers is there as long as something is in it.
+        // A table made of headers exists as long as it has content.
         for document in [&mut one, &mut other] {
             if document[toml::SERVERS].as_object().is_some_and(serde_json::Map::is_empty) {
                 document.as_object_mut().map(|document| document.shift_remove(toml::SERVERS));
@@ -119,7 +119,7 @@ fn is_same(format: Format, mut one: Value, mut other: Value) -> bool {
     one == other
 }
 
-/// The value that a document has after a change.
+/// Returns the value of a document after a change.
 fn meant(format: Format, mut document: Value, change: Change<'_>) -> Value {
     let servers = match format {
         Format::Json(shape) => shape.servers,

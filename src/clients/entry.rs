@@ -1,4 +1,4 @@
-//! Our entry: what it should be, and what somebody's is.
+//! The steplatch entry: the expected one, and the one in a client's configuration.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,23 +9,23 @@ use serde_json::{Map, Value, json};
 use super::{Format, Surroundings};
 use crate::failure::Failure;
 
-/// What our entry is called.
+/// The name of the entry.
 pub(crate) const NAME: &str = "steplatch";
 
 /// How a client should start this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ours {
-    /// The program, or its name where that is what the path finds.
+    /// The program's path, or its name if `PATH` finds this very program.
     pub(crate) command: String,
-    /// This program.
+    /// The path of this program.
     pub(crate) program: PathBuf,
 }
 
 impl Ours {
-    /// Returns how this very program is started.
+    /// Returns how this program is started.
     ///
     /// # Errors
-    /// When it can not be named.
+    /// When its path cannot be determined.
     pub(crate) fn find(around: &Surroundings) -> Result<Self, Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
@@ -43,7 +43,7 @@ impl Ours {
         Ok(Self { command, program })
     }
 
-    /// The entry of a client that has none.
+    /// Returns the entry for a client that has none.
     pub(super) fn entry(&self, format: Format) -> Value {
         let mut entry = Map::new();
         if matches!(format, Format::Json(shape) if shape.typed) {
@@ -55,16 +55,16 @@ impl Ours {
     }
 }
 
-/// An entry as it stands in somebody's configuration.
+/// An entry in a client's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What is started.
+    /// The command.
     pub(crate) command: Option<String>,
-    /// With what.
+    /// The arguments.
     pub(crate) args: Vec<String>,
-    /// Variables besides those of the client.
+    /// Variables in addition to the client's own.
     pub(crate) env: BTreeMap<String, String>,
-    /// What is connected to instead of starting something.
+    /// The URL, for an entry that connects instead of starting a program.
     pub(crate) url: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Found {
         }
     }
 
-    /// What it says, for people.
+    /// Returns the entry as text for people.
     pub(crate) fn told(&self) -> String {
         match (&self.command, &self.url) {
             (Some(command), _) => {
@@ -92,8 +92,8 @@ impl Found {
         }
     }
 
-    /// What has to be another way so that it starts `ours`. How somebody starts us with more, such as another state
-    /// folder, is theirs.
+    /// Returns the properties that must change so that the entry starts `ours`. Further arguments, such as another
+    /// state directory, are kept.
     pub(super) fn differences(&self, ours: &Ours, around: &Surroundings) -> Vec<(&'static str, Value)> {
         let mut differences = Vec::new();
         let command = self.command.as_deref().and_then(|command| around.find(command));
@@ -107,7 +107,7 @@ impl Found {
     }
 }
 
-/// Whether two paths are one file.
+/// Returns whether two paths are one file.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|about| (about.dev(), about.ino()));
     identity(one).is_some_and(|one| Some(one) == identity(other))

@@ -1,7 +1,7 @@
-//! Files of others, replaced in one step.
+//! Atomic replacement of files that other programs own.
 //!
-//! The client may write the same file at any moment. So the new text is made of what is
-//! there, written beside it, and takes its place only if what is there is still the same.
+//! The client may write the same file at any moment. The new text is therefore derived from the current one, written to
+//! a file beside it, and renamed into place only if the original is unchanged.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -11,36 +11,36 @@ use std::path::{Path, PathBuf};
 /// The largest configuration that is read, in bytes. Claude Code keeps its history in its own, which grows to megabytes.
 const LARGEST: u64 = 64 << 20;
 
-/// How often a file that somebody else keeps writing is tried.
+/// How often a replacement is tried while another program keeps writing.
 const ATTEMPTS: u32 = 10;
 
-/// Links that are followed; the kernel follows as many.
+/// The most links that are followed, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// A file that can not be read or replaced.
+/// A file that cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
-    /// The system refused.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What it refused.
+        /// The operation.
         what: &'static str,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is a folder, a device or the like.
+    /// Not a regular file.
     #[error("it is no file")]
     NoFile,
-    /// It is larger than any configuration.
+    /// Larger than any configuration.
     #[error("it is larger than {} MB", LARGEST >> 20)]
     TooLarge,
-    /// It is no text.
+    /// Not UTF-8.
     #[error("it is not text in UTF-8")]
     NoText,
-    /// Its owner took the right to write it from everybody.
+    /// The file has no write permission.
     #[error("it may not be written; allow it with: chmod u+w")]
     ReadOnly,
-    /// Somebody else writes all the time.
+    /// Another program keeps writing the file.
     #[error("another program keeps writing it; close that and try again")]
     Contended,
 }
@@ -51,7 +51,7 @@ impl FileError {
     }
 }
 
-/// Returns the text of a file; `None` without one.
+/// Returns the text of a file; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     Ok(look(path)?.map(|(text, _)| text))
 }
@@ -80,12 +80,13 @@ fn look(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
     Ok(Some((text, about)))
 }
 
-/// Puts what `make` makes of the text of a file in its place, with its mode and owner; a link stays one. `make` gets no
-/// text where there is no file, and is asked again when somebody else wrote meanwhile; it returns what it was asked for
-/// besides the text. A file that would be the same is not written. A new one is for its owner alone if `private`.
+/// Replaces the text of a file by the result of `make`, and keeps its mode and owner; a link stays a link. `make`
+/// receives `None` if there is no file, and is called again when another program wrote meanwhile. Returns the value
+/// that `make` returned beside the text. An equal text is not written. A new file is readable by its owner only if
+/// `private`.
 ///
 /// # Errors
-/// Those of `make`, and when the file can not be read or replaced; then it is as it was.
+/// The errors of `make`, and when the file cannot be read or replaced; it is unchanged then.
 pub(crate) fn replace<T, E: From<FileError>>(
     path: &Path,
     private: bool,
@@ -104,7 +105,7 @@ pub(crate) fn replace<T, E: From<FileError>>(
             return Err(FileError::ReadOnly.into());
         }
         let beside = write_beside(&real, about, private, &new)?;
-        // As late as can be; what is left is the time of a system call.
+        // Checked as late as possible; the remaining window is one system call.
         if look(&real)?.as_ref().map(|(text, _)| text.as_str()) != text {
             continue;
         }
@@ -122,7 +123,7 @@ pub(crate) fn replace<T, E: From<FileError>>(
     Err(FileError::Contended.into())
 }
 
-/// Writes `text` to a file without a name of its own yet, in the folder of `path`, as what it replaces is.
+/// Writes `text` to a new temporary file in the directory of `path`, with the mode and owner of the file it replaces.
 fn write_beside(
     path: &Path,
     replaced: Option<&Metadata>,
@@ -145,7 +146,7 @@ fn write_beside(
             let kept = FileError::system("its owner can not be kept");
             std::os::unix::fs::fchown(beside.as_file(), Some(about.uid()), Some(about.gid())).map_err(kept)?;
         }
-        // After the owner, because a change of that takes special bits away.
+        // After the owner, because chown clears the special bits.
         let mode = fs::Permissions::from_mode(about.permissions().mode() & 0o7777);
         beside.as_file().set_permissions(mode).map_err(&failed)?;
     }
@@ -153,7 +154,7 @@ fn write_beside(
     Ok(beside)
 }
 
-/// What a path leads to over links, whether that is there or not.
+/// Returns the target of a path after links, whether it exists or not.
 fn destination(path: &Path) -> PathBuf {
     let mut at = path.to_owned();
     for _ in 0..MOST_LINKS {

@@ -1,7 +1,7 @@
-//! Entries of servers in JSON, with comments and trailing commas where a client takes them.
+//! Server entries in JSON, with comments and trailing commas where a client accepts them.
 //!
-//! The parser tells where each property stands; what is added, changed or removed is a
-//! few splices, so that order, comments and blanks of all else stay as they are.
+//! The parser reports the position of each property. An entry is added, changed or removed with a few splices, so that
+//! the order, the comments and the blanks of everything else stay as they are.
 
 use std::ops::Range;
 
@@ -12,37 +12,37 @@ use serde_json::Value;
 use super::entry::{Found, NAME};
 use super::text::{Splice, Unreadable, indentation, is_blank, line_end, line_start, spliced};
 
-/// Where a client keeps its servers in a JSON document.
+/// The place of the servers in a client's JSON document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    /// The property of the document that has them.
+    /// The property of the document that contains the servers.
     pub(super) servers: &'static str,
-    /// Whether the client reads no comments and no trailing commas.
+    /// Whether the client rejects comments and trailing commas.
     pub(super) strict: bool,
-    /// Whether an entry says how it is spoken with.
+    /// Whether an entry names its transport.
     pub(super) typed: bool,
 }
 
-/// What is wanted of a document.
+/// A change of a document.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change<'a> {
-    /// An entry where there is none.
+    /// Add an entry.
     Add(&'a Value),
-    /// Other values of some properties of the entry, which stays otherwise.
+    /// Set some properties of the entry, and keep the others.
     Set(&'a [(&'static str, Value)]),
-    /// No entry.
+    /// Remove the entry.
     Remove,
 }
 
-/// Returns the document as a value; `None` where there is none in it.
+/// Returns the document as a value; `None` if the text is empty.
 pub(super) fn value(text: &str, shape: Shape) -> Result<Option<Value>, Unreadable> {
-    // Both are asked: one tells where, the other is what is compared.
+    // Both parsers run: the first reports positions, the second returns the value that is compared.
     parse(text, shape)?;
     jsonc_parser::parse_to_serde_value::<Option<Value>>(text, &options(shape))
         .map_err(|error| Unreadable::at(text, error.range().start, error.kind().to_string()))
 }
 
-/// Returns our entry, if there is one.
+/// Returns the steplatch entry, if there is one.
 pub(super) fn find(text: &str, shape: Shape) -> Result<Option<Found>, Unreadable> {
     let Some(root) = parse(text, shape)? else { return Ok(None) };
     let Some(servers) = servers(text, &root, shape)? else { return Ok(None) };
@@ -54,7 +54,7 @@ pub(super) fn find(text: &str, shape: Shape) -> Result<Option<Found>, Unreadable
     Ok(Some(Found::of(&document[shape.servers][NAME])))
 }
 
-/// Returns the text with the change made.
+/// Returns the text with the change applied.
 pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<String, Unreadable> {
     let style = Style::of(text);
     let Some(root) = parse(text, shape)? else {
@@ -73,7 +73,7 @@ pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<Str
         (Change::Add(entry), None) => style.insert(text, servers, NAME, entry),
         (Change::Remove, Some(entry)) => remove(text, servers, entry),
         (Change::Set(properties), Some(ObjectProp { value: Node::Object(entry), .. })) => {
-            // One after the other, because two that are added come to the same place.
+            // One at a time, because two added properties go to the same place.
             let mut splices = Vec::new();
             for (name, value) in properties {
                 match last(entry, name) {
@@ -108,7 +108,7 @@ fn options(shape: Shape) -> ParseOptions {
     }
 }
 
-/// The document, which must be an object where there is one.
+/// Parses the document, which must be an object if it is not empty.
 fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
     let parsed = jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options(shape))
         .map_err(|error| Unreadable::at(text, error.range().start, error.kind().to_string()))?;
@@ -119,7 +119,7 @@ fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
     }
 }
 
-/// The object that has the servers.
+/// Returns the object that contains the servers.
 fn servers<'a, 'b>(text: &str, root: &'b Object<'a>, shape: Shape) -> Result<Option<&'b Object<'a>>, Unreadable> {
     match last(root, shape.servers) {
         None => Ok(None),
@@ -130,7 +130,7 @@ fn servers<'a, 'b>(text: &str, root: &'b Object<'a>, shape: Shape) -> Result<Opt
     }
 }
 
-/// The property of this name; of several the last one, which is the one that counts.
+/// Returns the property of this name; of several the last one, which is the effective one.
 fn last<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectProp<'a>> {
     object.properties.iter().rev().find(|property| property.name.as_str() == name)
 }
@@ -147,12 +147,12 @@ fn range(node: &Node<'_>) -> Range<usize> {
     range.start..range.end
 }
 
-/// What is between the braces.
+/// Returns the range between the braces.
 fn inside(object: &Object<'_>) -> Range<usize> {
     object.range.start + 1..object.range.end - 1
 }
 
-/// Where the comma stands that follows a property, with only blanks and comments before it.
+/// Returns the position of the comma after a property, if only blanks and comments are before it.
 fn comma_after(text: &str, mut at: usize, end: usize) -> Option<usize> {
     while at < end {
         let rest = &text[at..end];
@@ -167,18 +167,18 @@ fn comma_after(text: &str, mut at: usize, end: usize) -> Option<usize> {
     None
 }
 
-/// How a document is written.
+/// The formatting of a document.
 struct Style {
     line_end: &'static str,
-    /// What one level more is indented by.
+    /// The indentation of one level.
     unit: String,
-    /// Whether it is all on one line.
+    /// Whether the document is on one line.
     one_line: bool,
 }
 
 impl Style {
     fn of(text: &str) -> Self {
-        // The first line that is indented is a property of the document, or there is none.
+        // The first indented line is a property of the document, or there is none.
         let indented = text.lines().find(|line| !indentation(line).is_empty() && line.trim_start().starts_with('"'));
         Self {
             line_end: line_end(text),
@@ -187,7 +187,7 @@ impl Style {
         }
     }
 
-    /// A value on one line, with blanks after colons and commas.
+    /// Formats a value on one line, with blanks after colons and commas.
     fn line(value: &Value) -> String {
         match value {
             Value::Object(object) => {
@@ -202,7 +202,7 @@ impl Style {
         }
     }
 
-    /// A value with a line for each property; lines after the first begin with `indent`.
+    /// Formats a value with a line for each property; lines after the first begin with `indent`.
     fn block(&self, value: &Value, indent: &str) -> String {
         let Value::Object(object) = value else { return Self::line(value) };
         let inner = format!("{indent}{}", self.unit);
@@ -214,7 +214,7 @@ impl Style {
         format!("{{{end}{}{end}{indent}}}", fields.join(&format!(",{end}")))
     }
 
-    /// What puts a property at the end of an object, behind the comments that stand there.
+    /// Returns the splices that add a property at the end of an object, after the comments there.
     fn insert(&self, text: &str, object: &Object<'_>, name: &str, value: &Value) -> Vec<Splice> {
         let inside = inside(object);
         let last = object.properties.last().map(|property| property.range.end);
@@ -256,7 +256,7 @@ impl Style {
             // The closing brace gets a line of its own.
             splices.push(Splice::new(at..inside.end, format!("{new}{end}{outer}")));
         }
-        // Two at one place would not know their order.
+        // The order of two splices at one place is undefined, so they are merged.
         if let [comma, property] = splices.as_mut_slice()
             && comma.range.end == property.range.start
         {
@@ -267,13 +267,14 @@ impl Style {
     }
 }
 
-/// What takes a property out of an object, with its comma and, if nothing else is there, its line.
+/// Returns the splices that remove a property from an object, with its comma and, if the line is otherwise empty, its
+/// line.
 fn remove(text: &str, object: &Object<'_>, property: &ObjectProp<'_>) -> Vec<Splice> {
     let inside = inside(object);
     let (start, mut end) = (property.range.start, property.range.end);
     let mut splices = Vec::new();
     let following = comma_after(text, end, inside.end);
-    // What is between belongs to nobody else.
+    // Text in between belongs to the removed property.
     let following_at_once = following.filter(|comma| is_blank(&text[end..*comma]));
     let preceding = object.properties.iter().rfind(|other| other.range.end <= start);
     let preceding = preceding.and_then(|other| comma_after(text, other.range.end, start));
@@ -297,7 +298,7 @@ fn remove(text: &str, object: &Object<'_>, property: &ObjectProp<'_>) -> Vec<Spl
         text[end..inside.end].find(|blank| !matches!(blank, ' ' | '\t')).map_or(inside.end, |at| end + at);
     if begin == start && line > inside.start && is_blank(&text[line..start]) {
         if matches!(text.as_bytes()[blanks_after], b'\r' | b'\n') || (is_last && blanks_after == inside.end) {
-            // The end of the line before goes, ours stays.
+            // The previous line's end is removed, this line's end stays.
             begin = line - 1 - usize::from(text[..line - 1].ends_with('\r'));
             end = if blanks_after == inside.end { end } else { blanks_after };
         }

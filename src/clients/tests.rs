@@ -1,4 +1,4 @@
-//! Configurations as people write them, and what becomes of them.
+//! Edits of configurations in the forms that people write.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ fn format(client: &str) -> Format {
     CLIENTS.iter().find(|row| row.name == client).unwrap().format
 }
 
-/// Surroundings in which `/bin/sh` is the program that we are, and the path finds it.
+/// Returns surroundings in which `/bin/sh` is this program, and `PATH` finds it.
 fn around() -> Surroundings {
     let folder = PathBuf::from("/nowhere");
     Surroundings {
@@ -42,11 +42,11 @@ fn lacking(client: &str, text: &str) -> (Outcome, String) {
     edited(format(client), text, Wish::Lack, &around()).unwrap()
 }
 
-/// Checks what becomes of a text, that a second time changes nothing, and that it can be taken back.
+/// Checks the edit of a text, that a second edit changes nothing, and that removing the entry restores the text.
 fn added(client: &str, text: &str, expected: &Expect, back: &str) {
     let (outcome, new) = having(client, text);
     assert_eq!(outcome, Outcome::Added, "{text:?}");
-    // Ends of lines are seen in tests of their own.
+    // Line ends are covered by tests of their own.
     expected.assert_eq(&new.replace('\r', "␍"));
     assert_eq!(having(client, &new), (Outcome::Kept, new.clone()));
     assert_eq!(lacking(client, &new), (Outcome::Removed, back.to_owned()));
@@ -336,13 +336,13 @@ fn what_a_client_can_not_read_is_left_alone_and_its_place_is_named() {
         let error = edited(format(client), text, Wish::Have(&ours()), &around()).unwrap_err().to_string();
         assert!(error.starts_with(told), "{client} {text:?}: {error}");
     }
-    // Written twice: the client takes the last one, and so do we.
+    // A duplicate key: the client takes the last one, and so does the edit.
     let twice = r#"{"mcpServers": {"a": {}}, "mcpServers": {"b": {}}}"#;
     let (_, new) = having("claude-code", twice);
     assert!(new.starts_with(r#"{"mcpServers": {"a": {}}, "mcpServers": {"b": {}, "steplatch""#), "{new}");
 }
 
-/// A document in JSON with comments, blanks and trailing commas where a client takes them.
+/// Returns JSON documents with comments, blanks and trailing commas where a client accepts them.
 fn documents() -> impl Strategy<Value = String> {
     let blank = prop_oneof![
         4 => Just(String::new()),
@@ -374,13 +374,13 @@ fn documents() -> impl Strategy<Value = String> {
     value.prop_map(|value| if value.trim_start().starts_with('{') { value } else { format!("{{\"a\":{value}}}") })
 }
 
-/// How many servers a document has, if it has a place for them.
+/// Returns the number of servers of a document, if it has an object for them.
 fn servers(text: &str) -> Option<usize> {
     let Format::Json(shape) = format("cursor") else { unreachable!("its configuration is JSON") };
     Some(super::json::value(text, shape).unwrap()?["mcpServers"].as_object()?.len())
 }
 
-/// A text without the blanks before closing braces.
+/// Returns a text without the blanks before closing braces.
 fn tight(text: &str) -> String {
     let parts: Vec<&str> = text.split('}').map(str::trim_ascii_end).collect();
     parts.join("}")
@@ -391,11 +391,11 @@ proptest! {
 
     #[test]
     fn all_else_stays_byte_for_byte(text in documents()) {
-        // Those that have servers of another kind are refused, which changes nothing either.
+        // Documents with servers of another type are refused, which changes nothing either.
         let Ok((outcome, new)) = edited(format("cursor"), &text, Wish::Have(&ours()), &around()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(found(format("cursor"), &new).unwrap().is_some());
-        // Without what is new, and blanks, it is what it was.
+        // Without the new parts, and blanks, the text equals the original.
         let mut rest = new.chars().filter(|character| !character.is_ascii_whitespace());
         for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
             prop_assert!(rest.any(|other| other == character), "{:?} is not in {:?}", text, new);
@@ -408,10 +408,10 @@ proptest! {
         prop_assert!(found(format("cursor"), &again).unwrap().is_some());
         let inks = |text: &str| text.replace(|blank: char| blank.is_ascii_whitespace(), "");
         match servers(&text) {
-            // An object that was made for ours stays, and so does the comma before it.
+            // An object that was created for the entry stays, and so does the comma before it.
             None => {}
             Some(0) => prop_assert_eq!(inks(&back), inks(&text)),
-            // The brace behind the last server may have got a line of its own.
+            // The brace after the last server may have moved to a line of its own.
             Some(_) => prop_assert_eq!(tight(&back), tight(&text)),
         }
     }
@@ -425,7 +425,7 @@ proptest! {
     }
 }
 
-/// A reading of a file that adds a line, and what it was given.
+/// A `make` function that adds a line, and returns the text that it received.
 fn line(text: Option<&str>) -> Result<(Option<String>, String), FileError> {
     Ok((text.map(str::to_owned), format!("{}x\n", text.unwrap_or_default())))
 }
@@ -441,7 +441,7 @@ fn a_file_keeps_its_mode_and_a_link_stays_a_link() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "a\nx\n");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(link.symlink_metadata().unwrap().is_symlink());
-    // One that leads nowhere yet.
+    // A dangling link.
     symlink("below/new", folder.path().join("dangling")).unwrap();
     replace(&folder.path().join("dangling"), true, line).unwrap();
     let new = folder.path().join("below/new");
@@ -458,7 +458,7 @@ fn what_somebody_else_writes_meanwhile_is_not_lost() {
     fs::write(&file, "a\n").unwrap();
     let mut seen = Vec::new();
     replace(&file, true, |text| {
-        // The client, between our look and our writing.
+        // The client writes between the read and the replacement.
         if seen.is_empty() {
             fs::write(&file, "b\n").unwrap();
         }

@@ -1,9 +1,9 @@
-//! Changes of a text at a few places, which leave all else as it is.
+//! Edits of a text at a few places.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A piece of a text, and what comes in its place.
+/// A range of a text, and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Splice {
     pub(super) range: Range<usize>,
@@ -20,7 +20,7 @@ impl Splice {
     }
 }
 
-/// Returns `text` with `splices`, which do not overlap, in any order.
+/// Returns `text` with `splices`, which do not overlap, applied in any order.
 pub(super) fn spliced(text: &str, mut splices: Vec<Splice>) -> String {
     splices.sort_by_key(|splice| splice.range.start);
     let mut out = String::with_capacity(text.len() + splices.iter().map(|splice| splice.text.len()).sum::<usize>());
@@ -34,7 +34,7 @@ pub(super) fn spliced(text: &str, mut splices: Vec<Splice>) -> String {
     out
 }
 
-/// How the lines of a text end: as its first one does.
+/// Returns the line end of a text, as in its first line.
 pub(super) fn line_end(text: &str) -> &'static str {
     match text.find('\n') {
         Some(at) if text[..at].ends_with('\r') => "\r\n",
@@ -42,30 +42,30 @@ pub(super) fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Where the line of `at` begins.
+/// Returns where the line of `at` begins.
 pub(super) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Where the line after that of `at` begins.
+/// Returns where the line after that of `at` begins.
 pub(super) fn next_line(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
 
-/// Whether there is nothing to be seen in it.
+/// Returns whether a text has only blanks.
 pub(super) fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
 }
 
-/// The blanks at the beginning of a line.
+/// Returns the blanks at the beginning of a line.
 pub(super) fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// A text that is not what a client reads, or that can not be changed.
+/// Why a text cannot be read as the client reads it, or cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct Unreadable {
-    /// Line and column, from 1 on, where there is a place.
+    /// Line and column, from 1 on, if the problem has a position.
     place: Option<(usize, usize)>,
     problem: String,
 }

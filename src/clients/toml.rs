@@ -1,7 +1,7 @@
-//! Entries of servers in TOML (<https://toml.io/en/v1.0.0>), as Codex keeps them: tables in `mcp_servers`.
+//! Server entries in TOML (<https://toml.io/en/v1.0.0>), as Codex keeps them: tables in `mcp_servers`.
 //!
-//! The parser tells where each value and each header stands; what is changed is a few
-//! splices. A new entry is a table at the end of the file, where no other begins.
+//! The parser reports the position of each value and each header; a change is a few splices. A new entry is a table at
+//! the end of the file, where it cannot split another table.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::entry::{Found, NAME};
 use super::json::Change;
 use super::text::{Splice, Unreadable, is_blank, line_end, line_start, next_line, spliced};
 
-/// The table that has the servers.
+/// The table that contains the servers.
 pub(super) const SERVERS: &str = "mcp_servers";
 
 type Item<'a> = toml::Spanned<DeValue<'a>>;
@@ -23,7 +23,7 @@ pub(super) fn value(text: &str) -> Result<Value, Unreadable> {
     serde_json::to_value(table).map_err(|error| Unreadable::whole(error.to_string()))
 }
 
-/// Returns our entry, if there is one.
+/// Returns the steplatch entry, if there is one.
 pub(super) fn find(text: &str) -> Result<Option<Found>, Unreadable> {
     let document = parse(text)?;
     let Some(servers) = servers(text, &document)? else { return Ok(None) };
@@ -34,11 +34,11 @@ pub(super) fn find(text: &str) -> Result<Option<Found>, Unreadable> {
     Err(Unreadable::at(text, entry.span().start, format!("the entry '{NAME}' is no table")))
 }
 
-/// Returns the text with the change made.
+/// Returns the text with the change applied.
 pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadable> {
     let document = parse(text)?;
     let servers = servers(text, &document)?;
-    // A table that stands within braces can not be added to elsewhere.
+    // An inline table cannot be extended elsewhere.
     let braces = get(document.get_ref(), SERVERS).map(|(_, item)| item.span()).filter(|span| is_inline(text, span));
     let entry = servers.and_then(|servers| get(servers, NAME));
     let splices = match (change, entry) {
@@ -85,7 +85,7 @@ fn servers<'a, 'b>(
     }
 }
 
-/// The value of this name, and where its key stands.
+/// Returns the value of this name, and the position of its key.
 fn get<'a, 'b>(table: &'b DeTable<'a>, name: &str) -> Option<(Range<usize>, &'b Item<'a>)> {
     table.iter().find(|(key, _)| key.get_ref() == name).map(|(key, item)| (key.span(), item))
 }
@@ -94,7 +94,7 @@ fn is_inline(text: &str, span: &Range<usize>) -> bool {
     text[span.clone()].starts_with('{')
 }
 
-/// A value on one line.
+/// Formats a value on one line.
 fn line(value: &Value) -> String {
     match value {
         Value::Object(object) => {
@@ -103,12 +103,12 @@ fn line(value: &Value) -> String {
         }
         Value::Array(values) => format!("[{}]", values.iter().map(line).collect::<Vec<_>>().join(", ")),
         Value::String(text) => toml::Value::from(text.as_str()).to_string(),
-        // Ours have no others.
+        // The steplatch entry has no other types.
         other => other.to_string(),
     }
 }
 
-/// The entry as a table at the end of the text.
+/// Returns the splice that appends the entry as a table.
 fn appended(text: &str, entry: &Value) -> Splice {
     let end = line_end(text);
     let gap = match text {
@@ -121,7 +121,7 @@ fn appended(text: &str, entry: &Value) -> Splice {
     Splice::insert(text.len(), format!("{gap}[{SERVERS}.{NAME}]{end}{lines}"))
 }
 
-/// What gives a property of the entry another value.
+/// Returns the splice that sets a property of the entry.
 fn set(text: &str, entry: &Item<'_>, name: &str, value: &Value) -> Option<Splice> {
     let DeValue::Table(table) = entry.get_ref() else { return None };
     if let Some((_, item)) = get(table, name) {
@@ -132,14 +132,14 @@ fn set(text: &str, entry: &Item<'_>, name: &str, value: &Value) -> Option<Splice
         let comma = if table.is_empty() { " " } else { "," };
         return Some(Splice::insert(span.start + 1, format!(" {name} = {}{comma}", line(value))));
     }
-    // Below the header; where there is none the entry is made of dotted keys, and has one of ours already.
+    // Below the header. An entry without a header consists of dotted keys, and already has one of the set properties.
     let at = next_line(text, span.end);
     let end = line_end(text);
     let gap = if text[..at].ends_with('\n') { "" } else { end };
     Some(Splice::insert(at, format!("{gap}{name} = {}{end}", line(value))))
 }
 
-/// What takes out the lines of an entry.
+/// Returns the splices that remove the lines of an entry.
 fn removed(text: &str, entry: &Item<'_>) -> Vec<Splice> {
     let mut lines = Vec::new();
     lines_of(text, entry, &mut lines);
@@ -154,7 +154,7 @@ fn removed(text: &str, entry: &Item<'_>) -> Vec<Splice> {
     joined.into_iter().map(|lines| Splice::new(without_gap(text, lines), "")).collect()
 }
 
-/// The lines on which a value stands: of a table with a header, from there to its last value.
+/// Collects the lines of a value: of a table with a header, from the header to its last value.
 fn lines_of(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
     let span = item.span();
     let own = line_start(text, span.start)..next_line(text, span.end);
@@ -163,7 +163,7 @@ fn lines_of(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
             let mut below = Vec::new();
             table.iter().for_each(|(_, item)| lines_of(text, item, &mut below));
             if text[span].starts_with('[') {
-                // Comments between its values are about them. Tables of its own have headers of their own.
+                // Comments between its values belong to it. Its subtables have headers of their own.
                 let direct =
                     table.iter().filter(|(_, item)| !text[item.span()].starts_with('[') || item.get_ref().is_array());
                 let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(own.end);
@@ -175,7 +175,7 @@ fn lines_of(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Where the last of what an item consists of ends.
+/// Returns the end of the last part of an item.
 fn last_end(item: &Item<'_>) -> usize {
     let within = match item.get_ref() {
         DeValue::Table(table) => table.iter().map(|(_, item)| last_end(item)).max(),
@@ -184,7 +184,7 @@ fn last_end(item: &Item<'_>) -> usize {
     within.unwrap_or(0).max(item.span().end)
 }
 
-/// Lines, with the empty one before them where another one, or the end, follows.
+/// Returns the lines, with the empty line before them if another one, or the end, follows.
 fn without_gap(text: &str, lines: Range<usize>) -> Range<usize> {
     let before = line_start(text, lines.start.saturating_sub(1));
     let gap_before = before < lines.start && is_blank(&text[before..lines.start]);
@@ -192,7 +192,7 @@ fn without_gap(text: &str, lines: Range<usize>) -> Range<usize> {
     if gap_before && gap_after { before..lines.end } else { lines }
 }
 
-/// An entry within braces, with one comma.
+/// Returns the splice that removes an entry within braces, with one comma.
 fn removed_from_line(text: &str, entry: Range<usize>, braces: &Range<usize>) -> Splice {
     let after = &text[entry.end..braces.end];
     let trimmed = after.trim_start();

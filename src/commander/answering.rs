@@ -1,4 +1,4 @@
-//! Questions of runs in the conversation: put, answered, and left open.
+//! Questions of runs in the conversation: shown, answered, and left open.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::question::TWICE_WITHIN;
 use crate::{passphrase, question};
 
 impl Conversation<'_> {
-    /// Takes a line for the question of a gate, and answers it once that is whole.
+    /// Takes a line for the question of a gate, and sends the answer once it is complete.
     pub(super) async fn answers(&mut self, gate: &str, line: &str) -> Result<(), Failure> {
         let Some(question) = self.session.question(gate) else {
             return Err(Failure::usage("the question is not asked any more; /gates lists those that are"));
@@ -28,7 +28,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Gives an answer, and waits for what comes of it where the run is watched here.
+    /// Sends an answer, and waits for the run if it is watched here.
     async fn gives(&mut self, gate: &str, answer: AnswerGate) -> Result<(), Failure> {
         let reply = loop {
             let reply = self.work.answer(&answer).await?;
@@ -65,7 +65,7 @@ impl Conversation<'_> {
         }
         let is_first = answer.passphrase.is_none();
         if !reply.passphrase_wanted && !self.work.is_open(&answer).await? {
-            // It may have been answered from elsewhere, and then there is nothing to ask any more.
+            // Another client may have answered it, and then there is no question left.
             self.session.settled(gate);
             self.asks()?;
             return Err(Failure::work(error));
@@ -79,7 +79,7 @@ impl Conversation<'_> {
         Ok(self.asks_on()?)
     }
 
-    /// Puts the question that is first now, if there is one.
+    /// Shows the first question, if there is one.
     pub(super) fn asks(&mut self) -> io::Result<()> {
         if let Some(question) = self.session.asked() {
             let gate = question.asking.gate();
@@ -101,7 +101,7 @@ impl Conversation<'_> {
         self.asks_on()
     }
 
-    /// Asks for the next line of the question that is first.
+    /// Shows the prompt for the next line of the first question.
     fn asks_on(&mut self) -> io::Result<()> {
         let asked = self.session.asked().map(|question| &question.asking);
         let prompt = match asked {
@@ -118,7 +118,8 @@ impl Conversation<'_> {
         self.screen.say(&lines)
     }
 
-    /// Handles Ctrl-C at the prompt: the questions stay open. A second one soon after cancels the run that asked.
+    /// Handles Ctrl-C at the prompt: the questions stay open. A second Ctrl-C soon after cancels the run of the
+    /// question.
     pub(super) fn leaves_questions(&mut self) -> io::Result<()> {
         if let Some((run, since)) = self.left.take()
             && since.elapsed() < TWICE_WITHIN

@@ -1,4 +1,4 @@
-//! What commands do: what `/word` asks for, carried out.
+//! Execution of the commands `/word`.
 
 use steplatch_protocol::{CancelWorkflow, GateInfo, GetWorkflowRun, ListGraphs, ListNodes, ListWorkflows};
 
@@ -11,17 +11,17 @@ use crate::commands::runs;
 use crate::failure::Failure;
 use crate::print::{self, visible};
 
-/// Runs that `/runs` lists.
+/// How many runs `/runs` lists.
 const LISTED: u32 = 20;
 
-/// States that runs can be listed by.
+/// The states by which `/runs` filters.
 const STATES: [&str; 5] = ["running", "waiting", "completed", "failed", "cancelled"];
 
-/// So many characters may be the beginning of a run's id; fewer are rather an answer.
+/// The shortest prefix of a run's id; a shorter word is taken for an answer.
 const OF_AN_ID: usize = 4;
 
 impl Conversation<'_> {
-    /// Carries out a command with what follows it.
+    /// Executes a command with its arguments.
     pub(super) async fn carries_out(&mut self, word: &str, rest: &str) -> Result<(), Failure> {
         let rest = rest.trim();
         match order::called(word).map_err(Failure::usage)? {
@@ -54,7 +54,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// `/target`, `/target @NODE` and `/target off`.
+    /// Executes `/target`, `/target @NODE` and `/target off`.
     async fn sets_target(&mut self, rest: &str) -> Result<(), Failure> {
         let line = match rest {
             "" => {
@@ -173,7 +173,7 @@ impl Conversation<'_> {
         Ok(self.asks()?)
     }
 
-    /// `/answer ANSWER` and `/answer RUN ANSWER`.
+    /// Executes `/answer ANSWER` and `/answer RUN ANSWER`.
     async fn answers_with(&mut self, rest: &str) -> Result<(), Failure> {
         if rest.is_empty() {
             return Err(Failure::usage("after /answer comes the answer, or a run and the answer to its question"));
@@ -185,7 +185,7 @@ impl Conversation<'_> {
         self.answers(&id, answer).await
     }
 
-    /// Finds the question that is answered, and what is answered.
+    /// Returns the gate that is answered, and the answer.
     fn meant<'t>(&self, gates: Vec<GateInfo>, rest: &'t str) -> Result<(GateInfo, &'t str), String> {
         let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let begins = |gate: &&GateInfo| {
@@ -234,7 +234,7 @@ impl Conversation<'_> {
         Ok(self.screen.say(&lines)?)
     }
 
-    /// Returns the id of the run that is meant by its beginning. A number is never one: it names a call.
+    /// Returns the id of the run with this prefix. A number always refers to a call instead.
     async fn run(&self, what: &str, command: &str) -> Result<String, Failure> {
         if what.is_empty() {
             return Err(Failure::usage(format!(
@@ -299,7 +299,7 @@ impl Conversation<'_> {
         self.session.entry_mut(number).quiet = false;
         let asks = self.session.questions().find(|question| question.entry == Some(number));
         if let Some(gate) = asks.map(|question| question.asking.gate().clone()) {
-            // Nothing comes of it before it is answered.
+            // The run cannot continue before it is answered.
             self.session.asks(gate, Some(number), true);
             return Ok(self.asks()?);
         }
@@ -310,7 +310,7 @@ impl Conversation<'_> {
     }
 }
 
-/// A text that says something.
+/// Returns a text that is not blank.
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }

@@ -1,10 +1,10 @@
-//! What can be called here, and what a name means that was called in another way than it should be.
+//! The names of everything that can be called, and suggestions for a name that is unknown or of another kind.
 
 use strsim::jaro_winkler;
 
 use super::line::{Kind, Target};
 
-/// The names of all that can be called, as of the last time that the daemon was asked.
+/// The names of everything that can be called, as of the last request to the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) nodes: Vec<String>,
@@ -12,10 +12,10 @@ pub(crate) struct Catalog {
     pub(crate) workflows: Vec<String>,
 }
 
-/// Names that are told at most where one is not known.
+/// The most names that the message about an unknown name lists.
 const TOLD: usize = 20;
 
-/// From here on two names are alike.
+/// The similarity from which two names are suggested for each other.
 const ALIKE: f64 = 0.85;
 
 impl Catalog {
@@ -27,10 +27,11 @@ impl Catalog {
         }
     }
 
-    /// Returns what a target means: a graph may be called as a node is, because a graph is one.
+    /// Resolves a target: a graph may be called as a node, because a graph is one.
     ///
     /// # Errors
-    /// When there is nothing of that name, with what there is; or when it is of another kind, with how that is called.
+    /// When there is nothing of that name, with the existing names; or when it is of another kind, with the right
+    /// notation.
     pub(crate) fn meant(&self, target: &Target) -> Result<Target, String> {
         let Target { kind, name } = target;
         let has = |kind: Kind| self.names(kind).contains(name);
@@ -47,10 +48,10 @@ impl Catalog {
         Err(format!("there is no {} '{shown}'{}; {}", kind.noun(), self.nearest(*kind, name), self.there_is(*kind)))
     }
 
-    /// `, did you mean @greet?`, of whatever kind.
+    /// Returns `, did you mean @greet?`, of whatever kind.
     fn nearest(&self, kind: Kind, name: &str) -> String {
         let mut best = (ALIKE, None);
-        // The kind that was asked for first, so that it wins where two are as near.
+        // The requested kind comes first, so that it wins a tie.
         for other in std::iter::once(kind).chain(Kind::ALL) {
             for known in self.names(other) {
                 let likeness = jaro_winkler(known, name);

@@ -1,23 +1,23 @@
-//! What a word that is being typed may become. Pure: what there is to choose from is given.
+//! Completion of the word that is being typed. Pure: the candidates are parameters.
 
 use super::catalog::Catalog;
 use super::help;
 use super::line::Kind;
 use super::order::{ORDERS, Order};
 
-/// All that can be completed to.
+/// All candidates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Words {
     pub(crate) catalog: Catalog,
-    /// The names of all that was called, in order.
+    /// The names of all calls, in order.
     pub(crate) called: Vec<String>,
-    /// The runs that are known here.
+    /// The known runs.
     pub(crate) runs: Vec<String>,
-    /// The choices of the question that is asked.
+    /// The choices of the current question.
     pub(crate) choices: Vec<String>,
 }
 
-/// Returns where the word at `at` begins, and what it may become, in order and each once.
+/// Returns where the word at `at` begins, and its completions, sorted and without duplicates.
 pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<String>) {
     let before = line.get(..at).unwrap_or(line);
     let begins = before
@@ -25,7 +25,7 @@ pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<St
         .map_or(0, |blank| blank + before[blank..].chars().next().map_or(1, char::len_utf8));
     let word = &before[begins..];
     let first = before[..begins].trim().is_empty();
-    // References stand anywhere in a word.
+    // A reference may be anywhere in a word.
     if let Some(colons) = word.rfind("::") {
         let found = references(&word[colons + 2..], words);
         return (begins + colons, found);
@@ -51,7 +51,7 @@ pub(crate) fn candidates(line: &str, at: usize, words: &Words) -> (usize, Vec<St
     (begins, found)
 }
 
-/// `::last`, the names of all that was called, and the numbers.
+/// Returns `::last`, the names of all calls, and their numbers.
 fn references(begun: &str, words: &Words) -> Vec<String> {
     if words.called.is_empty() {
         return Vec::new();
@@ -67,7 +67,7 @@ fn references(begun: &str, words: &Words) -> Vec<String> {
     all.iter().map(|name| format!("::{name}")).collect()
 }
 
-/// What may follow a command.
+/// Returns the completions of the arguments of a command.
 fn arguments(before: &str, word: &str, words: &Words) -> Vec<String> {
     let Some(command) = before.trim_start().strip_prefix(['/', ':']) else { return Vec::new() };
     let name = command.split_whitespace().next().unwrap_or_default();
@@ -86,7 +86,7 @@ fn arguments(before: &str, word: &str, words: &Words) -> Vec<String> {
         }
         _ => Vec::new(),
     };
-    // A run may be typed without what all begin with.
+    // A run's id may be typed without its common prefix.
     all.into_iter()
         .filter(|known| {
             known.starts_with(word) || known.strip_prefix("run_").is_some_and(|rest| rest.starts_with(word))

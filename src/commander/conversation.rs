@@ -1,8 +1,8 @@
-//! The conversation: lines are read, what they mean is done, and what happens is told.
+//! The main loop of the conversation: it reads lines, executes them, and shows events.
 //!
-//! Either a line is being typed or a call is waited for; what is not waited for goes on
-//! in the background and is told above the line. A call is waited for until it is over,
-//! until it has taken too long, or until it asks something, because then words are needed.
+//! Either the person types a line or the loop waits for a call in the foreground; other calls continue in the
+//! background and are shown above the line. The loop waits for a call until it ends, exceeds a time limit, or asks a
+//! question, which needs a line.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
@@ -25,41 +25,41 @@ use crate::failure::Failure;
 use crate::print::{self, visible};
 use crate::run_view::{Shown, View};
 
-/// What takes longer goes to the background by itself.
+/// After this time a call moves to the background.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The exit code of a script whose last line waits for an answer.
 pub(super) const WAITING: u8 = 3;
 
-/// The exit code of a script that was interrupted, as shells have it.
+/// The exit code of an interrupted script, as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// A call that is waited for.
+/// A call in the foreground.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Foreground {
     pub(super) number: usize,
-    /// Without it, it is waited for to its end.
+    /// The time at which it moves to the background; `None` waits for its end.
     until: Option<Instant>,
-    /// The person asked for its end.
+    /// Whether the person has requested its end.
     pub(super) ending: bool,
 }
 
-/// A person or a script in conversation with the daemon.
+/// A conversation of a person or a script with the daemon.
 #[derive(Debug)]
 pub(crate) struct Conversation<'a> {
     pub(super) place: &'a Place,
     pub(super) session: Session,
     pub(super) work: Work,
     pub(super) screen: Screen,
-    /// What is shown of runs, by the number of their call.
+    /// The views of runs, by the number of their call.
     pub(super) views: HashMap<usize, Shown>,
     pub(super) foreground: Option<Foreground>,
     /// The exit code of the last line.
     pub(super) code: u8,
     pub(super) over: bool,
-    /// It is over as soon as nothing is waited for.
+    /// Whether the conversation ends as soon as no call is awaited.
     stopping: bool,
-    /// What waited for a result and can be done now.
+    /// Lines whose references are resolved now.
     pub(super) later: VecDeque<(Wanted, Value)>,
     /// The run whose question was left open by Ctrl-C, and when.
     pub(super) left: Option<(String, Instant)>,
@@ -82,7 +82,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Goes on until the person leaves, or the input ends. Returns the exit code of the last line.
+    /// Runs until the person leaves or the input ends. Returns the exit code of the last line.
     pub(crate) async fn goes_on(mut self) -> Result<ExitCode, Failure> {
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
@@ -124,7 +124,7 @@ impl<'a> Conversation<'a> {
         self.leaves()
     }
 
-    /// Tells what there is, and which questions wait.
+    /// Shows what can be called, and the open questions.
     async fn greets(&mut self) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let count = |kind: Kind| match catalog.names(kind).len() {
@@ -154,7 +154,7 @@ impl<'a> Conversation<'a> {
             Typed::Interrupted => return Ok(self.leaves_questions()?),
         };
         let meaning = self.session.read(&line);
-        // Answers are nobody's business afterwards, and nobody looks for how they left.
+        // The history omits answers, which may be confidential, and `/quit`.
         let passes = match &meaning {
             Meaning::Answer(..) => true,
             Meaning::Order(word, _) => matches!(order::called(word), Ok(Order::Answer | Order::Quit)),
@@ -201,7 +201,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Calls what a target means, and waits for it unless it is called `quietly`.
+    /// Calls a target, and waits for it unless it is called `quietly`.
     async fn calls(&mut self, target: &Target, text: Pinned, quietly: bool) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let target = catalog.meant(target);
@@ -218,7 +218,7 @@ impl<'a> Conversation<'a> {
             Filled::Waits(numbers) => {
                 self.session.waits(Wanted::Call(number), text);
                 self.screen.note(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
-                // What it waits for may need an answer, and that is a line.
+                // The awaited call may need an answer, which is a line.
                 if !self.screen.is_watched() {
                     self.code = WAITING;
                     return Ok(());
@@ -233,7 +233,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Waits for a call, for as long as that.
+    /// Puts a call in the foreground, for as long as `patience`.
     pub(super) fn watches(&mut self, number: usize, patience: Option<Duration>) {
         let until = patience.map(|patience| Instant::now() + patience);
         self.foreground = Some(Foreground { number, until, ending: false });
@@ -248,7 +248,7 @@ impl<'a> Conversation<'a> {
         self.work.begin(number, &target, value);
     }
 
-    /// Follows a run that was begun elsewhere, and waits for it.
+    /// Follows a run that was started elsewhere, and waits for it.
     pub(super) fn follows(&mut self, workflow: String, run: String) {
         let target = Target { kind: Kind::Workflow, name: workflow };
         let number = self.session.begins(target, false, false, Instant::now());
@@ -271,11 +271,11 @@ impl<'a> Conversation<'a> {
         self.screen.note(&format!("::{number} {target} goes on in the background; /fg {number} waits for it"))
     }
 
-    /// Ctrl-C while a call is waited for.
+    /// Handles Ctrl-C during a call in the foreground.
     fn interrupts(&mut self) -> Result<(), Failure> {
         self.stopping = !self.screen.is_watched();
         let Some(foreground) = self.foreground else {
-            // A question may be seen a moment before the editor has the keys.
+            // A question may be visible a moment before the editor has the keys.
             return if self.screen.is_watched() { Ok(self.leaves_questions()?) } else { Ok(()) };
         };
         let number = foreground.number;
@@ -305,13 +305,13 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Ends a call that is no run.
+    /// Ends a call that is not a run.
     pub(super) fn ends(&mut self, number: usize) -> Result<(), Failure> {
         self.work.abandon(number);
         self.hears_end(number, &Outcome::Nothing("interrupted".to_owned()))
     }
 
-    /// Takes away what moves on in place, because something else is printed.
+    /// Removes the animated line, because something else is printed.
     pub(super) fn still(&mut self) -> io::Result<()> {
         self.foreground.map_or(Ok(()), |foreground| self.still_of(foreground.number))
     }
@@ -320,7 +320,7 @@ impl<'a> Conversation<'a> {
         self.views.get_mut(&number).map_or(Ok(()), Shown::rest)
     }
 
-    /// Whether something moves on in place: only while nobody types.
+    /// Returns whether a line is animated: only while no line is being edited.
     fn moves(&self) -> bool {
         let watched = self.foreground.filter(|_| self.screen.is_watched() && !self.screen.lines.is_asked());
         let view = watched.and_then(|foreground| self.views.get(&foreground.number));
@@ -332,7 +332,7 @@ impl<'a> Conversation<'a> {
         view.map_or(Ok(()), View::tick)
     }
 
-    /// Says what goes on without the person, and what ends with them.
+    /// Prints which calls continue without the person, and which end.
     fn leaves(mut self) -> Result<ExitCode, Failure> {
         self.still()?;
         let mut told = Vec::new();
@@ -355,23 +355,23 @@ impl<'a> Conversation<'a> {
         }
         let code = match self.stopping {
             true => INTERRUPTED,
-            // A person has seen what went wrong.
+            // A person has seen the error.
             false if self.screen.is_watched() => 0,
             false => self.code,
         };
-        // Nobody types any more.
+        // No more lines are read.
         drop(self.screen);
         told.iter().for_each(|line| print::note(line));
         Ok(ExitCode::from(code))
     }
 }
 
-/// The text of what follows a command.
+/// Returns the text of a command's arguments.
 fn words(value: &Value) -> String {
     if value.is_null() { String::new() } else { reference::text(value) }
 }
 
-/// `::0 and ::2, which are still coming`.
+/// Returns `::0 and ::2, which are still coming`.
 fn still_coming(numbers: &[usize]) -> String {
     let mut numbers = numbers.to_vec();
     numbers.dedup();

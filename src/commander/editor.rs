@@ -1,8 +1,8 @@
-//! Lines of a person, edited at their terminal; or of a script, as they stand.
+//! Input lines: edited by a person at their terminal, or read unchanged from a script.
 //!
-//! A thread owns standard input and reads one line whenever it is asked to: between two
-//! lines nobody reads, so that a program that is called can not lose what was typed to
-//! it. Another thread prints above the line that is being typed, because printing may
+//! A thread owns standard input and reads one line per request. Between two lines nothing reads, so that input for a
+//! called program is not lost. Another thread prints above the line that is being typed, because printing may have to
+//! wait for the editor.
 //! have to wait for the editor.
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::completion::{Words, candidates};
 use crate::print::{self, GOOD, STRONG};
 
-/// What came of asking for a line.
+/// The outcome of a request for a line.
 #[derive(Debug)]
 pub(crate) enum Typed {
     Line(String),
@@ -35,10 +35,11 @@ pub(crate) enum Typed {
     Closed,
 }
 
-/// Lines that are remembered over all visits.
+/// The most lines that the history keeps.
 const REMEMBERED: usize = 5000;
 
-/// Texts that may wait to be printed above a line. A terminal that takes no more is not written to for ever.
+/// The most texts that may wait to be printed above a line, so that a blocked terminal does not accumulate them
+/// forever.
 const MOST_ABOVE: usize = 1000;
 
 enum Ask {
@@ -46,17 +47,17 @@ enum Ask {
     Remember(String),
 }
 
-/// What a line is asked for.
+/// The purpose of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prompt {
     Line,
-    /// A question waits for words.
+    /// A question needs an answer.
     Answer,
-    /// What is typed is not to be seen.
+    /// The input is hidden.
     Secret,
 }
 
-/// What the prompt and the completion show, shared with the thread that draws them.
+/// The state of the prompt and of completion, shared with the thread that draws them.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     pub(crate) words: Mutex<Words>,
@@ -64,16 +65,16 @@ pub(crate) struct Surroundings {
     coloured: bool,
 }
 
-/// Where lines come from.
+/// The source of lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     asks: threads::Sender<Ask>,
     typed: mpsc::Receiver<Typed>,
     above: Option<Above>,
     surroundings: Arc<Surroundings>,
-    /// The terminal as it was found, put back at the end: the editor may be in the middle of a line then.
+    /// The terminal's original mode, restored at the end, because the editor may be in the middle of a line then.
     before: Option<Termios>,
-    /// A line was asked for and has not come.
+    /// Whether a line was requested and has not arrived.
     asked: bool,
 }
 
@@ -86,14 +87,14 @@ struct Above {
 }
 
 impl Lines {
-    /// Lines that a person edits, remembered in `history` from one visit to the next.
+    /// Returns lines that a person edits, with a history in `history`.
     ///
     /// # Errors
-    /// When the terminal can not be used.
+    /// When the terminal cannot be used.
     pub(crate) fn edited(history: PathBuf) -> io::Result<Self> {
         let surroundings = Arc::new(Surroundings { coloured: print::coloured(), ..Surroundings::default() });
         let before = tcgetattr(io::stdin())?;
-        // What is typed while a call is waited for is shown once there is a line that it belongs to.
+        // Keys typed during a call are shown once there is a line for them.
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Drain, &silent)?;
@@ -103,7 +104,7 @@ impl Lines {
         let helper = Aid(surroundings.clone());
         std::thread::spawn(move || match editor(helper, &history) {
             Ok((mut editor, printer)) => {
-                // Whoever waits for it asked us.
+                // The receiver waits for this message.
                 let _ = ready.send(Ok(printer));
                 edits(&mut editor, &history, &asked, &sender);
             }
@@ -118,7 +119,7 @@ impl Lines {
         std::thread::spawn(move || {
             for text in printed {
                 count.fetch_sub(1, Ordering::Relaxed);
-                // A terminal that is gone ends the lines too.
+                // A failed print means that the terminal is gone, which also ends the input.
                 let _ = printer.print(text);
             }
         });
@@ -126,7 +127,7 @@ impl Lines {
         Ok(Self { asks, typed, above, surroundings, before: Some(before), asked: false })
     }
 
-    /// The lines of standard input, as they are.
+    /// Returns the lines of standard input, unchanged.
     pub(crate) fn plain() -> Self {
         let (asks, asked) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
@@ -144,33 +145,33 @@ impl Lines {
         Self { asks, typed, above: None, surroundings: Arc::default(), before: None, asked: false }
     }
 
-    /// Whether a person edits them.
+    /// Returns whether a person edits the lines.
     pub(crate) fn are_edited(&self) -> bool {
         self.above.is_some()
     }
 
-    /// Asks for a line, if none was asked for.
+    /// Requests a line, if none is requested.
     pub(crate) fn ask(&mut self) {
         if !self.asked {
             self.asked = true;
-            // A thread that is gone has said that the input is closed.
+            // A thread that is gone has reported the end of the input.
             let _ = self.asks.send(Ask::Line);
         }
     }
 
-    /// Whether a line was asked for and has not come.
+    /// Returns whether a line was requested and has not arrived.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked
     }
 
-    /// Returns the line that was asked for. Safe to drop and call again.
+    /// Returns the requested line. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> Typed {
         let typed = self.typed.recv().await.unwrap_or(Typed::Closed);
         self.asked = false;
         typed
     }
 
-    /// Remembers a line for the arrow keys.
+    /// Adds a line to the history.
     pub(crate) fn remember(&self, line: &str) {
         let _ = self.asks.send(Ask::Remember(line.to_owned()));
     }
@@ -190,20 +191,20 @@ impl Lines {
         let _ = above.texts.send(missing + &text);
     }
 
-    /// Forgets what was typed before there was a question, unless a line is being edited already.
+    /// Discards input from before the question, unless a line is being edited already.
     pub(crate) fn forget_typed(&self) {
         if self.are_edited() && !self.asked {
-            // A terminal that refuses keeps what was typed, which then is an answer like any other.
+            // If the terminal refuses, the earlier input counts as an answer.
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
     }
 
-    /// Shows in the prompt what a line is asked for, also while one is being typed.
+    /// Shows the purpose of a line in the prompt, also while a line is being typed.
     pub(crate) fn show(&self, prompt: Prompt) {
         self.surroundings.prompt.store(prompt as u8, Ordering::Relaxed);
     }
 
-    /// Changes what words are completed to.
+    /// Changes the candidates of completion.
     pub(crate) fn change_words(&self, change: impl FnOnce(&mut Words)) {
         change(&mut self.surroundings.words.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -212,10 +213,10 @@ impl Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         let Some(before) = self.before.take() else { return };
-        // On the way out there is nobody left to tell of a failure.
+        // The program is exiting, so a failure is ignored.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);
         if self.asked {
-            // The editor is in the middle of a line, and had pastes bracketed.
+            // The editor is in the middle of a line and has enabled bracketed paste.
             let _ = print::bytes(b"\x1b[?2004l\n");
         }
     }
@@ -229,12 +230,13 @@ fn editor(aid: Aid, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyli
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .completion_type(CompletionType::List)
-        // Without colours it would ask nobody how the prompt and secrets look; whether there are any is our business.
+        // Without colours the editor would not call the highlighter for prompts and secrets; this program decides about
+        // colours.
         .color_mode(ColorMode::Forced)
         .build();
     let mut editor = Edits::with_config(config)?;
     editor.set_helper(Some(aid));
-    // The first visit has no history, and one that can not be read is no reason to stay away.
+    // The first session has no history, and an unreadable one is not fatal.
     if let Err(error) = editor.load_history(history) {
         tracing::debug!(%error, "earlier lines can not be read");
     }
@@ -242,12 +244,12 @@ fn editor(aid: Aid, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyli
     Ok((editor, printer))
 }
 
-/// Reads lines whenever it is asked to, until nobody asks any more.
+/// Reads a line per request, until the requester is gone.
 fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, typed: &mpsc::Sender<Typed>) {
     for ask in asked {
         let line = match ask {
             Ask::Remember(line) => {
-                // Appended, because somebody may sit at another terminal.
+                // Appended, because another session may write the same history.
                 let kept = editor
                     .add_history_entry(line)
                     .and_then(|new| if new { editor.append_history(history) } else { Ok(()) });
@@ -273,7 +275,7 @@ fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, 
     }
 }
 
-/// As wide as the other one, because the editor counts the columns of the first.
+/// As wide as the other prompt, because the editor counts the columns of the first.
 const PROMPT: &str = "› ";
 const QUESTION: &str = "? ";
 
@@ -295,7 +297,7 @@ impl Completer for Aid {
         }
         let words = self.0.words.lock().unwrap_or_else(PoisonError::into_inner);
         let (begins, mut found) = candidates(line, at, &words);
-        // A name that is whole is followed by what it is given; a reference may go on.
+        // A complete name is followed by a blank; a reference may continue.
         if let [only] = &mut found[..]
             && !only.starts_with("::")
             && line[at..].is_empty()
@@ -316,7 +318,7 @@ impl Highlighter for Aid {
         if !self.asks_for(Prompt::Secret) {
             return line.into();
         }
-        // As wide as what is typed, because the cursor goes by that.
+        // As wide as the input, because the cursor's position follows from it.
         "•".repeat(line.width()).into()
     }
 

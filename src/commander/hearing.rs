@@ -1,4 +1,4 @@
-//! What is heard of calls while the conversation goes on: events, questions, ends.
+//! Handling of news about calls: events, questions, ends.
 
 use std::io;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::family::child;
 use crate::print::{QUIET, visible};
 
 impl Conversation<'_> {
-    /// Hears what happened to a call.
+    /// Handles news about a call.
     pub(super) fn hears(&mut self, news: News) -> Result<(), Failure> {
         match news {
             News::Run(number, run) => {
@@ -34,7 +34,7 @@ impl Conversation<'_> {
                 if watched {
                     self.foreground = None;
                 } else if self.screen.is_watched() {
-                    // A script answers when it has come so far.
+                    // A script answers in a later line.
                     self.goes_to_background()?;
                 }
                 if self.session.asks(gate, Some(number), watched) {
@@ -54,7 +54,7 @@ impl Conversation<'_> {
         let before = self.asked();
         match event.event_type.as_str() {
             "gate_answered" | "gate_timeout" | "gate_cancelled" => drop(self.session.settled(gate)),
-            // With a state, and with a call of a function, the runs are over that it had started.
+            // At the end of a state or of a function's call, the runs that it started have ended.
             "state_completed" if self.session.entry(number).run.as_ref() == Some(&event.run_id) => {
                 self.session.are_over(number, |run| run != event.run_id);
             }
@@ -66,7 +66,7 @@ impl Conversation<'_> {
         let asks_next = before != self.asked();
         self.still()?;
         let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
-        // What is not waited for says who it is.
+        // A call in the background is shown with its number.
         let mark = if watched || !self.screen.is_watched() { String::new() } else { format!("::{number} ") };
         let lines = self.views.get_mut(&number).map(|view| view.told(event, mark.len())).unwrap_or_default();
         let entry = self.session.entry(number);
@@ -77,16 +77,16 @@ impl Conversation<'_> {
         if asks_next { self.asks() } else { Ok(()) }
     }
 
-    /// The gate of the question that is asked.
+    /// Returns the gate of the current question.
     fn asked(&self) -> Option<String> {
         self.session.asked().map(|question| question.asking.gate().gate_id.clone())
     }
 
-    /// Keeps the result of a call, tells it, and goes on with what needed it.
+    /// Stores the result of a call, shows it, and continues the lines that needed it.
     pub(super) fn hears_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
         self.still()?;
         self.views.remove(&number);
-        // Whoever interrupted it has been told.
+        // The message about the interruption was shown already.
         if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl Conversation<'_> {
                 self.screen.notes(&graphs::steps(reply))?;
                 self.tells_node(reply, &end(failed(reply)))
             }
-            // How it ended was told by its last event.
+            // The last event has shown how the run ended.
             Outcome::Run(_) => self.screen.notes(&[format!("  {QUIET}its result is ::{number}{QUIET:#}")]),
             Outcome::Nothing(error) if self.screen.is_watched() => self.screen.say(&[end(Some(error))]),
             Outcome::Nothing(error) => self.screen.error(error),
@@ -130,7 +130,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Does what waited for a result that is there now.
+    /// Executes the lines that waited for a result which is available now.
     fn goes_on_with_what_waited(&mut self) -> Result<(), Failure> {
         for (wanted, value) in self.session.ready() {
             match (wanted, value) {
@@ -144,7 +144,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Why a node failed, if it did.
+/// Returns why a node failed, if it did.
 fn failed(reply: &NodeReply) -> Option<&str> {
     (!reply.success).then(|| reply.error.as_deref().unwrap_or("it failed, and did not say why"))
 }

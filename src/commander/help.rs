@@ -1,9 +1,9 @@
-//! What `/help` teaches, by topic.
+//! The texts of `/help`, by topic.
 
 use super::order::ORDERS;
 use crate::print::{QUIET, STRONG, padded};
 
-/// Something that can be learned.
+/// A topic of the help.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: &'static str,
@@ -110,10 +110,10 @@ Other keys are those of Emacs and of your shell.",
     },
 ];
 
-/// Returns what there is to say about a topic, or about everything.
+/// Returns the help on a topic, or the overview.
 ///
 /// # Errors
-/// When there is no such topic, with those that there are.
+/// When there is no such topic, with the list of topics.
 pub(crate) fn about(topic: &str) -> Result<Vec<String>, String> {
     let topic = topic.trim().trim_start_matches(['/', ':']).to_lowercase();
     if topic.is_empty() || topic == "help" {

@@ -1,8 +1,8 @@
-//! What a line means before anything is looked up: its first character says.
+//! Parsing of a line by its first character, before names are resolved.
 
 use crate::commands::file_and_workflow;
 
-/// The three kinds of things that can be called.
+/// The three kinds of callable things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Node,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Node, Self::Graph, Self::Workflow];
 
-    /// The character that calls one.
+    /// Returns the character that marks a call of this kind.
     pub(crate) fn sigil(self) -> char {
         match self {
             Self::Node => '@',
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// Something that is called by name.
+/// The target of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
@@ -39,15 +39,15 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The file that is meant, and which of its workflows where it is said: `story.py`, `./stories.py:one`.
-    /// The name of a workflow has neither slashes nor dots.
+    /// Returns the file of the target, and the workflow in it if one is named: `story.py`, `./stories.py:one`. The name
+    /// of a saved workflow has neither slashes nor dots.
     pub(crate) fn file(&self) -> Option<(&str, Option<&str>)> {
         let (file, workflow) = file_and_workflow(&self.name);
         let is_file = file.contains('/') || file.ends_with(".json") || file.ends_with(".py");
         (self.kind == Kind::Workflow && is_file).then_some((file, workflow))
     }
 
-    /// The name by which its results are referred to: of a file, without its folder and its ending.
+    /// Returns the name by which its results are referenced: of a file, without directory and extension.
     pub(crate) fn short(&self) -> &str {
         match self.file() {
             None => &self.name,
@@ -66,7 +66,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// A line, by what it begins with.
+/// A parsed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
     Nothing,
@@ -80,16 +80,16 @@ pub(crate) enum Line {
         word: String,
         rest: String,
     },
-    /// `::reference` alone: what it refers to is wanted.
+    /// `::reference` alone: shows its value.
     Look(String),
-    /// Anything else, which is an answer where there is a question.
+    /// Anything else, which is an answer if there is a question.
     Words(String),
 }
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// When it calls something and does not say what.
+/// When it is a call without a name.
 pub(crate) fn read(line: &str) -> Result<Line, String> {
     let line = line.trim();
     let Some(first) = line.chars().next() else { return Ok(Line::Nothing) };

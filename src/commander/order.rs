@@ -1,8 +1,8 @@
-//! The commands of Commander: one row for each, from which it is found, completed and explained.
+//! The table of Commander's commands, used for lookup, completion and help.
 
 use strsim::jaro_winkler;
 
-/// What a person can ask for besides calls.
+/// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     Help,
@@ -22,13 +22,13 @@ pub(crate) enum Order {
     Quit,
 }
 
-/// A command as it is typed and explained.
+/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) order: Order,
-    /// Its names; the first is the one that is told.
+    /// Its names; the first is shown.
     pub(crate) names: &'static [&'static str],
-    /// What may follow.
+    /// Its arguments.
     pub(crate) arguments: &'static str,
     pub(crate) about: &'static str,
 }
@@ -55,13 +55,13 @@ pub(crate) const ORDERS: [Row; 15] = [
     row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs go on"),
 ];
 
-/// Two names from here on are alike.
+/// The similarity from which a name is suggested.
 const ALIKE: f64 = 0.8;
 
 /// Returns the command called `word`.
 ///
 /// # Errors
-/// When there is none, with the nearest one.
+/// When there is none, with the most similar one.
 pub(crate) fn called(word: &str) -> Result<Order, String> {
     let names = || ORDERS.iter().flat_map(|row| row.names.iter().map(move |name| (row.order, *name)));
     if let Some((order, _)) = names().find(|(_, name)| *name == word) {

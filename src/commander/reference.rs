@@ -1,11 +1,11 @@
 //! References to earlier results in a line: `::0`, `::-1`, `::last`, `::greet`, `::0['attributes']['exit_code']`.
 //!
-//! A reference is pinned to the result that it means when the line is typed, so that
-//! what comes meanwhile does not change it. Pure: results are given.
+//! A reference is bound to its result when the line is typed, so that later results do not change it. Pure: results are
+//! parameters.
 
 use serde_json::Value;
 
-/// Which result is meant.
+/// The part of a reference that selects a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Anchor {
     /// By its number, from 0.
@@ -20,27 +20,27 @@ enum Anchor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Key(String),
-    /// A negative one counts from the end.
+    /// A negative index counts from the end.
     Index(i64),
 }
 
-/// Text with references in it, each pinned to the number of its result.
+/// Text with references in it, each bound to the number of its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Pinned(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    /// What stands in the line, the number that it means, and the part of that result.
+    /// The text in the line, the number of the result, and the path within it.
     Reference(String, usize, Vec<Step>),
 }
 
-/// Reads the references in `text` and pins them; `names` are those of all that was called until now, in order.
+/// Parses the references in `text` and binds them; `names` are those of all earlier calls, in order.
 ///
 /// `\::` is no reference, and neither is `a::b`.
 ///
 /// # Errors
-/// When one means nothing that there is, or is not written to its end.
+/// When a reference has no result, or is incomplete.
 pub(crate) fn pin(text: &str, names: &[&str]) -> Result<Pinned, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -75,14 +75,14 @@ pub(crate) fn pin(text: &str, names: &[&str]) -> Result<Pinned, String> {
     Ok(Pinned(pieces))
 }
 
-/// Reads which result is meant, and returns what follows.
+/// Parses the anchor, and returns the rest.
 fn anchor(text: &str) -> Option<(Anchor, &str)> {
     let (back, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
-    // `::0x1f` and `::1st` are words of somebody else.
+    // `::0x1f` and `::1st` are not references.
     let is_number = end > 0 && !digits[end..].starts_with(|next: char| next.is_alphanumeric() || next == '_');
     if is_number {
-        // A number that is too large for us is larger than all that there are.
+        // A number that overflows exceeds all existing numbers.
         let number = digits[..end].parse().unwrap_or(usize::MAX);
         return Some((if back { Anchor::Back(number) } else { Anchor::Number(number) }, &digits[end..]));
     }
@@ -97,7 +97,7 @@ fn anchor(text: &str) -> Option<(Anchor, &str)> {
     Some((anchor, &text[name.len()..]))
 }
 
-/// Reads `['key'][0]…`, and returns what follows.
+/// Parses `['key'][0]…`, and returns the rest.
 fn path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
     let mut steps = Vec::new();
     while let Some(inner) = text.strip_prefix('[') {
@@ -112,7 +112,7 @@ fn path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
                 let Ok(index) = index.parse() else { break };
                 (Step::Index(index), after)
             }
-            // A bracket of the text that the reference stands in.
+            // A bracket of the surrounding text.
             _ => break,
         };
         steps.push(step);
@@ -141,7 +141,7 @@ fn number(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, Strin
 }
 
 impl Pinned {
-    /// A text without references, also an empty one.
+    /// Returns a text without references.
     pub(crate) fn plain(text: &str) -> Self {
         Self(vec![Piece::Text(text.to_owned())])
     }
@@ -154,11 +154,11 @@ impl Pinned {
         })
     }
 
-    /// Returns the text with the results in their places. A reference that stands alone keeps its type; among
-    /// words it becomes text, which is JSON for what is none. `null` where there is no text at all.
+    /// Returns the text with the results in place of the references. A reference alone keeps its type. Within text a
+    /// result becomes text, which is JSON for other types. An empty text becomes `null`.
     ///
     /// # Errors
-    /// When a result, or the part of it, is not there.
+    /// When a result, or the referenced part of it, does not exist.
     pub(crate) fn filled<'a>(&self, result: impl Fn(usize) -> Result<&'a Value, String>) -> Result<Value, String> {
         let part = |written: &str, number: usize, path: &[Step]| part(written, number, result(number)?, path);
         match &self.0[..] {
@@ -175,7 +175,7 @@ impl Pinned {
     }
 }
 
-/// A value among words: text as it is, without the line end that commands leave; JSON for anything else.
+/// Returns a value for use within text: a text without its final line end; JSON for anything else.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.strip_suffix('\n').unwrap_or(text).to_owned(),
@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Three results: `greet` said hello, `list` returned parts, and `greet` failed.
+    /// Resolves references to three results: `greet` said hello, `list` returned parts, and `greet` failed.
     fn filled(text: &str) -> Result<Value, String> {
         let results = [
             json!({"success": true, "output": "hello\n", "input": "you", "attributes": {"exit_code": 0}}),

@@ -1,4 +1,4 @@
-//! Where things are printed: below each other, or above the line that is being typed.
+//! Output of the conversation: sequential, or above the line that is being typed.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Whether a person sees it.
+    /// Returns whether a person sees the output.
     pub(crate) fn is_watched(&self) -> bool {
         self.lines.are_edited()
     }
@@ -33,7 +33,7 @@ impl Screen {
         lines.iter().try_for_each(print::line)
     }
 
-    /// Prints what went wrong; a script is told on standard error.
+    /// Prints an error; for a script, on standard error.
     pub(crate) fn error(&mut self, message: &str) -> io::Result<()> {
         if !self.is_watched() {
             print::error(message);
@@ -46,7 +46,7 @@ impl Screen {
         self.say(&all)
     }
 
-    /// Prints remarks; a script is told on standard error.
+    /// Prints remarks; for a script, on standard error.
     pub(crate) fn notes(&mut self, lines: &[String]) -> io::Result<()> {
         if self.is_watched() {
             return self.say(lines);
@@ -55,13 +55,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Prints a remark in passing.
+    /// Prints a remark.
     pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
         let text = visible(text);
         if self.is_watched() { self.say(&[format!("{QUIET}{text}{QUIET:#}")]) } else { self.notes(&[text]) }
     }
 
-    /// Prints what a call returned: to a program as it is, to a person without what would move their cursor.
+    /// Prints the output of a call: unchanged to a program, without cursor movements to a person.
     pub(crate) fn output(&mut self, number: usize, value: &Value) -> io::Result<()> {
         if self.is_watched() {
             return self.say(&told::lines(&told::whole(value), number));

@@ -1,7 +1,7 @@
-//! What a person has done since they came: calls and their results, what is under way, what is asked of them.
+//! The state of a session: calls and their results, calls in progress, and open questions.
 //!
-//! A value, apart from the terminal and from the daemon: whoever draws it reads it, and
-//! whoever performs what a line means tells it what came of that. Clocks are given.
+//! A value independent of the terminal and of the daemon: a view reads it, and the conversation executes lines and
+//! stores the outcomes in it. Clocks are parameters.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,29 +15,29 @@ use super::line::{self, Line, Target};
 use super::order::{self, Order};
 use super::reference::{self, Pinned};
 
-/// Bytes of results that are kept, as JSON. The oldest give way; the last one stays, whatever its size.
+/// The most bytes of results that are kept, as JSON. The oldest are dropped first; the last one is always kept.
 const MOST_KEPT: usize = 32 << 20;
 
-/// Something that was called, by its number: its place in the order of calls.
+/// A call. Its number is its position in the order of calls.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) target: Target,
-    /// The run, once it is known to have begun.
+    /// The run, once its start is known.
     pub(crate) run: Option<String>,
-    /// Whether it was begun here, rather than only followed.
+    /// Whether it was started here, rather than only followed.
     pub(crate) ours: bool,
-    /// Nothing of it is shown before its end, except for questions.
+    /// Whether only its questions and its end are shown.
     pub(crate) quiet: bool,
     pub(crate) began: Instant,
-    /// What it was given, until its result has that.
+    /// The input, until it moves into the result.
     pub(crate) input: Value,
     pub(crate) state: State,
 }
 
-/// How far a call is.
+/// The state of a call.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// It needs results that are still coming.
+    /// It needs results that are not available yet.
     Waits,
     Coming,
     Done {
@@ -45,50 +45,50 @@ pub(crate) enum State {
         bytes: usize,
         took: Duration,
     },
-    /// It is done, and so many came after it that its result is not kept any more.
+    /// It has ended, and its result was dropped to make room for later ones.
     Forgotten,
 }
 
-/// A question that is put to the person.
+/// A question to the person.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) asking: Asking,
-    /// The call that it belongs to, if it was begun or followed here.
+    /// The call that it belongs to, if that was started or followed here.
     pub(crate) entry: Option<usize>,
 }
 
-/// What a line means here and now.
+/// The meaning of a line in the current session.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Meaning {
     Nothing,
     Call(Target, Pinned),
-    /// A call that is not watched.
+    /// A call in the background.
     Quietly(Target, Pinned),
     Order(String, Pinned),
-    /// A reference stands alone, to the result of this number.
+    /// A reference alone, to the result of this number.
     Look(usize, Pinned),
-    /// A line for the question that is asked, whose gate this is.
+    /// A line for the current question, with its gate.
     Answer(String, Pinned),
-    /// It can not be understood, and why.
+    /// An invalid line, with the reason.
     Misread(String),
 }
 
-/// What is done with a text once all that it refers to is there.
+/// The use of a text once all its references are resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Wanted {
-    /// The call of this number is made.
+    /// Make the call of this number.
     Call(usize),
     Order(String),
-    /// What it is, is shown; it comes from the result of this number.
+    /// Show the value, which is from the result of this number.
     Look(usize),
     Answer(String),
 }
 
-/// A text with results in the places of its references.
+/// A text with its references resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Filled {
     Ready(Value),
-    /// These results are still coming.
+    /// These results are not available yet.
     Waits(Vec<usize>),
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Session {
     entries: Vec<Entry>,
     questions: VecDeque<Question>,
     waiting: Vec<(Wanted, Pinned)>,
-    /// What plain text is sent to, unless it answers a question.
+    /// The target of plain text, unless the text answers a question.
     target: Option<Target>,
     /// The first entry whose result is kept.
     oldest: usize,
@@ -112,13 +112,13 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A session that keeps results of so many bytes.
+    /// Creates a session that keeps at most so many bytes of results.
     fn keeping(most_kept: usize) -> Self {
         let (entries, questions, waiting) = (Vec::new(), VecDeque::new(), Vec::new());
         Self { entries, questions, waiting, target: None, oldest: 0, kept: 0, most_kept }
     }
 
-    /// Reads a line as it is meant here: what begins with no sign of its own answers the question that is asked.
+    /// Interprets a line: one without a sign at its beginning answers the current question.
     pub(crate) fn read(&self, line: &str) -> Meaning {
         let asked = self.asked().map(|question| &question.asking);
         if let Some(asking) = asked {
@@ -127,11 +127,11 @@ impl Session {
             if asking.is_secret() {
                 return plainly(line);
             }
-            // A choice may look like anything.
+            // A choice may look like a command.
             if gate.choices.iter().any(|choice| choice == line.trim()) {
                 return plainly(line.trim());
             }
-            // A field may be left empty, and a question left alone.
+            // A blank line may leave a field empty, or the question open.
             if line.trim().is_empty() && !asking.may_be_left() {
                 return plainly("");
             }
@@ -168,20 +168,20 @@ impl Session {
         meaning.unwrap_or_else(Meaning::Misread)
     }
 
-    /// What plain text is sent to.
+    /// Returns the target of plain text.
     pub(crate) fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }
 
-    /// Sends plain text to `target` from now on; to nothing without one.
+    /// Sets the target of plain text; `None` removes it.
     pub(crate) fn set_target(&mut self, target: Option<Target>) {
         self.target = target;
     }
 
-    /// Returns a text with results in the places of its references, or which are still coming.
+    /// Returns a text with its references resolved, or the numbers of the results that are missing.
     ///
     /// # Errors
-    /// When one is not there, or has not the part that is referred to.
+    /// When a result does not exist, or lacks the referenced part.
     pub(crate) fn filled(&self, text: &Pinned) -> Result<Filled, String> {
         let coming = |number: &usize| matches!(self.entries[*number].state, State::Waits | State::Coming);
         let coming: Vec<usize> = text.numbers().filter(coming).collect();
@@ -192,12 +192,12 @@ impl Session {
         }
     }
 
-    /// Keeps a text until all that it refers to is there.
+    /// Keeps a text until all its references can be resolved.
     pub(crate) fn waits(&mut self, wanted: Wanted, text: Pinned) {
         self.waiting.push((wanted, text));
     }
 
-    /// Takes what waited and is ready now, in the order in which it was typed.
+    /// Takes the waiting texts that can be resolved now, in the order in which they were typed.
     pub(crate) fn ready(&mut self) -> Vec<(Wanted, Result<Value, String>)> {
         let mut ready = Vec::new();
         for (wanted, text) in std::mem::take(&mut self.waiting) {
@@ -210,7 +210,7 @@ impl Session {
         ready
     }
 
-    /// Begins a call and returns its number.
+    /// Records the start of a call and returns its number.
     pub(crate) fn begins(&mut self, target: Target, ours: bool, quiet: bool, now: Instant) -> usize {
         self.entries.push(Entry {
             target,
@@ -224,13 +224,13 @@ impl Session {
         self.entries.len() - 1
     }
 
-    /// All that it needs is there.
+    /// Records that a call has its input.
     pub(crate) fn under_way(&mut self, number: usize, input: Value, now: Instant) {
         let entry = &mut self.entries[number];
         (entry.state, entry.input, entry.began) = (State::Coming, input, now);
     }
 
-    /// Keeps the result of a call.
+    /// Stores the result of a call.
     pub(crate) fn done(&mut self, number: usize, result: Value, now: Instant) {
         let bytes = serde_json::to_vec(&result).map_or(0, |text| text.len());
         let took = now.saturating_duration_since(self.entries[number].began);
@@ -257,31 +257,31 @@ impl Session {
         &mut self.entries[number]
     }
 
-    /// All calls with their numbers, the first one first.
+    /// Returns all calls with their numbers, the first one first.
     pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = (usize, &Entry)> {
         self.entries.iter().enumerate()
     }
 
-    /// The calls that are not over, with their numbers.
+    /// Returns the calls in progress, with their numbers.
     pub(crate) fn not_over(&self) -> impl Iterator<Item = (usize, &Entry)> {
         self.entries().filter(|(_, entry)| matches!(entry.state, State::Waits | State::Coming))
     }
 
-    /// Returns the call that a person means by its number: `3` or `::3`.
+    /// Returns the call of a number: `3` or `::3`.
     pub(crate) fn numbered(&self, text: &str) -> Option<usize> {
         let number: usize = text.strip_prefix("::").unwrap_or(text).parse().ok()?;
         Some(number).filter(|number| *number < self.entries.len())
     }
 
-    /// Returns the call of a run that is not over.
+    /// Returns the call in progress that has this run.
     pub(crate) fn of_run(&self, run: &str) -> Option<usize> {
         self.not_over().find(|(_, entry)| entry.run.as_deref() == Some(run)).map(|(number, _)| number)
     }
 
-    /// Returns the result of a call that is over.
+    /// Returns the result of a call that has ended.
     ///
     /// # Errors
-    /// When it is still coming, or not kept any more.
+    /// When it is not available yet, or was dropped.
     pub(crate) fn result(&self, number: usize) -> Result<&Value, String> {
         match &self.entries[number].state {
             State::Done { result, .. } => Ok(result),
@@ -292,13 +292,13 @@ impl Session {
         }
     }
 
-    /// The names by which all that was called can be referred to, in order.
+    /// Returns the names of all calls, in order.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.entries.iter().map(|entry| entry.target.short()).collect()
     }
 
-    /// Puts a question: after those that are there, or `ahead` of them. Returns whether it is the one that is asked now
-    /// and was not before. One that is put already stays as far as it is.
+    /// Adds a question: after the others, or `ahead` of them. Returns whether it has become the current one. A question
+    /// that exists already keeps its state.
     pub(crate) fn asks(&mut self, gate: GateInfo, entry: Option<usize>, ahead: bool) -> bool {
         let at = self.questions.iter().position(|known| known.asking.gate().gate_id == gate.gate_id);
         let known = match at {
@@ -320,33 +320,33 @@ impl Session {
         ahead || self.questions.len() == 1
     }
 
-    /// Returns the question of a gate, as long as it is put.
+    /// Returns the open question of a gate.
     pub(crate) fn question(&mut self, gate: &str) -> Option<&mut Question> {
         self.questions.iter_mut().find(|question| question.asking.gate().gate_id == gate)
     }
 
-    /// The question that the next words answer.
+    /// Returns the current question, which the next line answers.
     pub(crate) fn asked(&self) -> Option<&Question> {
         self.questions.front()
     }
 
-    /// The questions that are put, the one that is asked first.
+    /// Returns the open questions, the current one first.
     pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
         self.questions.iter()
     }
 
-    /// A gate needs no answer any more. Returns its question, and whether that was the one that was asked.
+    /// Removes the question of a gate that is closed. Returns the question, and whether it was the current one.
     pub(crate) fn settled(&mut self, gate: &str) -> Option<(Question, bool)> {
         let at = self.questions.iter().position(|question| question.asking.gate().gate_id == gate)?;
         self.questions.remove(at).map(|question| (question, at == 0))
     }
 
-    /// Takes away the questions of a call that are asked by runs which are over.
+    /// Removes the questions of a call whose runs have ended.
     pub(crate) fn are_over(&mut self, number: usize, over: impl Fn(&str) -> bool) {
         self.questions.retain(|question| question.entry != Some(number) || !over(&question.asking.gate().run_id));
     }
 
-    /// Leaves all questions to be answered later, and returns how many they were.
+    /// Removes all questions, which stay open, and returns their number.
     pub(crate) fn leaves(&mut self) -> usize {
         std::mem::take(&mut self.questions).len()
     }

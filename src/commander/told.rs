@@ -1,4 +1,4 @@
-//! Results and lists as lines that a person reads.
+//! Formatting of results and lists for people.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::line::Target;
 use super::session::{Entry, State};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, visible};
 
-/// Lines of an output that are shown at its beginning and at its end when it has more.
+/// How many lines of a longer output are shown at its beginning and at its end.
 const SHOWN: usize = 100;
 
-/// Returns a text as lines without what would move a cursor, its middle left out where it is long.
+/// Returns a text as lines without cursor movements, with the middle of a long one left out.
 pub(crate) fn lines(text: &str, number: usize) -> Vec<String> {
     let all: Vec<&str> = text.lines().collect();
     let left_out = all.len().saturating_sub(2 * SHOWN);
@@ -24,7 +24,7 @@ pub(crate) fn lines(text: &str, number: usize) -> Vec<String> {
     head.iter().copied().map(visible).chain([middle]).chain(tail.iter().copied().map(visible)).collect()
 }
 
-/// A value as text: text as it is, JSON on several lines for what has parts, nothing for nothing.
+/// Returns a value as text: text unchanged, JSON on several lines for objects and arrays, nothing for null.
 pub(crate) fn whole(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -33,7 +33,7 @@ pub(crate) fn whole(value: &Value) -> String {
     }
 }
 
-/// `✓ ::3 @greet in 12 ms`, or why it failed.
+/// Returns `✓ ::3 @greet in 12 ms`, or why it failed.
 pub(crate) fn end(number: usize, target: &Target, error: Option<&str>, took: Duration) -> String {
     let target = visible(&target.to_string());
     let time = duration(took);
@@ -46,13 +46,13 @@ pub(crate) fn end(number: usize, target: &Target, error: Option<&str>, took: Dur
     }
 }
 
-/// What a node printed beside its output.
+/// Returns what a node printed in addition to its output.
 pub(crate) fn beside(reply: &NodeReply) -> Vec<String> {
     let said = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
     said.lines().map(|line| format!("{QUIET}{}{QUIET:#}", visible(line))).collect()
 }
 
-/// A result with all its parts.
+/// Returns a result with all its parts.
 pub(crate) fn result(number: usize, target: &Target, result: &Value) -> Vec<String> {
     let mut told = vec![format!("{STRONG}::{number}{STRONG:#} {}", visible(&target.to_string()))];
     for (name, value) in result.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
@@ -65,7 +65,7 @@ pub(crate) fn result(number: usize, target: &Target, result: &Value) -> Vec<Stri
     told
 }
 
-/// How far a call is, in a word, and what is to be said of it.
+/// Returns the state of a call in a word, its duration, and a remark.
 fn state(entry: &Entry) -> (&'static str, String, String) {
     match &entry.state {
         State::Waits => ("waits", String::new(), "for an earlier result".to_owned()),
@@ -85,7 +85,7 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
     }
 }
 
-/// Calls as a table.
+/// Returns calls as a table.
 pub(crate) fn calls<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<String> {
     let rows = entries.map(|(number, entry)| {
         let (word, time, about) = state(entry);
@@ -94,7 +94,7 @@ pub(crate) fn calls<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Ve
     table(["RESULT", "CALL", "STATE", "TOOK", "ABOUT"], rows)
 }
 
-/// Questions as a table.
+/// Returns questions as a table.
 pub(crate) fn questions(gates: &[(String, GateInfo)]) -> Vec<String> {
     let rows = gates.iter().map(|(workflow, gate)| {
         let choices = match gate.choices.len() {
@@ -107,7 +107,7 @@ pub(crate) fn questions(gates: &[(String, GateInfo)]) -> Vec<String> {
     table(["RUN", "WORKFLOW", "ASKED", "ANSWER", "QUESTION"], rows)
 }
 
-/// Rows below their heads, cut to the width of the terminal; nothing where there are none.
+/// Returns rows below their heads, cut to the width of the terminal; nothing if there are no rows.
 pub(crate) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> {
     let rows: Vec<_> = std::iter::once(heads.map(str::to_owned).to_vec()).chain(rows).collect();
     if rows.len() == 1 {

@@ -1,4 +1,4 @@
-//! What is asked of the daemon: calls and runs, each in a task that tells what happens.
+//! Requests to the daemon: calls and runs, each in a task that sends news.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,27 +17,27 @@ use super::reference;
 use crate::failure::Failure;
 use crate::family::Family;
 
-/// Something that happened to the call of a number.
+/// News about the call of a number.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// The run has begun, or is followed from here on.
+    /// The run has started, or is followed from now on.
     Run(usize, String),
     Event(usize, RunEvent),
-    /// It waits for an answer.
+    /// The run waits for an answer.
     Asks(usize, GateInfo),
     Over(usize, Outcome),
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Node(Box<NodeReply>),
     Run(Box<RunReply>),
-    /// It was not made, or nobody knows what came of it.
+    /// The call was not made, or its outcome is unknown.
     Nothing(String),
 }
 
-/// Calls that are under way.
+/// The calls in progress.
 #[derive(Debug)]
 pub(crate) struct Work {
     daemon: Steady,
@@ -46,16 +46,16 @@ pub(crate) struct Work {
     tasks: HashMap<usize, AbortHandle>,
 }
 
-/// What is told and not heard yet; beyond it the tasks wait.
+/// The capacity of the channel of news; beyond it the tasks wait.
 const AHEAD: usize = 64;
 
-/// Seconds in which a run that is over has cleared away what it leaves.
+/// How many seconds to wait for a run's cleanup after its end.
 const CLEARED_WITHIN: f64 = 10.0;
 
-/// Workflows that a library may have and that are all known here.
+/// The most workflows of a library that are listed here.
 const MOST_WORKFLOWS: u32 = 10_000;
 
-/// Runs that may wait at once and are all found.
+/// The most waiting runs that are found.
 const MOST: u32 = 1000;
 
 impl Work {
@@ -68,7 +68,7 @@ impl Work {
         &self.daemon
     }
 
-    /// Returns what happens next. Safe to drop and call again.
+    /// Returns the next news. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> News {
         let news = self.news.recv().await.expect("a sender is kept here");
         if let News::Over(number, _) = news {
@@ -105,7 +105,7 @@ impl Work {
         self.tasks.insert(number, task.abort_handle());
     }
 
-    /// Follows a run that was begun elsewhere, from its beginning.
+    /// Follows a run that was started elsewhere, from its beginning.
     pub(crate) fn follow(&mut self, number: usize, run: String) {
         let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
         let task = tokio::spawn(async move {
@@ -115,14 +115,14 @@ impl Work {
         self.tasks.insert(number, task.abort_handle());
     }
 
-    /// Takes a call back. A run goes on without us.
+    /// Aborts a call. A run continues in the daemon.
     pub(crate) fn abandon(&mut self, number: usize) {
         if let Some(task) = self.tasks.remove(&number) {
             task.abort();
         }
     }
 
-    /// Has a run cancelled; that it is over comes as news like any other.
+    /// Cancels a run; its end arrives as news.
     pub(crate) fn cancel(&self, run: String) {
         let daemon = self.daemon.clone();
         tokio::spawn(async move {
@@ -132,15 +132,15 @@ impl Work {
         });
     }
 
-    /// Returns what can be called here.
+    /// Returns the names of everything that can be called.
     ///
     /// # Errors
-    /// When the daemon can not tell.
+    /// When the daemon cannot return them.
     pub(crate) async fn catalog(&self) -> Result<Catalog, Failure> {
         let nodes = self.daemon.call(ListNodes::default()).await?;
         let graphs = self.daemon.call(ListGraphs::default()).await?;
         let workflows = self.daemon.call(ListWorkflows { containing: None, limit: MOST_WORKFLOWS }).await?;
-        // A project that can not be read has none; what is wrong with it is told by its lists.
+        // An unreadable project counts as empty; the lists of its nodes show the problem.
         Ok(Catalog {
             nodes: nodes.nodes.into_iter().map(|node| node.id).collect(),
             graphs: graphs.graphs.into_iter().map(|graph| graph.id).collect(),
@@ -148,10 +148,10 @@ impl Work {
         })
     }
 
-    /// Returns the questions for people that runs wait for, with the names of their workflows, the oldest first.
+    /// Returns the open questions for people, with the names of their workflows, the oldest first.
     ///
     /// # Errors
-    /// When the daemon can not tell.
+    /// When the daemon cannot return them.
     pub(crate) async fn questions(&self) -> Result<Vec<(String, GateInfo)>, Failure> {
         let verb = ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MOST), ..Default::default() };
         let runs = self.daemon.call(verb).await?.runs.into_iter();
@@ -160,7 +160,7 @@ impl Work {
             run.pending_gates.into_iter().map(move |gate| (gate.run_id == id, workflow.clone(), gate))
         });
         let mut gates: Vec<_> = gates.filter(|(.., gate)| gate.answered_by != "agent").collect();
-        // A run tells the questions of those below it too; who asks is the one below.
+        // A run also lists the questions of its descendants; each belongs to the run that asks.
         gates.sort_by(|(own, _, gate), (others_own, _, other)| {
             let key = |gate: &GateInfo, own: &bool| (gate.created_at.clone(), gate.gate_id.clone(), !own);
             key(gate, own).cmp(&key(other, others_own))
@@ -170,24 +170,24 @@ impl Work {
         Ok(gates)
     }
 
-    /// Whether the gate that an answer is for waits for one.
+    /// Returns whether the gate of an answer is open.
     ///
     /// # Errors
-    /// When the daemon can not tell.
+    /// When the daemon cannot return it.
     pub(crate) async fn is_open(&self, answer: &AnswerGate) -> Result<bool, Failure> {
         let gate = answer.gate_id.as_deref().unwrap_or_default();
         Ok(open_gate(&self.daemon, &answer.run_id, gate).await?.is_some())
     }
 
-    /// Answers a gate, and returns what came of that; `None` where it is known only that the gate needs none any more.
+    /// Answers a gate, and returns the reply; `None` if it is only known that the gate is closed.
     ///
     /// # Errors
-    /// When the daemon can not be asked.
+    /// When the daemon cannot be reached.
     pub(crate) async fn answer(&self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {
                 Ok(reply) => return Ok(Some(reply)),
-                // Nobody can tell whether it has arrived; as long as the gate is open it may be given again.
+                // It is unknown whether the answer arrived; while the gate is open it may be sent again.
                 Err(AskError::Call(CallError::Lost)) => {
                     let gate = answer.gate_id.as_deref().unwrap_or_default();
                     if open_gate(&self.daemon, &answer.run_id, gate).await?.is_none() {
@@ -206,11 +206,11 @@ impl Drop for Work {
     }
 }
 
-/// What is asked for when `%name text` is typed.
+/// Returns the request for `%name text`.
 fn run(target: &Target, input: &Value) -> RunWorkflow {
     let variables = (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::text(input))]));
     let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
-        // A path that is no path is refused by the daemon, by the name that was typed.
+        // The daemon refuses an invalid path, under the name that was typed.
         let whole = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());
         (Some(whole), workflow)
     });
@@ -235,7 +235,7 @@ async fn runs(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, verb:
 }
 
 async fn follows(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, run: String) -> Outcome {
-    // Whoever hears the news may have gone; then this task is about to be ended.
+    // A failure means that the receiver is gone and this task is about to be aborted.
     let _ = sender.send(News::Run(number, run.clone())).await;
     if let Err(error) = passes_on(daemon, sender, number, &run).await {
         let error = match error {
@@ -246,14 +246,14 @@ async fn follows(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, ru
         };
         return Outcome::Nothing(error);
     }
-    // What a run leaves behind is cleared away after its last event.
+    // A run's cleanup happens after its last event.
     match daemon.call(GetRun { run_id: run, wait_seconds: Some(CLEARED_WITHIN) }).await {
         Ok(reply) => Outcome::Run(Box::new(reply)),
         Err(error) => Outcome::Nothing(unknown(error)),
     }
 }
 
-/// Tells the events of a run, and of those that it starts, until its last one.
+/// Sends the events of a run, and of its nested runs, until its last one.
 async fn passes_on(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, run: &str) -> Result<(), FollowError> {
     let mut events = daemon.follow(run, 1);
     let mut family = Family::new(daemon.clone());
@@ -266,34 +266,34 @@ async fn passes_on(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, 
             event = family.next() => event,
         };
         family.meet(&event);
-        // What is nested stands before the end of what it is nested in.
+        // A nested run's events come before the end of the state that started it.
         for nested in family.part(&event).await {
             let _ = sender.send(News::Event(number, nested)).await;
         }
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let (waits, of) = (event.event_type == "gate_waiting", event.run_id.clone());
         let _ = sender.send(News::Event(number, event)).await;
-        // One that was answered long ago comes again when a run is followed from its beginning.
+        // Following a run from its beginning repeats the events of gates that were answered long ago.
         if waits && let Ok(Some(gate)) = open_gate(daemon, &of, &gate).await {
             let _ = sender.send(News::Asks(number, gate)).await;
         }
     }
 }
 
-/// Returns the gate called `id` of a run as long as it waits for an answer.
+/// Returns the gate called `id` of a run while it is open.
 async fn open_gate(daemon: &Steady, run: &str, id: &str) -> Result<Option<GateInfo>, AskError> {
     let reply = daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
     let gates = reply.run.map(|run| run.pending_gates).unwrap_or_default();
     Ok(gates.into_iter().find(|gate| gate.gate_id == id))
 }
 
-/// Says why there is no answer.
+/// Returns the message about a missing answer.
 fn unknown(error: AskError) -> String {
     Failure::from(error).message().to_owned()
 }
 
 impl Outcome {
-    /// Returns the result as references see it: the same parts for whatever was called.
+    /// Returns the result in the form that references use, the same for every kind of call.
     pub(crate) fn value(&self, target: &Target, input: &Value) -> Value {
         match self {
             Self::Node(reply) => serde_json::to_value(&**reply).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! `steplatch approver …`
+//! `steplatch approver …`: the approver's passphrase.
 
 use std::process::ExitCode;
 
@@ -59,7 +59,7 @@ impl Approver {
     }
 }
 
-/// Tells whether a passphrase is set.
+/// Returns whether a passphrase is set.
 async fn is_set(place: &Place) -> Result<bool, Failure> {
     let told = front::ask(place, GetApprover {}).await?;
     match told.error {
@@ -142,10 +142,10 @@ async fn unlock(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the approver is asked.
+/// The prompt for the passphrase.
 const QUESTION: &str = "the approver's passphrase:";
 
-/// Gives the passphrase that opens locked runs, and waits where wrong ones were given before.
+/// Sends the passphrase that unlocks runs, and waits out the pause after wrong ones.
 async fn give(place: &Place, verb: UnlockRuns) -> Result<UnlockRunsReply, Failure> {
     loop {
         let reply = front::ask(place, verb.clone()).await?;
@@ -157,7 +157,7 @@ async fn give(place: &Place, verb: UnlockRuns) -> Result<UnlockRunsReply, Failur
     }
 }
 
-/// Asks a person for the passphrase until the locked runs are open.
+/// Asks a person for the passphrase until the locked runs are unlocked.
 pub(super) async fn unlock_here(place: &Place, person: &mut Person) -> Result<(), Failure> {
     print::note("runs wait for a person and are locked since the daemon was started anew");
     loop {
@@ -166,7 +166,7 @@ pub(super) async fn unlock_here(place: &Place, person: &mut Person) -> Result<()
         match reply.error {
             None => return Ok(()),
             Some(error) if reply.passphrase_wanted => print::note(&error),
-            // The others are open, and the next command says what is wrong with the run that it is about.
+            // The other runs are unlocked, and the next command reports the problem of its run.
             Some(error) => {
                 print::note(&error);
                 return Ok(());

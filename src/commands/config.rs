@@ -1,4 +1,4 @@
-//! `steplatch config …`
+//! `steplatch config …`: the settings and their origins.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -76,7 +76,7 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A value as it stands in a table.
+/// Returns a value as the cell of a table.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -100,7 +100,7 @@ async fn check(json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything that is wrong with the configuration of this user.
+/// Returns all problems of this user's configuration.
 pub(crate) async fn problems() -> Vec<String> {
     match Settings::load() {
         Ok(settings) => {
@@ -113,7 +113,7 @@ pub(crate) async fn problems() -> Vec<String> {
     }
 }
 
-/// The tokens of remote services that are not where they should be, and why; of those that are not used only if `all`.
+/// Returns the missing tokens of remote services, with the reasons; those of disabled services only if `all`.
 async fn missing_tokens(settings: &Settings, all: bool) -> BTreeMap<String, String> {
     let mut missing = BTreeMap::new();
     for config in settings.remotes.iter().map(|remote| &remote.config).filter(|config| all || config.enabled) {

@@ -1,4 +1,4 @@
-//! `steplatch daemon …`
+//! `steplatch daemon …`: start, stop and status of the daemon.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -68,7 +68,7 @@ pub(crate) enum Daemon {
 }
 
 impl Daemon {
-    /// Whether this process serves many at once, rather than asking on behalf of one.
+    /// Returns whether this process serves many clients, rather than sending requests for one.
     pub(super) fn has_much_to_do(&self) -> bool {
         matches!(self, Self::Serve | Self::Host | Self::Start { foreground: true, .. })
     }
@@ -92,10 +92,10 @@ enum Detached {
     No,
 }
 
-/// What the daemon says on standard output once it listens.
+/// The message that the daemon prints on standard output once it listens.
 const READY: &str = "ready";
 
-/// How often a daemon is started that goes away before it says how it is: something else ends it.
+/// How often a daemon is started again that ends before it answers, because another process ends it.
 const MAX_STARTS: usize = 3;
 
 async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
@@ -119,13 +119,13 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the daemon unless it is running, and asks it how it is. Returns whether it was started; inside, that it went away
-/// meanwhile.
+/// Starts the daemon unless it is running, and requests its status. Returns whether it was started; the inner error
+/// means that it ended meanwhile.
 async fn started(place: &Place) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
     let started = match connect(place, hello.clone()).await {
         Ok(_) => false,
-        // One that hangs up is about to end.
+        // A daemon that closes connections is about to end.
         Err(ConnectError::NotRunning(_) | ConnectError::HungUp(_)) => {
             predecessor_gone(place).await?;
             let missing = connect(place, hello.clone()).await.is_err();
@@ -148,17 +148,17 @@ async fn started(place: &Place) -> Result<Result<(bool, DaemonStatusReply), Fail
     }
 }
 
-/// Waits for the end of a daemon that does not listen any more and has not let go of its state yet.
+/// Waits for the end of a daemon that no longer listens and still holds the lock of its state directory.
 async fn predecessor_gone(place: &Place) -> Result<(), Failure> {
     let Some(running) = place.running() else { return Ok(()) };
-    // What it noted may be old, and its number another program's.
+    // The recorded process id may be old, and belong to another program now.
     let name = std::fs::read_to_string(format!("/proc/{}/comm", running.pid)).unwrap_or_default();
     if name.trim() != "steplatch" {
         return Ok(());
     }
     let process = Pid::from_raw(running.pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let Some(process) = process else { return Ok(()) };
-    // It may live and have lost its socket, as when the runtime folder was cleared away at a logout.
+    // The daemon may be alive without its socket, as when the runtime directory was removed at a logout.
     if pidfd_send_signal(&process, Signal::USR1).is_ok() {
         for _ in 0..100 {
             if connect(place, front::hello("steplatch")).await.is_ok() {
@@ -173,13 +173,13 @@ async fn predecessor_gone(place: &Place) -> Result<(), Failure> {
     gone(running.pid, process).await
 }
 
-/// Whether a process has ended already.
+/// Returns whether a process has ended already.
 fn ended(process: &OwnedFd) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NOW)), Ok(1..))
 }
 
-/// Waits until nobody else is starting a daemon for this state; the turn lasts as long as the file is kept.
+/// Waits until no other client is starting a daemon for this state; the lock is held as long as the file is open.
 async fn turn_to_start(place: &Place) -> Result<std::fs::File, Failure> {
     ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
     let path = place.state().join("start.lock");
@@ -194,10 +194,10 @@ async fn turn_to_start(place: &Place) -> Result<std::fs::File, Failure> {
         .map_err(|error| Failure::system("the state folder can not be locked", &error))
 }
 
-/// The mark in the environment of a daemon.
+/// The value of the environment variable that marks a daemon.
 const DAEMON_MARK: &str = "daemon";
 
-/// Starts a daemon of its own session and waits until it listens, or says why it does not.
+/// Starts a daemon in its own session and waits until it listens, or returns its error.
 fn spawn(place: &Place) -> Result<(), Failure> {
     ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
     let told = |error: io::Error| Failure::system("the daemon could not be started", &error);
@@ -205,8 +205,8 @@ fn spawn(place: &Place) -> Result<(), Failure> {
         .args(["daemon", "serve", "--state-dir"])
         .arg(place.state())
         .current_dir("/")
-        // It belongs to no terminal, also when it is started from inside of one. The mark tells every daemon that whatever
-        // descends from it is no person's.
+        // The daemon belongs to no terminal, even if it is started within one. The mark makes every daemon treat its
+        // descendants as programs, not as a person.
         .env(TERMINAL_VARIABLE, DAEMON_MARK)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -221,7 +221,7 @@ fn spawn(place: &Place) -> Result<(), Failure> {
     if line.trim() == READY {
         return Ok(());
     }
-    // It ended, so its complaint is complete.
+    // The process has ended, so its error message is complete.
     let mut complaint = String::new();
     if let Some(stderr) = stderr {
         stderr.take(64 * 1024).read_to_string(&mut complaint).map_err(told)?;
@@ -233,7 +233,7 @@ fn spawn(place: &Place) -> Result<(), Failure> {
 async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
     let client = match connect(place, front::hello("steplatch")).await {
         Ok((client, _)) => client,
-        // A daemon that was killed left them behind.
+        // A daemon that was killed left the hosts running.
         Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(place, json).await? => {
             return Ok(ExitCode::SUCCESS);
         }
@@ -260,7 +260,7 @@ async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Closes terminals that are kept for a daemon that is not there. Returns whether there was anybody who kept some.
+/// Closes the terminals of hosts without a daemon. Returns whether there were any hosts.
 async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
     let Ok(hosts) =
         Hosts::find(place.runtime(), place.state(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await
@@ -295,10 +295,10 @@ fn is_absent(error: ConnectError) -> bool {
     matches!(error, ConnectError::NotRunning(_))
 }
 
-/// Tells the daemon to end and waits for its end.
+/// Requests the daemon to stop, and waits for its end.
 async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
     let pid = client.call(DaemonStatus {}).await?.pid;
-    // Held before it is told to stop, so that its number can not come to mean another process.
+    // Opened before the request, so that the process id cannot be reused by another process.
     let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let stopped = client.call(StopDaemon { keep_terminals }).await?;
     if let Some(process) = process {
@@ -307,7 +307,7 @@ async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, F
     Ok(stopped)
 }
 
-/// Waits until a process has ended: that is when its descriptor becomes readable, see pidfd_open(2).
+/// Waits until a process has ended: its descriptor becomes readable then, see pidfd_open(2).
 async fn gone(pid: u32, process: OwnedFd) -> Result<(), Failure> {
     const PATIENCE: Timespec = Timespec { tv_sec: 15, tv_nsec: 0 };
     let waited =
@@ -326,7 +326,7 @@ async fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
                 let reply = serde_json::json!({"running": false, "state_dir": place.state()});
                 return Err(Failure::work(error.to_string()).with(&reply));
             }
-            // Asked how it is, that it is not there is the answer.
+            // For the status command, the absence of a daemon is the answer.
             print::line(error)?;
             return Ok(ExitCode::from(FAILED));
         }
@@ -364,13 +364,13 @@ fn told(status: &DaemonStatusReply) -> String {
     print::table(&rows.collect::<Vec<_>>())
 }
 
-/// Is the daemon until somebody ends it.
+/// Runs the daemon until it is stopped.
 async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     if detached == Detached::Yes {
-        // The end of the terminal that started it must not be its end. Being a leader already is as good.
+        // The daemon must survive the terminal that started it. A failure means that it is a session leader already.
         let _ = rustix::process::setsid();
     }
-    // Said here, where somebody reads it: the process that keeps the terminals has nobody to tell.
+    // Settings are checked here, where their errors are visible: the host process cannot print them.
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     for unknown in &settings.unknown {
         tracing::warn!("{unknown}");
@@ -387,7 +387,7 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     let stopper = daemon.stopper();
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    // A daemon has no terminal to lose; the signal must not end it, and asks for the settings to be read again.
+    // A daemon has no controlling terminal; SIGHUP reloads the settings instead of ending it.
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut missed = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
@@ -395,11 +395,11 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
-                // Somebody knows that we live and does not find our socket.
+                // A client knows that the daemon is alive and does not find its socket.
                 _ = missed.recv() => stopper.listen_again(),
             }
         }
-        // Who wants the terminals closed as well says so with `daemon stop`.
+        // Only `daemon stop` closes the terminals as well.
         stopper.stop(ShutdownMode::KeepTerminals);
     });
     tokio::spawn(Reload::new(settings, told).keep(async move || _ = hung_up.recv().await));
@@ -415,7 +415,7 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the process is started that keeps the terminals: as this program.
+/// Returns how the host process is started: as this program.
 fn host_starter(place: &Place) -> Result<Starter, Failure> {
     let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
     Ok(Starter::Program {
@@ -425,7 +425,7 @@ fn host_starter(place: &Place) -> Result<Starter, Failure> {
     })
 }
 
-/// Sends everything that is printed from here on to the log, which begins anew.
+/// Redirects standard output and standard error to the log, which is truncated.
 fn log_to(path: &std::path::Path) -> io::Result<()> {
     let log = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
     rustix::stdio::dup2_stdout(&log)?;

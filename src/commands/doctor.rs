@@ -1,4 +1,4 @@
-//! `steplatch doctor`
+//! `steplatch doctor`: the report of the diagnosis.
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ impl Doctor {
     }
 }
 
-/// Columns of what was looked at.
+/// The column width of the subjects.
 const ABOUT: usize = 21;
 
 fn tell(section: &[Check]) -> Result<(), Failure> {

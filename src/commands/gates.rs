@@ -1,4 +1,4 @@
-//! `steplatch gates …`
+//! `steplatch gates …`: list, show and answer the gates of runs.
 
 use std::process::ExitCode;
 
@@ -65,7 +65,7 @@ pub(crate) struct Answer {
     json: bool,
 }
 
-/// Reads a field of a form.
+/// Parses a field of a form.
 fn field(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -83,16 +83,16 @@ impl Gates {
     }
 }
 
-/// The name of a gate on the command line: its run, and the gate if more than the run was named.
+/// The name of a gate on the command line: its run, and the gate if it is named too.
 struct GateName {
     run: String,
     gate: Option<String>,
-    /// What was shown of the gate: the beginning of its digest.
+    /// The content that was shown: a prefix of the gate's digest.
     digest: Option<String>,
 }
 
 impl GateName {
-    /// Reads the id of a gate, or of a run, or an unambiguous beginning of that.
+    /// Parses the id of a gate or of a run, or an unambiguous prefix of it.
     async fn read(place: &Place, text: &str) -> Result<Self, Failure> {
         let (text, digest) = match text.rsplit_once('@') {
             Some((text, digest)) => (text, Some(digest.to_owned())),
@@ -128,7 +128,7 @@ impl Show {
 
 async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     let runs = all(place, Some("waiting")).await?;
-    // A run shows the gates of those below it as well; here each stands with its own.
+    // A run also lists the gates of its descendants; here each is listed with its own run.
     let own = |run: &RunRecord, gate: &&GateInfo| {
         gate.run_id == run.run_id || !runs.iter().any(|other| other.run_id == gate.run_id)
     };
@@ -166,7 +166,7 @@ async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells a question, what there is to `judge`, its choices and how to answer, one line each.
+/// Returns a question, its content to `judge`, its choices and how to answer, one line each.
 pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
     let mut lines = vec![format!("{indent}{} {QUIET}asked {since}{QUIET:#}", visible(&gate.prompt))];
@@ -192,15 +192,15 @@ pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<Strin
     lines
 }
 
-/// Whether a run is locked: this one, or without one any.
+/// Returns whether a run is locked: this one, or if `None`, any.
 async fn is_locked(place: &Place, run: Option<&str>) -> Result<bool, Failure> {
     let Some(run) = run else { return Ok(all(place, Some("waiting")).await?.iter().any(|run| run.locked)) };
     let record = front::ask(place, GetWorkflowRun { run_id: run.to_owned() }).await?;
     Ok(record.run.is_some_and(|run| run.locked))
 }
 
-/// Asks a person for the approver's passphrase if a run is locked: this one, or without one any. Where no person can be asked, the
-/// next command says that the run is locked.
+/// Asks a person for the approver's passphrase if a run is locked: this one, or if `None`, any. Without a person, the
+/// next command reports that the run is locked.
 async fn unlock(place: &Place, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
     match person {
         Some(person) if is_locked(place, run).await? && front::ask(place, GetApprover {}).await?.is_set => {
@@ -212,7 +212,7 @@ async fn unlock(place: &Place, run: Option<&str>, person: Option<&mut Person>) -
 
 impl Answer {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        // One reader for the whole command: a second one would miss what the first has read.
+        // One reader for the whole command: a second one would miss input that the first has buffered.
         let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
         let Some(named) = &self.run else {
             unlock(place, None, person.as_mut()).await?;
@@ -221,7 +221,7 @@ impl Answer {
         let GateName { run: id, gate, digest } = GateName::read(place, named).await?;
         let given = if self.passphrase_stdin { Some(passphrase::from_stdin()?) } else { None };
         match &given {
-            // Opens the run if it is locked; what is wrong with it is said with the answer.
+            // Unlocks the run if it is locked; the answer's reply reports problems of the run.
             Some(given) if is_locked(place, Some(&id)).await? => {
                 front::ask(place, UnlockRuns { passphrase: Some(given.clone()) }).await?;
             }
@@ -241,7 +241,8 @@ impl Answer {
         let answer =
             AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase: given, ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
-            // Only the daemon knows which answer was first. It is asked and given none: a gate may open meanwhile.
+            // Only the daemon knows which answer was first. This request contains no answer, because a gate may open
+            // meanwhile.
             let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
             let asks_now = || format!("run {id} asks something just now; look with: steplatch gates show {id}");
             return Err(Failure::work(reply.error.clone().unwrap_or_else(asks_now)).with(&reply));
@@ -250,12 +251,12 @@ impl Answer {
             && gate.starts_with(&format!("{id}/"))
             && !run.pending_gates.iter().any(|open| open.gate_id == *gate)
         {
-            // It was open once, perhaps, and the daemon knows who answered it.
+            // The gate may have been open before, and the daemon knows who answered it.
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
             return self.give(place, answer, person).await;
         }
         if named_gate.is_none() && run.pending_gates.len() == 1 {
-            // The question that was read may be over, and this one be another.
+            // The question that the person read may be closed, and the current one a different question.
             let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: None }).await?;
             if let Some(gate) = reply.gate.filter(|_| reply.asked_before) {
                 let error = format!(
@@ -267,11 +268,11 @@ impl Answer {
             }
         }
         let gate = meant(&id, named_gate.as_deref(), &run.pending_gates)?;
-        // Only what was named was seen: the digest of what waits now says nothing.
+        // The person saw the named gate only: the digest of the current gate proves nothing.
         let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), digest, ..answer };
         let answer = match &self.choice {
             None => AnswerGate { form: Some(self.filled(gate)?), ..answer },
-            // It is the JSON of the form, which the daemon reads.
+            // The text is the JSON of the form, which the daemon parses.
             Some(choice) if gate.form.is_some() => AnswerGate { answer: choice.clone(), ..answer },
             Some(choice) => {
                 let (choice, number) = question::chosen(gate, choice).map_err(|error| {
@@ -286,7 +287,7 @@ impl Answer {
         self.give(place, answer, person).await
     }
 
-    /// Returns the form of a gate, filled in with what was given.
+    /// Returns the form of a gate, filled in with the given fields.
     fn filled(&self, gate: &GateInfo) -> Result<Map<String, Value>, Failure> {
         let Some(form) = gate.form.as_ref().and_then(|form| Form::read(form).ok()) else {
             return Err(Failure::usage("this gate has no form; answer it with a text or one of its choices"));
@@ -328,12 +329,12 @@ impl Answer {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Asks everything that any run waits for.
+    /// Asks the questions of all waiting runs.
     async fn ask_all(&self, place: &Place, person: Option<Person>) -> Result<ExitCode, Failure> {
         let runs = all(place, Some("waiting")).await?;
         let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
         gates.sort_by(|one, other| one.created_at.cmp(&other.created_at));
-        // A run shows the gates of those below it as well.
+        // A run also lists the gates of its descendants.
         gates.dedup_by(|one, other| one.gate_id == other.gate_id);
         self.ask(place, person, "no run waits for an answer", gates).await
     }
@@ -404,7 +405,7 @@ impl Answer {
     }
 }
 
-/// Returns the gate that is to be answered, of those that wait in a run.
+/// Returns the gate to answer, of the open gates of a run.
 fn meant<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
     let there = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
     match (named, gates) {
@@ -417,7 +418,7 @@ fn meant<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'
     }
 }
 
-/// Gives an answer. Its passphrase is kept until it is checked, where wrong ones were given before.
+/// Sends an answer. Its passphrase is kept until the pause after wrong ones is over.
 async fn give(place: &Place, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
     loop {
         let reply = front::ask(place, answer.clone()).await?;
@@ -429,14 +430,14 @@ async fn give(place: &Place, answer: &AnswerGate) -> Result<AnswerGateReply, Fai
     }
 }
 
-/// Whether a gate still waits for an answer.
+/// Returns whether a gate is still open.
 async fn waits(place: &Place, gate: &GateInfo) -> Result<bool, Failure> {
     let record = front::ask(place, GetWorkflowRun { run_id: gate.run_id.clone() }).await?;
     let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
     Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))
 }
 
-/// An answer, on one line.
+/// Returns an answer on one line.
 fn told_of(answer: &AnswerGate) -> String {
     match &answer.form {
         Some(form) => question::answered(&Value::Object(form.clone())),

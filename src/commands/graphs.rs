@@ -1,4 +1,4 @@
-//! `steplatch graph …`
+//! `steplatch graph …`: list, show and run graphs.
 
 use std::process::ExitCode;
 
@@ -75,7 +75,7 @@ impl List {
     }
 }
 
-/// Tells how each step ended, in the order in which they began; those that did not, last. One line each.
+/// Returns how each step ended, in the order of their starts; steps that did not start come last. One line each.
 pub(crate) fn steps(reply: &NodeReply) -> Vec<String> {
     let Some(steps) = reply.attributes.get("steps").and_then(Value::as_object) else { return Vec::new() };
     let order = reply.attributes.get("execution_order").and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! The process that keeps the terminals, for the daemon.
+//! The host process, which keeps the terminals for the daemon.
 
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
@@ -15,9 +15,9 @@ use tokio::sync::Notify;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
-/// Keeps terminals for whoever connects to the socket that is standard input, until none is left and nobody asks.
+/// Keeps terminals for clients of the socket on standard input, until there are neither terminals nor clients.
 pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
-    // The end of the terminal that started the daemon must not be ours. Being a leader already is as good.
+    // The host must survive the terminal that started the daemon. A failure means that it is a session leader already.
     let _ = rustix::process::setsid();
     let told = |what: &str| {
         let what = what.to_owned();
@@ -29,7 +29,7 @@ pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
-        // The runtime folder lies in memory as a rule, and memory is what there is too little of.
+        // Histories are not stored in the runtime directory, which is usually in memory.
         history_folder: Some(place.state().to_owned()),
         integration: Some(integration),
         descriptors,
@@ -48,9 +48,9 @@ pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
-                // It has no terminal of its own to lose.
+                // The host has no controlling terminal to lose.
                 _ = hung_up.recv() => {}
-                // A daemon that misses our socket.
+                // A daemon does not find the host's socket.
                 _ = asked.recv() => again.notify_one(),
             }
         }
@@ -64,18 +64,18 @@ pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes the listening socket from standard input, where nothing is left behind.
+/// Takes the listening socket from standard input, which is replaced.
 fn listener() -> std::io::Result<UnixListener> {
     let socket = std::os::unix::net::UnixListener::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
-    // Says whether it is a socket at all.
+    // Fails if it is not a socket.
     socket.local_addr()?;
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     socket.set_nonblocking(true)?;
     UnixListener::from_std(socket)
 }
 
-/// Terminals take two or three descriptors each, and the usual limit is 1,024. Returns what it was, for the programs in
-/// them: some look at every number up to the limit.
+/// Raises the limit of descriptors: terminals take two or three each, and the usual limit is 1,024. Returns the
+/// previous limit for the programs in the terminals, because some iterate over all descriptors up to it.
 fn raise_descriptor_limit() -> Option<u64> {
     let before = getrlimit(Resource::Nofile);
     let mut raised = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! `steplatch mcp`
+//! `steplatch mcp`: the MCP server.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `steplatch nodes …`
+//! `steplatch nodes …`: list, show and call nodes.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
@@ -101,7 +101,7 @@ impl List {
     }
 }
 
-/// Prints rows below their heads, cut to the width of the terminal; nothing where there are none.
+/// Prints rows below their heads, cut to the width of the terminal; nothing if there are no rows.
 pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> std::io::Result<()> {
     let rows: Vec<_> = std::iter::once(heads.map(str::to_owned).to_vec()).chain(rows).collect();
     if rows.len() == 1 {
@@ -114,7 +114,7 @@ pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item =
     Ok(())
 }
 
-/// Tells which files declare what was listed, and what in them can not be used.
+/// Prints the files that declare the listed nodes, and the invalid declarations in them.
 pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
     if files.is_empty() {
         let example = "[nodes.NAME] with type = \"bash\" and command = \"…\"";
@@ -154,7 +154,7 @@ fn page(reply: &DescribeNodeReply) -> Vec<String> {
     }
     let empty = Map::new();
     let declaration = reply.declaration.as_ref().and_then(Value::as_object).unwrap_or(&empty);
-    // Which file it is stands below, with its path.
+    // The path of the file is printed below.
     let told = ["id", "type", "description", "steps", "file"];
     let fields: Vec<_> = declaration.iter().filter(|(name, _)| !told.contains(&name.as_str())).collect();
     let file = reply.node.as_ref().and_then(|node| node.file.as_deref());
@@ -193,7 +193,7 @@ fn step(step: &Value) -> Vec<String> {
     cells.map(|cell| visible(&cell)).to_vec()
 }
 
-/// A value as people read it: a text as it is, JSON for what has parts, nothing for what is not there.
+/// Returns a value for people: a text unchanged, JSON for objects and arrays, nothing for null.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -203,10 +203,10 @@ fn text(value: &Value) -> String {
 }
 
 impl Given {
-    /// Returns the input as the contract has it.
+    /// Returns the input in the contract's form.
     ///
     /// # Errors
-    /// When standard input can not be read, or is not the JSON that it should be.
+    /// When standard input cannot be read, or is not valid JSON.
     pub(super) fn input(&self) -> Result<Value, Failure> {
         let text = match self.input.as_deref() {
             None if self.input_json => {
@@ -227,10 +227,10 @@ impl Given {
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("the input is not valid JSON: {error}")))
     }
 
-    /// Returns the limit that was given.
+    /// Returns the given time limit.
     ///
     /// # Errors
-    /// When it is no time from 0 to a day.
+    /// When it is not a time from 0 to a day.
     pub(super) fn timeout(&self) -> Result<Option<f64>, Failure> {
         match self.timeout {
             Some(seconds) if !(0.0..=86_400.0).contains(&seconds) => {
@@ -240,7 +240,7 @@ impl Given {
         }
     }
 
-    /// Tells what came of a call: its output on standard output, all else beside it.
+    /// Prints the outcome of a call: its output on standard output, the rest on standard error.
     pub(super) fn tell(&self, reply: &NodeReply) -> Result<ExitCode, Failure> {
         if self.json && reply.success {
             print::json(reply)?;
@@ -262,7 +262,7 @@ impl Given {
     }
 }
 
-/// Prints an output: to a program as it is, to a person without what would move their cursor.
+/// Prints an output: unchanged to a program, without cursor movements to a person.
 fn output(value: &Value) -> std::io::Result<()> {
     match value {
         Value::Null => Ok(()),

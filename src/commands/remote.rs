@@ -1,4 +1,4 @@
-//! `steplatch remote …`
+//! `steplatch remote …`: the state of the remote services.
 
 use std::process::ExitCode;
 
@@ -62,7 +62,7 @@ impl Remote {
     }
 }
 
-/// What is said where there is nothing to tell.
+/// The message if there are no services.
 const NONE: &str =
     "no remote service is configured; add a [[remote]] to the configuration (steplatch config show names its file)";
 
@@ -114,7 +114,7 @@ fn state(remote: &RemoteInfo) -> &'static str {
     match (remote.enabled, remote.reachable) {
         (false, _) => "disabled",
         (true, true) => "reachable",
-        // Nobody has answered yet, and nobody has failed to.
+        // The service has neither answered nor failed yet.
         (true, false) if remote.error.is_none() => "being asked",
         (true, false) => "not reachable",
     }

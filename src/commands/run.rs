@@ -1,4 +1,4 @@
-//! `steplatch run FILE` and `steplatch run NAME`
+//! `steplatch run FILE` and `steplatch run NAME`: start a run and watch it.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -22,7 +22,7 @@ use crate::question::{Person, TWICE_WITHIN};
 use crate::run_view::{Shown, View};
 use crate::{front, passphrase, print};
 
-/// A run waits on a gate that somebody must answer.
+/// The exit code of a run that waits on a gate.
 const WAITING: u8 = 3;
 
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Save the workflow in the library when it runs to its end
-    // A person has the file already, and two of the same workflow grow apart; an agent's is lost unless it is saved.
+    // A person already has the file, and two copies diverge; an agent's workflow is lost unless it is saved.
     #[arg(long)]
     save: bool,
     /// Start the run, print its id and leave it to itself
@@ -62,7 +62,7 @@ pub(crate) struct Run {
     json: bool,
 }
 
-/// Reads a variable that a run is to begin with.
+/// Parses an initial variable of a run.
 pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -70,13 +70,13 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads how long a run may take, in seconds.
+/// Parses the time limit of a run, in seconds.
 fn time_of_a_run(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1.0..=7200.0).contains(seconds));
     seconds.ok_or_else(|| "is a number of seconds from 1 to 7200".to_owned())
 }
 
-/// Splits what a person writes for a workflow of a file: `stories.py:one` is the workflow `one` of `stories.py`.
+/// Splits a file and a workflow in it: `stories.py:one` is the workflow `one` of `stories.py`.
 pub(crate) fn file_and_workflow(written: &str) -> (&str, Option<&str>) {
     match written.rsplit_once(':') {
         Some((file, workflow)) if file.ends_with(".py") => (file, Some(workflow)),
@@ -84,7 +84,7 @@ pub(crate) fn file_and_workflow(written: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Whether a person who writes `workflow` means a file. A folder may be called as a workflow is.
+/// Returns whether `workflow` refers to a file. A directory may have the name of a workflow.
 fn means_file(workflow: &str) -> bool {
     workflow.contains('/') || workflow.ends_with(".json") || workflow.ends_with(".py") || Path::new(workflow).is_file()
 }
@@ -117,7 +117,7 @@ impl Run {
             family: Family::new(daemon.clone()),
         };
         let rest = watching.until_it_rests().await?;
-        // What a run leaves behind is cleared away after its last event.
+        // A run's cleanup happens after its last event.
         let wait_seconds = (rest == Rest::Over).then_some(10.0);
         let reply = daemon.call(GetRun { run_id: run, wait_seconds }).await?;
         if json {
@@ -161,34 +161,34 @@ fn code(reply: &RunReply) -> u8 {
     }
 }
 
-/// A person, or a script, who watches a run.
+/// The state of watching a run, for a person or a script.
 struct Watching<'a> {
     daemon: &'a Steady,
     run: &'a str,
     view: &'a mut dyn View,
-    /// Who can be asked; nobody where input or output is no terminal.
+    /// The person who can be asked; `None` unless input and output are terminals.
     person: Option<Person>,
-    /// Questions that are open, of which the first is being asked.
+    /// The open questions, of which the first is the current one.
     questions: VecDeque<Asking>,
-    /// The runs that it starts.
+    /// The nested runs.
     family: Family,
 }
 
-/// Why there is nothing more to watch.
+/// Why watching ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// The run is over.
+    /// The run has ended.
     Over,
-    /// It, or one that it started, waits for somebody who is not here.
+    /// The run, or a nested one, waits on a gate that is not answered here.
     Waits,
 }
 
 type Cancelling = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 
 impl Watching<'_> {
-    /// Shows the events of the run until its last one, or until it waits for an answer that is not given here. Ctrl-C cancels
-    /// the run, a second one stops watching. At a question, the first Ctrl-C leaves the question open and the second cancels
-    /// the run.
+    /// Shows the events of the run until its last one, or until it waits on a gate that is not answered here. Ctrl-C
+    /// cancels the run, a second one stops watching. At a question, the first Ctrl-C leaves the question open and the
+    /// second cancels the run.
     async fn until_it_rests(mut self) -> Result<Rest, Failure> {
         let mut events = self.daemon.follow(self.run, 1);
         let mut interrupted = signal(SignalKind::interrupt())?;
@@ -224,7 +224,7 @@ impl Watching<'_> {
                         if tokio::time::timeout(TWICE_WITHIN, interrupted.recv()).await.is_err() {
                             return Ok(self.leave_to_others(&asked)?.unwrap_or(Rest::Waits));
                         }
-                        // Its answer can not be typed any more.
+                        // Without input, its answer cannot be typed.
                         self.questions.clear();
                     }
                     cancelled = true;
@@ -237,16 +237,16 @@ impl Watching<'_> {
                     cancelling = None;
                     done?;
                 }
-                // A line that somebody types on must not be drawn over.
+                // The animation would overwrite a line that is being typed.
                 _ = ticks.tick(), if self.view.moves() && self.questions.is_empty() => self.view.tick()?,
             }
         }
     }
 
-    /// Shows an event of the run, or of one that it started.
+    /// Shows an event of the run, or of a nested one.
     async fn show(&mut self, event: &RunEvent) -> Result<Option<Rest>, Failure> {
         self.family.meet(event);
-        // What is nested stands before the end of what it is nested in, and its questions go with it.
+        // A nested run's events come before the end of the state that started it, and its questions are removed.
         for nested in self.family.part(event).await {
             self.view.show(&nested)?;
         }
@@ -264,14 +264,14 @@ impl Watching<'_> {
         if event.is_last() && event.run_id == self.run {
             return Ok(Some(Rest::Over));
         }
-        // What stands above it now took its line.
+        // The event was printed in place of the prompt, which is shown again.
         if let Some(asking) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
             self.view.prompt(&asking.prompt())?;
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "gate_waiting" => {
-                // One that was answered long ago comes again when a run is watched from its beginning.
+                // Watching a run from its beginning repeats the events of gates that were answered long ago.
                 let Some(gate) = self.open_gate(&event.run_id, gate).await? else { return Ok(None) };
                 if self.person.is_none() {
                     self.view.question(&gate)?;
@@ -295,17 +295,17 @@ impl Watching<'_> {
         Ok(None)
     }
 
-    /// Says how the question is answered from elsewhere.
+    /// Prints how the question is answered elsewhere.
     fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
         let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "CHOICE" };
         self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.named()))?;
         Ok(Some(Rest::Waits))
     }
 
-    /// Puts the first question, if there is one.
+    /// Shows the first question, if there is one.
     fn ask(&mut self) -> Result<(), Failure> {
         if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
-            // First, because somebody may type as soon as the question is seen.
+            // First, because the person may type as soon as the question is visible.
             person.listen();
             self.view.question(asking.gate())?;
             self.view.remark("Ctrl-C leaves the question open, twice cancels the run")?;
@@ -313,7 +313,7 @@ impl Watching<'_> {
         self.ask_on()
     }
 
-    /// Asks for the next line of the first question.
+    /// Shows the prompt for the next line of the first question.
     fn ask_on(&mut self) -> Result<(), Failure> {
         if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
             if asking.is_secret() {
@@ -333,7 +333,7 @@ impl Watching<'_> {
         }
     }
 
-    /// Passes what was typed on to the first question, and its answer to the run once it is whole.
+    /// Passes a line to the first question, and sends the answer to the daemon once it is complete.
     async fn answer(&mut self, line: Option<String>) -> Result<Option<Rest>, Failure> {
         self.heard();
         let Some(mut asking) = self.questions.pop_front() else { return Ok(None) };
@@ -351,7 +351,7 @@ impl Watching<'_> {
         };
         if let Some(error) = refused {
             self.view.remark(&error)?;
-            // It may have been answered from elsewhere just now.
+            // Another client may just have answered it.
             if self.open_gate(&asking.gate().run_id, &asking.gate().gate_id).await?.is_some() {
                 return self.goes_on(asking);
             }
@@ -360,7 +360,7 @@ impl Watching<'_> {
         Ok(None)
     }
 
-    /// Asks for the next line of a question that was begun.
+    /// Continues a question with the prompt for its next line.
     fn goes_on(&mut self, asking: Asking) -> Result<Option<Rest>, Failure> {
         self.questions.push_front(asking);
         self.ask_on()?;
@@ -369,8 +369,8 @@ impl Watching<'_> {
 
     /// Answers a gate. Returns the reply if it was refused.
     ///
-    /// Nobody can tell whether an answer that was under way when the daemon went away has arrived. The question is
-    /// named, so the answer may be given again as long as it is open.
+    /// When the connection is lost, it is unknown whether the answer arrived. The answer names its gate, so it may be
+    /// sent again while the gate is open.
     async fn give(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {
@@ -392,7 +392,7 @@ impl Watching<'_> {
         }
     }
 
-    /// Returns the gate called `id` of a run as long as it waits for an answer.
+    /// Returns the gate called `id` of a run while it is open.
     async fn open_gate(&self, run: &str, id: &str) -> Result<Option<GateInfo>, Failure> {
         let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
         let gates = reply.run.map(|run| run.pending_gates).unwrap_or_default();
@@ -400,7 +400,7 @@ impl Watching<'_> {
     }
 }
 
-/// The next line of a person; without one, none ever comes.
+/// Returns the next line of a person; pending forever without one.
 async fn line(person: &mut Option<Person>) -> Option<String> {
     match person {
         Some(person) => person.line().await,
@@ -424,7 +424,7 @@ fn lost(run: &str, error: FollowError) -> Failure {
     }
 }
 
-/// Shows nothing.
+/// A display that shows nothing.
 struct Silent;
 
 impl View for Silent {

@@ -1,4 +1,4 @@
-//! `steplatch runs …`
+//! `steplatch runs …`: list, show, follow and control runs.
 
 mod events;
 mod moment;
@@ -16,7 +16,7 @@ use crate::failure::{FAILED, Failure};
 use crate::wording::for_people;
 use crate::{front, print};
 
-/// Runs that are asked for at a time.
+/// How many runs are requested at a time.
 const PAGE: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
@@ -119,7 +119,7 @@ impl List {
     }
 }
 
-/// A run as a row of a table: its id, workflow, state, beginning, time, and what is to be said of it.
+/// Returns a run as a row of a table: its id, workflow, state, beginning, duration, and a remark.
 pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     let about = match (&run.pending_gate, &run.error) {
         (Some(gate), _) if run.pending_gates.len() > 1 => {
@@ -128,7 +128,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
         (None, Some(_)) if run.locked => "locked; opens with: steplatch approver unlock".to_owned(),
-        // Of a traceback, what was raised.
+        // The exception of a traceback.
         (None, Some(error)) => for_people(error.trim_end().lines().next_back().unwrap_or_default()),
         (None, None) => String::new(),
     };
@@ -142,18 +142,18 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     ]
 }
 
-/// Tells one run, a line each.
+/// Returns a run as lines.
 pub(crate) async fn told(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
     show::lines(place, id).await
 }
 
-/// How long a run took, or how long it is under way.
+/// Returns the duration of a run, until now if it has not ended.
 fn took(run: &RunRecord) -> String {
     let time = print::between(&run.started_at, run.completed_at.as_deref());
     time.map_or_else(|| "-".to_owned(), print::duration)
 }
 
-/// Returns runs of a workflow or in a state, newest first.
+/// Returns the runs of a workflow or in a state, newest first.
 pub(crate) async fn listed(
     place: &Place,
     workflow: Option<String>,
@@ -164,7 +164,7 @@ pub(crate) async fn listed(
     asked_for(place, wanted).await
 }
 
-/// Returns runs as the daemon lists them, newest first.
+/// Returns the runs that the daemon lists, newest first.
 async fn asked_for(place: &Place, wanted: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
     let reply = front::ask(place, wanted).await?;
     if !reply.success {
@@ -191,7 +191,7 @@ pub(crate) async fn all(place: &Place, state: Option<&str>) -> Result<Vec<RunRec
     }
 }
 
-/// Returns the id of the run that a person means: a whole id as it is, a beginning when it is that of one run only.
+/// Returns the id of a run from its whole id or an unambiguous prefix.
 pub(crate) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
     if meant.parse::<RunId>().is_ok() {
         return Ok(meant.to_owned());
@@ -216,13 +216,13 @@ pub(crate) async fn find(place: &Place, meant: &str) -> Result<String, Failure> 
     }
 }
 
-/// Says that there is no such run.
+/// Returns the failure that there is no such run.
 pub(crate) fn not_found(id: &str) -> Failure {
     Failure::usage(format!("run '{id}' not found; see which there are with: steplatch runs list"))
 }
 
 async fn cancel(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
-    // Nothing is cancelled when one of them is not what it seems.
+    // All ids are resolved first, so that an invalid one cancels nothing.
     let mut runs = Vec::new();
     for id in ids {
         runs.push(find(place, id).await?);

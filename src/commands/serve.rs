@@ -1,4 +1,4 @@
-//! `steplatch serve`
+//! `steplatch serve`: the HTTP server.
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ impl Serve {
     }
 }
 
-/// What is there, by name and path.
+/// The services, by name and path.
 const ROWS: [(&str, &str); 5] = [
     ("api", "/api/v1"),
     ("described", "/api/openapi.json"),

@@ -1,4 +1,4 @@
-//! `steplatch setup`
+//! `steplatch setup`: the entry in the configuration of MCP clients.
 
 use std::process::ExitCode;
 
@@ -30,18 +30,18 @@ pub(crate) struct Setup {
     json: bool,
 }
 
-/// The names of the clients, for the command line.
+/// Returns the names of the clients, for the command line.
 pub(super) fn names() -> clap::builder::PossibleValuesParser {
     CLIENTS.iter().map(|client| client.name).collect::<Vec<_>>().into()
 }
 
-/// What became of the configuration of a client.
+/// The outcome for the configuration of one client.
 struct Done {
     client: &'static Client,
     file: std::path::PathBuf,
-    /// `None` where the client is not there.
+    /// `None` if the client is not installed.
     outcome: Option<Result<Outcome, String>>,
-    /// What would be another way.
+    /// The difference of the text.
     diff: String,
 }
 
@@ -82,7 +82,7 @@ impl Setup {
 
     fn one(&self, client: &'static Client, wish: Wish<'_>, around: &Surroundings) -> Done {
         let path = client.file(self.scope, around);
-        // Whoever names a client knows that it is there.
+        // A client that is named explicitly is assumed to be installed.
         if self.client.is_empty() && !client.is_there(self.scope, around) {
             return Done { client, file: path, outcome: None, diff: String::new() };
         }
@@ -142,7 +142,7 @@ impl Setup {
     }
 }
 
-/// Why a file was left as it was.
+/// Why a file was not changed.
 struct Refused(String);
 
 impl From<file::FileError> for Refused {
@@ -152,7 +152,7 @@ impl From<file::FileError> for Refused {
 }
 
 impl Done {
-    /// A sign and few words for people.
+    /// Returns a sign and a few words for people.
     fn said(&self, dry_run: bool) -> (String, String) {
         let good = format!("{GOOD}✓{GOOD:#}");
         let quiet = format!("{QUIET}·{QUIET:#}");
@@ -169,7 +169,7 @@ impl Done {
         }
     }
 
-    /// What an entry said that says something else now.
+    /// Returns the previous content of an entry that was changed.
     fn replaced(&self) -> Option<String> {
         match &self.outcome {
             Some(Ok(Outcome::Changed { before })) => {

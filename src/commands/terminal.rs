@@ -1,4 +1,4 @@
-//! `steplatch terminal …`
+//! `steplatch terminal …`: open, use and close terminals.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
@@ -179,7 +179,7 @@ pub(crate) struct Close {
     json: bool,
 }
 
-/// The most that is read at once when all of the output is wanted.
+/// The most bytes per request when the whole output is read.
 const PAGE: u32 = 1_000_000;
 
 impl Terminal {
@@ -245,7 +245,7 @@ async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a person wants to know of a terminal at a glance: whether it waits for them.
+/// Returns the state of a terminal in words: above all whether it waits for the person.
 fn state(session: &SessionInfo) -> String {
     match (session.state.as_str(), session.exit_code) {
         ("exited", Some(code)) => return format!("exited {code}"),
@@ -311,7 +311,7 @@ impl Send {
     }
 }
 
-/// Where a screen goes: a file, or standard output.
+/// The destination of a screen: a file, or standard output.
 enum Destination {
     File(File),
     Output,
@@ -369,7 +369,7 @@ impl RunOne {
         if self.json {
             print::json(&reply)?;
         }
-        // As a shell passes on the exit code of what it ran.
+        // The exit code of the command, as a shell returns it.
         Ok(ExitCode::from(reply.exit_code.map_or(FAILED, |code| u8::try_from(code & 0xff).unwrap_or(FAILED))))
     }
 }

@@ -1,4 +1,4 @@
-//! The process in which functions are executed, for the daemon.
+//! The worker process, which executes functions for the daemon.
 
 use std::io::{stdin, stdout};
 use std::process::ExitCode;
@@ -7,12 +7,13 @@ use steplatch_python::worker;
 
 use crate::failure::Failure;
 
-/// Bytes that all executions of a worker may have together: several times what one may.
+/// The most bytes for all executions of a worker together: several times the limit of one.
 const MEMORY: usize = 512 << 20;
 
-/// Executes functions for whoever is at the other side of standard input and output, until they go away.
+/// Executes functions for the daemon at the other end of standard input and output, until it disconnects.
 pub(super) async fn serve() -> Result<ExitCode, Failure> {
-    // The end of the terminal that started the daemon must not be ours. Being a leader already is as good.
+    // The worker must survive the terminal that started the daemon. A failure means that it is a session leader
+    // already.
     let _ = rustix::process::setsid();
     let serving = tokio::task::spawn_blocking(|| worker::serve(stdin(), stdout(), MEMORY));
     let served = serving.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));

@@ -1,4 +1,4 @@
-//! `steplatch workflow …`
+//! `steplatch workflow …`: the library of workflows.
 
 mod graph;
 mod lint;

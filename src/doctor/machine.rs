@@ -1,4 +1,4 @@
-//! What this machine has: the program, folders, room and shells.
+//! Checks of this machine: the program, directories, free space and shells.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::clients::entry::{NAME, Ours, is_same};
 /// The longest path of a socket, in bytes: `sun_path` without its end, see unix(7).
 const LONGEST_SOCKET: usize = 107;
 
-/// Bytes below which runs soon can not be written down any more.
+/// Free bytes below which the journal may soon be unable to record runs.
 const TIGHT: u64 = 512 << 20;
 
-/// Bytes below which they can not.
+/// Free bytes below which the journal cannot record runs.
 const FULL: u64 = 16 << 20;
 
 /// Shells whose prompts and exit codes are known.

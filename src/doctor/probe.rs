@@ -1,4 +1,4 @@
-//! A conversation with an MCP server as a client begins one: hello, the tools, goodbye.
+//! A minimal MCP client: the handshake, the list of tools, the end.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,10 +13,10 @@ use crate::print;
 /// How long a server may take for one answer, and to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The most that is kept of what a server says besides, in bytes.
+/// The most bytes of a server's standard error that are kept.
 const ASIDE: u64 = 16 << 10;
 
-/// What is started, as a client starts it: with the environment of the client and more.
+/// The command of a server, with the variables that the client adds to its environment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Command<'a> {
     pub(super) program: &'a Path,
@@ -24,35 +24,35 @@ pub(super) struct Command<'a> {
     pub(super) environment: &'a [(&'a str, &'a str)],
 }
 
-/// How a client speaks.
+/// The era of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {
-    /// It says hello first (2024-11-05 to 2025-11-25).
+    /// With an initial handshake (2024-11-05 to 2025-11-25).
     Handshake,
-    /// Every request says who asks (since 2026-07-28).
+    /// Every request identifies the client (since 2026-07-28).
     Stateless,
 }
 
-/// A server with which it went well.
+/// The facts about a server that answered.
 #[derive(Debug)]
 pub(super) struct Spoken {
-    /// What it is called.
+    /// The server's name.
     pub(super) name: String,
     /// Its version.
     pub(super) version: String,
-    /// The revision that is spoken.
+    /// The revision of the protocol.
     pub(super) revision: String,
-    /// How many tools it has.
+    /// The number of tools.
     pub(super) tools: usize,
     /// From its start to its first answer.
     pub(super) started: Duration,
-    /// How long the list of tools took.
+    /// The duration of the list of tools.
     pub(super) listed: Duration,
-    /// From the end of its input to its own.
+    /// From the end of its input to its own end.
     pub(super) ended: Duration,
 }
 
-/// Starts a server and speaks with it. What goes wrong is told as the rest of a sentence about it.
+/// Starts a server and talks to it. An error is the rest of a sentence about the server.
 pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, String> {
     let began = Instant::now();
     let mut server = tokio::process::Command::new(command.program)
@@ -72,7 +72,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
         let mut aside = aside;
         let mut text = Vec::new();
         let kept = (&mut aside).take(ASIDE).read_to_end(&mut text).await;
-        // The rest is let go, so that whoever says much does not wait for us.
+        // The rest is discarded, so that a verbose server does not block.
         let _ = tokio::io::copy(&mut aside, &mut tokio::io::sink()).await;
         kept.map(|_| text).unwrap_or_default()
     });
@@ -81,7 +81,7 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
     let mut spoken = match spoken.unwrap_or_else(|_| Err(silent())) {
         Ok(spoken) => spoken,
         Err(why) => {
-            // What it said aside often says why.
+            // Standard error often gives the reason.
             let _ = server.start_kill();
             let aside = tokio::time::timeout(Duration::from_secs(1), aside).await.ok().and_then(Result::ok);
             let aside = String::from_utf8_lossy(&aside.unwrap_or_default()).into_owned();
@@ -145,7 +145,7 @@ impl Conversation {
         Ok(Spoken { name, version, revision, tools, started, listed: asked.elapsed(), ended: Duration::ZERO })
     }
 
-    /// Asks for something and returns the result.
+    /// Sends a request and returns the result.
     async fn ask(&mut self, method: &str, mut params: Value) -> Result<Value, String> {
         let id = self.next;
         self.next += 1;
@@ -183,7 +183,7 @@ impl Conversation {
     async fn write(&mut self, message: &Value) -> Result<(), String> {
         let line = format!("{message}\n");
         let written = tokio::time::timeout(PATIENCE, self.input.write_all(line.as_bytes())).await;
-        // One that has ended is told by what comes, or does not come, of it.
+        // If the server has ended, the missing response shows it.
         match written {
             Err(_) => Err("it does not read what it is told".to_owned()),
             Ok(_) => Ok(()),

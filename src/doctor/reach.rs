@@ -1,4 +1,4 @@
-//! What can be reached from here: the settings, the daemon and its hosts, remote services, addresses.
+//! Checks of what is reachable: the settings, the daemon and its hosts, remote services, addresses.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::commands::config;
 use crate::settings::Settings;
 use crate::{front, passphrase, print};
 
-/// How long an address may take to be connected to.
+/// The time limit of a connection to an address.
 const CONNECTING: Duration = Duration::from_secs(3);
 
 pub(super) async fn settings() -> Checks {
@@ -105,7 +105,7 @@ pub(super) async fn remotes(place: &Place) -> Checks {
             return checks;
         }
     };
-    // Nobody has answered yet, and nobody has failed to: a daemon that has just begun.
+    // A daemon that has just started: no service has answered or failed yet.
     if told.iter().any(|told| told.enabled && !told.reachable && told.error.is_none())
         && let Ok(reply) = ask(place, RefreshWorkflows::default()).await
     {
@@ -146,7 +146,7 @@ fn tell_remote(checks: &mut Checks, told: &RemoteInfo) {
     }
 }
 
-/// Whether somebody listens where a URL leads; if not, why, as the rest of a sentence.
+/// Checks that the address of a URL accepts connections; an error is the rest of a sentence.
 pub(super) async fn listens(url: &str) -> Result<(), String> {
     let Some((host, port)) = address(url) else { return Err("that is no address".to_owned()) };
     match tokio::time::timeout(CONNECTING, tokio::net::TcpStream::connect((host, port))).await {
@@ -156,7 +156,7 @@ pub(super) async fn listens(url: &str) -> Result<(), String> {
     }
 }
 
-/// The host and port of a URL.
+/// Returns the host and port of a URL.
 fn address(url: &str) -> Option<(&str, u16)> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -166,7 +166,7 @@ fn address(url: &str) -> Option<(&str, u16)> {
         "https" => 443,
         _ => return None,
     };
-    // The colons of an address in brackets are its own.
+    // The colons within brackets belong to the address.
     let (host, port) = match authority.rfind(':').filter(|colon| !authority[*colon..].contains(']')) {
         Some(colon) => (&authority[..colon], authority[colon + 1..].parse().ok()?),
         None => (authority, usual),

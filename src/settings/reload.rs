@@ -1,4 +1,4 @@
-//! Settings of a daemon that runs: read again when their file changes, or when somebody says so.
+//! Reloading of a running daemon's settings: when their file changes, or on request.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use super::watch::Watch;
 use super::{BadSettings, Settings};
 use crate::print;
 
-/// What a daemon runs with, and whom a change is told.
+/// The settings of the daemon, and the channel to which changes are sent.
 pub(crate) struct Reload {
     settings: Settings,
-    /// The last complaint, so that it is told once.
+    /// The last complaint, so that it is logged once.
     complaint: Option<BadSettings>,
     told: Sender<Configuration>,
 }
 
 impl Reload {
-    /// Begins with the `settings` that the daemon was started with.
+    /// Creates it with the `settings` that the daemon was started with.
     pub(crate) fn new(settings: Settings, told: Sender<Configuration>) -> Self {
         Self { settings, complaint: None, told }
     }
 
-    /// Takes over what changes, for ever; `asked` waits until somebody asks for it.
+    /// Applies changes, forever; `asked` waits for a request.
     pub(crate) async fn keep(mut self, mut asked: impl AsyncFnMut()) {
         let mut watch = super::file().and_then(|file| {
             let failed = |error: &notify::Error| {
@@ -32,7 +32,7 @@ impl Reload {
             };
             Watch::of(&file).inspect_err(failed).ok()
         });
-        // They may have changed between the start and the watch.
+        // The file may have changed between the start and the watch.
         self.again();
         loop {
             let was_asked = match &mut watch {
@@ -46,7 +46,7 @@ impl Reload {
                 }
             };
             if was_asked {
-                // One who asks hears a complaint again, and that there is none.
+                // A request logs a complaint again, and also that there is none.
                 self.complaint = None;
             }
             self.again();
@@ -62,7 +62,7 @@ impl Reload {
         self.take(read);
     }
 
-    /// Takes over what was read; what is wrong changes nothing.
+    /// Applies new settings; invalid ones change nothing.
     fn take(&mut self, read: Result<Settings, BadSettings>) {
         let settings = match read {
             Ok(settings) => settings,
@@ -77,7 +77,7 @@ impl Reload {
         for unknown in settings.unknown.iter().filter(|unknown| !self.settings.unknown.contains(unknown)) {
             tracing::warn!("{unknown}");
         }
-        // First, so that the rest is logged as somebody wants it now.
+        // First, so that the other changes are logged with the new filter.
         if settings.log() != self.settings.log() {
             print::log_filter(settings.log());
         }

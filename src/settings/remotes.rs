@@ -1,7 +1,7 @@
 //! Remote services: tables of the user's file, and one of the environment.
 //!
-//! They are the user's and not a project's, since their workflows are tools for every client
-//! of the daemon. What a service may say, and within which bounds, is `steplatch_remote`'s.
+//! They belong to the user and not to a project, since their workflows are tools for every client of the daemon. The
+//! keys of a service and their bounds are defined by `steplatch_remote`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,37 +11,37 @@ use steplatch_remote::{Config, Given, KEYS};
 
 use super::{Origin, Problem};
 
-/// The key of the services in the file, and what stands before theirs where settings are listed.
+/// The key of the services in the file, and the prefix of their keys in the list of settings.
 pub(super) const REMOTE: &str = "remote";
 
-/// The key by which a service is called, beside those of [`KEYS`].
+/// The key of a service's name, in addition to those of [`KEYS`].
 const NAME: &str = "name";
 
-/// A service, with where what it says comes from.
+/// A service, with the origin of its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Remote {
-    /// What it says.
+    /// The configuration.
     pub(crate) config: Config,
-    /// The keys that somebody said something of.
+    /// The keys that are set.
     said: Vec<&'static str>,
-    /// Where; `None` for the environment.
+    /// The file; `None` for the environment.
     origin: Origin,
 }
 
-/// One thing that a service says.
+/// One setting of a service.
 pub(crate) struct Row {
-    /// What it is called among the settings.
+    /// Its name among the settings.
     pub(crate) name: String,
-    /// What it says; of a token only where that is.
+    /// The value; of a token only its source.
     pub(crate) value: Value,
-    /// Where that comes from.
+    /// The origin of the value.
     pub(crate) origin: Origin,
-    /// What it is about.
+    /// The description.
     pub(crate) about: &'static str,
 }
 
 impl Remote {
-    /// Returns everything that it says.
+    /// Returns all settings of the service.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
         KEYS.iter().map(|key| Row {
             name: format!("{REMOTE}.{}.{}", self.config.name, key.name),
@@ -56,7 +56,7 @@ impl Remote {
     }
 }
 
-/// What a service says of a key.
+/// Returns the value of a key.
 fn value(config: &Config, key: &str) -> Value {
     let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     match key {
@@ -74,7 +74,7 @@ fn value(config: &Config, key: &str) -> Value {
     }
 }
 
-/// Services that are being read, and what is wrong with them.
+/// The services that were read so far, and their problems.
 #[derive(Default)]
 pub(super) struct Reading {
     pub(super) remotes: Vec<Remote>,
@@ -83,7 +83,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Reads what stands in the file under [`REMOTE`].
+    /// Reads the value of [`REMOTE`] in the file.
     pub(super) fn file(&mut self, path: &Path, value: &toml::Value) {
         let place = path.display().to_string();
         let tables: Option<Vec<_>> = value.as_array().and_then(|list| list.iter().map(toml::Value::as_table).collect());
@@ -150,7 +150,7 @@ impl Reading {
     }
 }
 
-/// The host of a service that has no name: it stays when the order of the tables changes.
+/// Returns the host of a service that has no name, which is stable when the order of the tables changes.
 fn by_host(table: &toml::Table) -> Option<String> {
     let (_, rest) = table.get("base_url")?.as_str()?.split_once("://")?;
     let host = rest.split(['/', ':', '?', '#']).next()?.to_ascii_lowercase();
@@ -158,7 +158,7 @@ fn by_host(table: &toml::Table) -> Option<String> {
     ((1..=64).contains(&host.len()) && host.bytes().all(is_part)).then_some(host)
 }
 
-/// The same words in the middle of a sentence.
+/// Returns a text for the middle of a sentence.
 fn lower(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()

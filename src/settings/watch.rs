@@ -1,8 +1,7 @@
-//! Word of changes of the file of settings, without looking again and again.
+//! Notification of changes of the settings file, without polling.
 //!
-//! What is watched are folders: editors put a new file in the place of the old one.
-//! A folder that is not there yet is waited for in the nearest one above it that is,
-//! and a link is watched where it stands and where it leads.
+//! It watches directories, because editors replace a file by a new one. A missing directory is awaited in the nearest
+//! existing one above it, and a link is watched at its own place and at its target.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,43 +13,43 @@ use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 
-/// How long a file is left to whoever writes it once it begins to change.
+/// How long the writer of a file may continue after the first change.
 const SETTLING: Duration = Duration::from_millis(150);
 
-/// Links that are followed from a file to what it stands for; the kernel follows as many.
+/// The most links that are followed from a file to its target, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// Says when a file may have changed.
+/// Detects that a file may have changed.
 pub(crate) struct Watch {
     file: PathBuf,
     trail: Trail,
     watcher: RecommendedWatcher,
     watched: BTreeMap<PathBuf, Identity>,
     changed: mpsc::Receiver<()>,
-    /// Whether a change was told that nobody was told of yet.
+    /// Whether a change was detected and not returned yet.
     pending: bool,
 }
 
-/// The file, and what it leads to.
+/// The file, and the targets of its links.
 type Trail = Arc<Mutex<Vec<PathBuf>>>;
 
-/// What tells a folder from another one that comes to have its name: device, number, and, as numbers are given again,
-/// when it was made.
+/// Identifies a directory that replaces another one of the same name: device, inode and, because inodes are reused, the
+/// time of creation.
 type Identity = (u64, u64, Option<SystemTime>);
 
 impl Watch {
-    /// Watches `file`, which need not be there.
+    /// Watches `file`, which need not exist.
     ///
     /// # Errors
     /// When the system has no more room for watches.
     pub(crate) fn of(file: &Path) -> notify::Result<Self> {
         let file = std::path::absolute(file)?;
-        // One word is as good as many.
+        // One message covers several changes.
         let (tell, changed) = mpsc::channel(1);
         let trail = Trail::default();
         let ours = trail.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // What can not be told is a change too, such as events that were lost.
+            // An error counts as a change too, such as lost events.
             if event.map_or(true, |event| event.need_rescan() || concerns(&event, &ours)) {
                 let _ = tell.try_send(());
             }
@@ -60,11 +59,11 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Returns a moment after the file may have changed; whoever asks compares what they find. May be cancelled: the change
-    /// is told next time.
+    /// Returns a moment after the file may have changed; the caller compares the content. Cancellation-safe: the change
+    /// is returned next time.
     pub(crate) async fn changed(&mut self) {
         if !self.pending {
-            // The sender lives in the watcher, which lives in us.
+            // The channel cannot close: its sender is in the watcher, which is a field of this.
             let _ = self.changed.recv().await;
             self.pending = true;
         }
@@ -76,9 +75,9 @@ impl Watch {
         }
     }
 
-    /// Watches the folders that matter now, and no others.
+    /// Watches exactly the directories that matter now.
     fn arm(&mut self) -> notify::Result<()> {
-        // A folder may come to be while we look: what is armed is right once nothing is different any more.
+        // A directory may be created meanwhile, so this is repeated until nothing differs.
         loop {
             let trail = trail(&self.file);
             let wanted = folders(&trail);
@@ -90,7 +89,7 @@ impl Watch {
                 if wanted.get(&folder) == Some(&identity) {
                     self.watched.insert(folder, identity);
                 } else {
-                    // One that was removed is not watched any more anyhow.
+                    // The system has dropped the watch of a removed directory already.
                     let _ = self.watcher.unwatch(&folder);
                 }
             }
@@ -100,7 +99,7 @@ impl Watch {
                 }
                 match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
                     Ok(()) => _ = self.watched.insert(folder, identity),
-                    // Removed since we looked.
+                    // It was removed in the meantime.
                     Err(_) if !folder.exists() => {}
                     Err(error) => return Err(error),
                 }
@@ -109,8 +108,8 @@ impl Watch {
     }
 }
 
-/// Whether something of the file, or of a folder above it, is another way than before. That somebody reads is no change,
-/// and others have files in the same folders.
+/// Returns whether an event changes the file or a directory above it. Reads are not changes, and other programs have
+/// files in the same directories.
 fn concerns(event: &Event, trail: &Trail) -> bool {
     if matches!(&event.kind, EventKind::Access(kind) if !matches!(kind, AccessKind::Close(AccessMode::Write))) {
         return false;
@@ -119,7 +118,7 @@ fn concerns(event: &Event, trail: &Trail) -> bool {
     event.paths.iter().any(|path| trail.iter().any(|file| file.starts_with(path)))
 }
 
-/// A file and what it leads to, over links.
+/// Returns a file and the targets of its links.
 fn trail(file: &Path) -> Vec<PathBuf> {
     let mut trail = vec![file.to_owned()];
     let mut at = file.to_owned();
@@ -132,13 +131,13 @@ fn trail(file: &Path) -> Vec<PathBuf> {
     trail
 }
 
-/// A path that is compared with others, without `..` where what is before it is no link.
+/// Returns a path for comparisons, without `..` where no link is before it.
 fn without_dots(path: &Path) -> PathBuf {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path.to_owned() };
     folder.canonicalize().map_or_else(|_| path.to_owned(), |folder| folder.join(name))
 }
 
-/// The folders in which a change shows: where each of them is, or would be.
+/// Returns the directories in which a change appears, whether they exist or not, with their identities.
 fn folders(trail: &[PathBuf]) -> BTreeMap<PathBuf, Identity> {
     let existing = trail.iter().filter_map(|file| {
         file.ancestors()
@@ -156,12 +155,12 @@ mod tests {
 
     use super::*;
 
-    /// Waits until the watch says so; that it never does fails the test.
+    /// Waits until the watch reports a change; a timeout fails the test.
     async fn said(watch: &mut Watch) {
         tokio::time::timeout(Duration::from_secs(20), watch.changed()).await.expect("a change is told");
     }
 
-    /// Whether nothing is told for a while.
+    /// Returns whether no change is reported for a while.
     async fn silent(watch: &mut Watch) -> bool {
         tokio::time::timeout(SETTLING * 4, watch.changed()).await.is_err()
     }
@@ -194,7 +193,7 @@ mod tests {
         said(&mut watch).await;
         fs::write(&file, "a = 1").unwrap();
         said(&mut watch).await;
-        // The whole folder gives way to another one of the same name.
+        // The whole directory is replaced by another one of the same name.
         fs::rename(file.parent().unwrap(), folder.path().join("old")).unwrap();
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         said(&mut watch).await;

@@ -1,11 +1,11 @@
-//! Somebody who shows the token for clients that can not: what comes in goes on to a server, with the token in each request
-//! and with the server's port for that of the door.
+//! A proxy for clients that cannot send the token: it forwards requests to a server, adds the token to each, and
+//! replaces its own port by the server's.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Opens a door to `server` and returns where it is. It stays open for as long as the program lives.
+/// Starts a proxy of `server` and returns its address. It runs as long as the process.
 pub(crate) fn opens(server: SocketAddr, token: &str) -> SocketAddr {
     let door = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = door.local_addr().unwrap();
@@ -14,7 +14,7 @@ pub(crate) fn opens(server: SocketAddr, token: &str) -> SocketAddr {
         for client in door.incoming().map_while(Result::ok) {
             let token = token.clone();
             std::thread::spawn(move || {
-                // Whichever side ends it.
+                // Either side may end it.
                 let _ = passes_on(&client, server, address, &token);
                 let _ = client.shutdown(Shutdown::Both);
             });
@@ -37,7 +37,7 @@ fn passes_on(client: &TcpStream, server: SocketAddr, door: SocketAddr, token: &s
     onward.shutdown(Shutdown::Both)
 }
 
-/// Passes one request on. Returns whether there was one.
+/// Forwards one request. Returns whether there was one.
 fn request(
     from: &mut BufReader<&TcpStream>,
     to: &mut TcpStream,

@@ -1,4 +1,4 @@
-//! Runs of functions that are cancelled: `asyncio.CancelledError` is raised where the function waits (003 L364-366, 608).
+//! Cancellation of functions: `asyncio.CancelledError` is raised where the function waits (003 L364-366, 608).
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn it_ends_cancelled_whatever_the_function_makes_of_it() {
         let told = last["data"]["reason"].as_str().unwrap();
         assert!(told.starts_with(reason), "{told}");
     }
-    // Nobody cancelled it, as in the document.
+    // The function raises the error without a cancellation, as in the document.
     let story = Story::of("import asyncio\nraise asyncio.CancelledError()", "");
     assert_eq!(story.begins(60.0)["status"], "cancelled");
 }
@@ -141,7 +141,7 @@ fn a_cancel_outlives_the_daemon() {
         let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
         written(&story.path("begun"));
         story.kills_the_daemon();
-        // It has nobody to answer it.
+        // There is no daemon to answer it.
         drop(cancelling.join().unwrap());
     });
     story.waits_until("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
@@ -149,11 +149,11 @@ fn a_cancel_outlives_the_daemon() {
     assert_eq!(crate::story::lines_in(&story.path("begun")), 1);
 }
 
-/// A command that notes that it is asked to end, and does not.
+/// A command that records the request to end, and ignores it.
 const STUBBORN: &str = "BashNode(id='slow', session=session, \
                         command='trap \"echo >asked\" TERM; echo >begun; while true; do sleep 0.05; done')";
 
-/// Has the daemon killed after it began to cancel the run, and before the function is told: its command is awaited.
+/// Kills the daemon after it began to cancel the run, and before the function is notified: its command is awaited.
 fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
     written(&story.path("begun"));
     let (id, daemon) = (run["run_id"].as_str().unwrap(), story.daemon());

@@ -1,5 +1,5 @@
-//! The commands, records and events of document 003, as a client that was written to it sends and reads them: lines of
-//! JSON on the socket, without a HELLO.
+//! The commands, records and events of document 003, as sent and read by a client that was written to it: lines of JSON
+//! on the socket, without a HELLO.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::story::{Story, types};
 
-/// A client on the daemon's socket.
+/// A client of the daemon's socket.
 struct Socket {
     lines: BufReader<UnixStream>,
     sent: u64,
@@ -33,14 +33,14 @@ impl Socket {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Returns the data of a command that succeeds.
+    /// Returns the data of a successful command.
     fn asks(&mut self, command_type: &str, params: Value) -> Value {
         let mut result = self.sends(command_type, params);
         assert_eq!((&result["success"], &result["error"]), (&json!(true), &Value::Null), "{result}");
         result["data"].take()
     }
 
-    /// Returns the error of a command that is refused.
+    /// Returns the error of a refused command.
     fn is_refused(&mut self, command_type: &str, params: Value) -> String {
         let result = self.sends(command_type, params);
         assert_eq!(result["success"], false, "{result}");
@@ -66,7 +66,7 @@ impl Socket {
     }
 }
 
-/// A story whose workflow is in the library.
+/// Returns a story whose workflow is in the library.
 fn loaded(body: &str, nodes: &str) -> Story {
     let story = Story::of(body, nodes);
     story.home.runs(&["workflow", "load", story.file.to_str().unwrap()]).well();
@@ -74,8 +74,8 @@ fn loaded(body: &str, nodes: &str) -> Story {
 }
 
 // 003 L470-491, L726-741 and L982-1023: a run is {run_id, workflow_id, state, started_at, completed_at, result, error,
-// pending_gate}, null where there is nothing. 003 L910-922, L972 and L1217-1222: every command takes session_id.
-// 003 L126-139 and L975-980: a workflow is {id, description, created_at}.
+// pending_gate}, null for absent values. 003 L910-922, L972 and L1217-1222: every command takes session_id. 003
+// L126-139 and L975-980: a workflow is {id, description, created_at}.
 #[test]
 fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_it() {
     let story = loaded(
@@ -107,7 +107,7 @@ fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_
     let mut person = Socket::of(&story);
     person.asks("HELLO", json!({"protocol_version": 1, "client": "ana", "person": true}));
     assert_eq!(person.is_refused("ANSWER_GATE", gate("d")), "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
-    // 003 L1038: the answer is a parameter that must be there.
+    // 003 L1038: the answer is a required parameter.
     let none = json!({"session_id": "default", "run_id": run});
     assert!(person.is_refused("ANSWER_GATE", none).starts_with("answer is required"));
     assert_eq!(person.asks("ANSWER_GATE", gate("b"))["success"], true);
@@ -117,7 +117,7 @@ fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_
     assert!(over["completed_at"].as_str() > over["started_at"].as_str(), "{over}");
     let runs = socket.asks("LIST_WORKFLOW_RUNS", json!({"session_id": "default", "workflow_id": "story"}));
     assert_eq!(runs["runs"], json!([over]), "a list tells the same");
-    // It does so with another daemon, which reads it from the journal.
+    // Another daemon, which reads it from the journal, does the same.
     story.kills_the_daemon();
     let mut socket = Socket::of(&story);
     assert_eq!(socket.record(run), over);
@@ -160,7 +160,7 @@ fn a_session_is_the_project_by_its_name_and_any_other_is_not_found() {
     assert_eq!(socket.record(run)["state"], "cancelled");
 }
 
-// 003 L617 and L944-957: with wait, a run that fails is a command that succeeded; error is str(e).
+// 003 L617 and L944-957: with wait, a failed run is a successful command; error is str(e).
 #[test]
 fn a_run_that_fails_is_told_with_the_text_of_its_exception_and_the_traceback_beside_it() {
     let story = loaded("raise ValueError('bad')", "");
@@ -182,7 +182,7 @@ fn a_run_that_fails_is_told_with_the_text_of_its_exception_and_the_traceback_bes
     assert!(shown.contains("in story") && shown.contains("ValueError: bad"), "{shown}");
 }
 
-// design/runs.md: a run may have a time limit of its own (`timeout`, waiting on gates not counted).
+// design/runs.md: a run may have a time limit of its own (`timeout`, without the time at gates).
 #[test]
 fn a_run_that_is_executed_may_have_a_time_limit_of_its_own() {
     let story = loaded("await ctx.sleep(1000)", "");
@@ -195,7 +195,7 @@ fn a_run_that_is_executed_may_have_a_time_limit_of_its_own() {
     }
 }
 
-// 003 L309-344, L391-413, L579-582, L603-606 and L728: what the data of events are.
+// 003 L309-344, L391-413, L579-582, L603-606 and L728: the data of events.
 #[test]
 fn events_carry_the_data_of_the_document() {
     let story = Story::of(

@@ -1,8 +1,8 @@
 //! The nine tests of document 003 (lines 1468 to 1638) and its other workflow files, run by the real program.
 //!
-//! What its tests do with `WorkflowRun` in their own process is done over the socket here: `start` is
-//! `EXECUTE_WORKFLOW`, `wait` is its `wait`, `state` and `pending_gate` are those of `GET_WORKFLOW_RUN`, and
-//! `answer_gate` is `ANSWER_GATE`. Nodes, functions and assertions are the document's.
+//! The document's tests use `WorkflowRun` in their own process; here the socket is used: `start` is `EXECUTE_WORKFLOW`,
+//! `wait` is its `wait`, `state` and `pending_gate` are those of `GET_WORKFLOW_RUN`, and `answer_gate` is
+//! `ANSWER_GATE`. Nodes, functions and assertions are the document's.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ struct Session {
 }
 
 impl Session {
-    /// Loads a file. `session` of its text is made by the file itself, as in the document.
+    /// Loads a file that declares its own `session`, as in the document.
     fn of(text: &str) -> Self {
         let home = Home::new(STEPLATCH);
         let folder = home.path().join("project");
@@ -29,7 +29,7 @@ impl Session {
         Self { home, loaded: Said::of(&loading) }
     }
 
-    /// Loads a file that is valid.
+    /// Loads a file that must be valid.
     fn with(text: &str) -> Self {
         let session = Self::of(text);
         assert_eq!(session.loaded.code, 0, "{:?}", session.loaded);
@@ -49,14 +49,14 @@ impl Session {
         lines.filter(|line| line["type"] == "result").nth(1).unwrap()
     }
 
-    /// Starts a run, and returns its id once it is over or at a gate.
+    /// Starts a run, and returns its id once it has ended or is at a gate.
     fn started(&self, workflow: &str, input: Value) -> String {
         let params = json!({"workflow_id": workflow, "input": input, "until": "gate"});
         let reply = self.command("EXECUTE_WORKFLOW", params);
         reply["data"]["run_id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
-    /// Answers the gate of a run, and returns what the run is like when it is over or at its next gate.
+    /// Answers the gate of a run, and returns its record once it has ended or is at its next gate.
     fn answered(&self, run_id: &str, answer: &str) -> Value {
         let answered = self.command("ANSWER_GATE", json!({"run_id": run_id, "answer": answer}));
         assert_eq!(answered["success"], true, "{answered}");
@@ -68,7 +68,8 @@ impl Session {
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// `run = WorkflowRun(workflow, input); await run.start(); result = await run.wait()`, and `run.state`.
+    /// Runs `run = WorkflowRun(workflow, input); await run.start(); result = await run.wait()`, and returns `run.state`
+    /// too.
     fn executed(&self, workflow: &str, input: Value) -> (Value, Value) {
         let params = json!({"workflow_id": workflow, "input": input, "wait": true});
         let reply = self.command("EXECUTE_WORKFLOW", params);
@@ -195,7 +196,7 @@ workflow = Workflow(id="simple", session=session, fn=simple)
     assert_eq!(state, "completed");
 }
 
-// 003 L1545-1567: test_gate_pauses_execution; `until: "gate"` is what its `gate_reached` is for.
+// 003 L1545-1567: test_gate_pauses_execution; `until: "gate"` replaces its `gate_reached`.
 #[test]
 fn gate_pauses_execution() {
     let session = Session::with(
@@ -277,7 +278,7 @@ Workflow(id="loop", session=session, fn=loop_workflow)
     assert_eq!(session.executed("loop", json!(3)).0, 3, "each run has variables of its own");
 }
 
-/// Nodes that the document's examples call and do not declare.
+/// Nodes that the document's examples call without declaring them.
 const NODES: &str = r#"
 FunctionNode(id="reviewer", session=session, fn=lambda ctx: {"output": f"reviewed {ctx.input.splitlines()[1]}"})
 FunctionNode(id="editor", session=session, fn=lambda ctx: {"output": "better"})
@@ -350,7 +351,7 @@ Workflow(id="my_workflow", session=session, fn=my_workflow)
     assert_eq!(session.answered(&run_id, "no")["result"], "Cancelled");
 }
 
-// 003 L255-268, 305-308, 364-379, 427-429: what the methods of `WorkflowContext` are shown with
+// 003 L255-268, 305-308, 364-379, 427-429: the examples of the methods of `WorkflowContext`
 #[test]
 fn what_the_context_is_shown_with_works() {
     let session = Session::with(&format!(
@@ -418,7 +419,7 @@ Workflow(id="others", session=session, fn=others)
     assert_eq!(told("warning"), Some(&json!({"message": "Rate limited, retrying..."})));
 }
 
-// 003 L99-219, 241-277, 790-841: the objects that a file finds, under the imports of the document
+// 003 L99-219, 241-277, 790-841: the objects available to a file, under the imports of the document
 #[test]
 fn a_file_finds_the_objects_of_the_document() {
     let session = Session::with(
@@ -485,12 +486,12 @@ for id, said in [("first", "conflicts with existing workflow"), ("shout", "confl
     );
     let gone = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "gone", "wait": true}));
     assert!(gone.to_string().contains("not found"), "{gone}");
-    // 003 L165, 187: metadata is kept, and shown.
+    // 003 L165, 187: metadata is stored and returned.
     let shown = session.command("DESCRIBE_WORKFLOW", json!({"name": "first"}));
     assert_eq!(shown["data"]["source"]["metadata"], json!({"owner": "ana", "level": 3}), "{shown}");
 }
 
-// 003 L494-741: a file declares; what starts runs says so.
+// 003 L494-741: a file only declares; starting a run in it is an error.
 #[test]
 fn a_run_is_not_started_by_a_file() {
     let refused = Session::of(
@@ -508,7 +509,7 @@ run = WorkflowRun(workflow=workflow, input="test")
     assert!(looked.to_string().contains("steplatch runs show run_1"), "{looked}");
 }
 
-// 003 L813-818: the text for an ID that is not one
+// 003 L813-818: the message for an invalid ID
 #[test]
 fn an_id_that_is_not_one_is_named() {
     let refused = Session::of("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").loaded;

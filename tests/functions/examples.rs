@@ -1,4 +1,4 @@
-//! The examples, run as a newcomer would; and the function that shows what there is, as it is printed.
+//! The examples, run as the documentation describes; and the function that the contract prints.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -63,7 +63,7 @@ fn the_dangerous_line_waits_for_a_person() {
     }
 }
 
-/// A model behind an endpoint, which says what it was asked, in a few words.
+/// Starts a model endpoint that replies with a summary of its request.
 fn model() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -86,14 +86,14 @@ fn model() -> String {
                 {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]})
             .to_string();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-            // A client that went away is not our business.
+            // A client that went away is ignored.
             let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
         }
     });
     address
 }
 
-/// The function that the contract of runs prints, word for word, with nodes of its own.
+/// The function that the contract of runs prints, verbatim, with nodes of its own.
 const RELEASE_NOTES: &str = r#"
 async def release_notes(ctx: WorkflowContext) -> str:
     """Draft release notes and let a person have the last word."""

@@ -91,7 +91,7 @@ fn a_graph_runs_in_parallel_with_its_policies_and_functions_are_steps() {
     ];
     let mut rest = types.iter();
     assert!(wanted.iter().all(|wanted| rest.any(|event| event == wanted)), "{types:?}");
-    // The second began before the first ended.
+    // The second step began before the first ended.
     let began = |step: &str| events.iter().position(|event| event["data"]["step_id"] == step).unwrap();
     let ended = |step: &str| {
         events

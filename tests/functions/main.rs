@@ -33,7 +33,7 @@ fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_t
     let gate = &waiting["pending_gate"];
     assert_eq!((&gate["prompt"], &gate["choices"]), (&json!("Publish?"), &json!(["publish", "stop"])));
     story.kills_the_daemon();
-    // The function in the file is another one now, and the run goes on with its own.
+    // The file now has another function, and the run continues with its own version.
     std::fs::write(&story.file, "nothing of the kind").unwrap();
     let still = story.looks(&waiting, 0.0);
     assert_eq!((&still["status"], &still["pending_gate"]), (&json!("waiting"), gate), "{still}");
@@ -48,7 +48,7 @@ fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_t
     assert!(late.stderr.contains("already answered by") && late.stderr.contains(": publish"), "{late:?}");
 }
 
-/// The processes that execute functions for a daemon.
+/// Returns the processes that execute functions for a daemon.
 fn workers_of(daemon: i32) -> Vec<i32> {
     let children = |entry: std::fs::DirEntry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -194,12 +194,12 @@ fn a_function_that_loops_for_ever_fails_alone_and_nobody_waits_for_it() {
     );
     let begins = |name: &str| story.begins_with(json!({"workflow_name": name, "wait_seconds": 0}));
     let (steps, more) = (begins("steps"), begins("steps"));
-    // One for each worker that there usually is.
+    // One for each worker of the default pool.
     let loops = [begins("loops"), begins("loops"), begins("loops")];
     for run in [steps, more] {
         let over = story.looks(&run, 60.0);
         assert_eq!(over["status"], "completed", "{over}");
-        // Those that loop do it for five seconds each.
+        // The looping runs take five seconds each.
         assert!(over["result"].as_f64().unwrap() < 2.5, "{over}");
     }
     for run in loops {
@@ -219,7 +219,7 @@ fn what_a_function_starts_is_no_person() {
     let steplatch = env!("CARGO_BIN_EXE_steplatch");
     let state = story.home.runs(&["daemon", "status", "--json"]).json()["state_dir"].as_str().unwrap().to_owned();
     let answers = format!("{steplatch} --state-dir {state} gates answer $(basename $PWD/run) yes");
-    // Below the daemon, and having left it: it is waited for until it was refused.
+    // As a descendant of the daemon, and as a process that left it: the test waits until the attempt was refused.
     for how in ["", "setsid -f "] {
         let script = story.path("answers.sh");
         let list =

@@ -46,7 +46,7 @@ fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
     let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let run = waiting["run_id"].as_str().unwrap();
-    // Both children wait before anybody answers, also after the daemon is gone.
+    // Both children wait before any is answered, also after the daemon is killed.
     let gates = || -> Vec<Value> {
         let listed = story.home.runs(&["runs", "list", "--json"]).json();
         let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
@@ -63,7 +63,7 @@ fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
         let gate = gate["gate_id"].as_str().unwrap();
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
-    // Another one waits until it is too late.
+    // The other one waits until its timeout.
     story.waits_until("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
     let over = story.looks(&waiting, 0.0);
     assert_eq!(over["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
@@ -150,7 +150,7 @@ fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_st
     story.waits_until("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
     assert!(told(child)["paused"].is_object(), "{}", told(child));
     assert_eq!(lines_in(&story.path("noted")), 0);
-    // Paused from above and then for itself, it is its own to let go on; so it is the first pause that counts.
+    // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
     story.home.runs(&["runs", "resume", run]).well();
     assert_eq!(story.looks(&waiting, 60.0)["result"], "done");
     assert_eq!(lines_in(&story.path("noted")), 1);
@@ -178,7 +178,7 @@ fn so_many_runs_are_below_one_at_once_and_no_more() {
 
 #[test]
 fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
-    // redteam M6, of a function: by a literal name, and by one that is computed.
+    // redteam M6, for a function: by a literal name, and by a computed one.
     for name in ["'deploy'", "ctx.params['name']"] {
         let story = Story::of(
             &format!(
@@ -214,7 +214,7 @@ fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
 
 #[test]
 fn a_workflow_whose_name_stands_in_no_definition_is_not_run() {
-    // What is found by no search of the text is refused when it is called.
+    // A call that the static search misses is refused when it is made.
     for call in ["getattr(ctx, 'run_' + 'workflow')('deploy')", "ctx.run_work\u{fb02}ow('deploy')"] {
         let story = Story::of(
             &format!(

@@ -1,5 +1,5 @@
-//! Secrets of functions: in no report of a daemon that never learned them and in no file, while the function itself
-//! goes on with what it was told.
+//! Secrets of functions: absent from every report of a daemon that never learned them and from every file, while the
+//! function itself continues with the value.
 
 use std::process::Command;
 
@@ -10,14 +10,14 @@ use crate::story::{Story, types};
 
 const SECRET: &str = "s3cret-value-of-nobody's";
 
-/// The forms in which the secret may stand somewhere: as it is, and as a shell quotes it.
+/// The forms in which the secret may occur: unchanged, and quoted for a shell.
 const FORMS: [&str; 2] = ["s3cret-value-of-nobody", "s3cret-value-of-nobody'\\''s"];
 
 fn shows(told: &str) -> bool {
     FORMS.iter().any(|form| told.contains(form))
 }
 
-/// Everything that is told of a run, by a daemon that is started for it if there is none.
+/// Returns everything that a daemon reports about a run; one is started if there is none.
 fn told(story: &Story, run: &Value) -> String {
     let id = run["run_id"].as_str().unwrap();
     let said = [

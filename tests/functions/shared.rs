@@ -1,4 +1,4 @@
-//! Function nodes of the run's own file: one heap with the function that calls them (003 L1610-1637).
+//! Function nodes in the run's own file: they share one heap with the function that calls them (003 L1610-1637).
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn what_a_node_writes_is_there_for_all_functions_of_the_file_in_one_run() {
     let other = story.begins(60.0);
     story.answers(&other, "yes").well();
     assert_eq!(story.looks(&other, 60.0)["result"][1], 6, "another run has its own");
-    // A call keeps its events, and its number as what the calls of its node are within.
+    // A call keeps its events, and the calls of its node refer to its number.
     let events = story.events(&run);
     let of = |kind: &str, node: &str| -> Vec<Value> {
         let meant = events.iter().filter(|event| event["event_type"] == kind && event["data"]["node_id"] == node);
@@ -101,7 +101,7 @@ fn killed_at_any_instant_the_variables_are_what_they_were() {
     }
 }
 
-// 003 L1504-1515: a dict that is a result is the result.
+// 003 L1504-1515: a dict with the keys of a result is used as the result.
 #[test]
 fn a_function_may_return_a_result() {
     let story = Story::whole(

@@ -1,4 +1,4 @@
-//! A home with a function in it, for stories of its runs.
+//! A home with a function in it, for tests of its runs.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use steplatch_testkit::{Agent, Home, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// A home with a function in it, whose body is given.
+/// A home with a function, whose body is given.
 pub(crate) struct Story {
     pub(crate) agent: Agent,
     pub(crate) home: Home,
@@ -24,7 +24,7 @@ impl Story {
         ))
     }
 
-    /// The same with all of the file given.
+    /// Creates a story from a whole file.
     pub(crate) fn whole(text: &str) -> Self {
         let home = Home::new(STEPLATCH);
         let file = home.path().join("story.py");
@@ -45,7 +45,7 @@ impl Story {
         self.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
     }
 
-    /// A person answers.
+    /// Answers a gate as a person.
     pub(crate) fn answers(&self, run: &Value, answer: &str) -> Said {
         self.home.answers(run["run_id"].as_str().unwrap(), answer)
     }
@@ -63,13 +63,13 @@ impl Story {
         self.home.path().join(name)
     }
 
-    /// The events of a run, from its first on.
+    /// Returns the events of a run, from its first on.
     pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
         let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub(crate) fn waits_until(&self, what: &str, is_so: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_so() {
@@ -83,7 +83,7 @@ pub(crate) fn lines_in(file: &Path) -> usize {
     std::fs::read_to_string(file).unwrap_or_default().lines().count()
 }
 
-/// Waits until somebody has written to a file.
+/// Waits until a file has content.
 pub(crate) fn written(file: &Path) {
     let began = Instant::now();
     while lines_in(file) == 0 {
@@ -92,7 +92,7 @@ pub(crate) fn written(file: &Path) {
     }
 }
 
-/// The types of events, in order.
+/// Returns the types of events, in order.
 pub(crate) fn types(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event_type"].as_str().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! Functions whose daemon is killed again and again.
+//! Functions whose daemon is killed repeatedly.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::story::Story;
 
-/// Commands in a row, in parallel, in a graph, in a function node and in a nested run, and gates.
+/// Commands in sequence and in parallel, in a graph, in a function node and in a nested run, and gates.
 const WORK: &str = "\
 import asyncio
 async def part(ctx):
@@ -63,7 +63,7 @@ fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
         "yes",
     ];
     let passphrase = "open sesame\n";
-    // Where a passphrase is set, the runs are sealed at every gate, and locked after every kill there.
+    // With a passphrase, the runs are sealed at every gate, and locked after every kill there.
     for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
         let story = Story::whole(WORK);
         if seals {
@@ -134,7 +134,7 @@ fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_kil
         story.waits_until("it waits at its last gate", || {
             types().iter().filter(|event| *event == "gate_waiting").count() == 2
         });
-        // Whoever replays it now finds the answers where they were told.
+        // The next daemon's replay finds the answers at their places in the journal.
         story.kills_the_daemon();
         story.answers(&run, "yes").well();
         let over = story.looks(&run, 60.0);
@@ -193,7 +193,7 @@ fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
     let looked = story.looks(&run, 0.0);
     assert!(looked["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{looked}");
     std::fs::write(story.path("go"), "").unwrap();
-    // The run below ends, and stays until the one above has it, whatever is kept of others.
+    // The nested run ends, and stays until its parent has its result, whatever the retention.
     let is_over = |state: &str| {
         let runs = story.home.runs(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)

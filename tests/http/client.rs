@@ -1,4 +1,4 @@
-//! A server in a home of its own, and a client that sees what it is sent, byte by byte.
+//! A server in a home of its own, and a client that reads its responses byte by byte.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use steplatch_testkit::Home;
 
 pub(crate) const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Longer than anything takes that does not hang.
+/// A timeout that only a hanging operation exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `steplatch serve`, for as long as this is there.
+/// A running `steplatch serve`, ended when it is dropped.
 pub(crate) struct Serving {
     pub(crate) home: Home,
     process: Child,
@@ -38,18 +38,18 @@ impl Serving {
         Self::started(Home::new(STEPLATCH), &["serve"], arguments)
     }
 
-    /// `steplatch mcp --http`.
+    /// Starts `steplatch mcp --http`.
     pub(crate) fn of_mcp_only() -> Self {
         Self::started(Home::new(STEPLATCH), &["mcp", "--http"], &[])
     }
 
-    /// A server that writes down all that it can, in `log` of its home.
+    /// Starts a server that logs everything to `log` in its home.
     pub(crate) fn talkative() -> Self {
         Self::started(Home::new(STEPLATCH), &["--verbose", "serve"], &[])
     }
 
     fn started(home: Home, command: &[&str], arguments: &[&str]) -> Self {
-        // A thousand who follow need a thousand sockets here, too.
+        // A thousand followers need a thousand sockets here, too.
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
         setrlimit(Resource::Nofile, limit).unwrap();
@@ -78,7 +78,7 @@ impl Serving {
         stream
     }
 
-    /// Sends a request with these headers and no others but the name of the server.
+    /// Sends a request with these headers and `Host` only.
     pub(crate) fn sends(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         let mut stream = self.connects();
         let host = format!("localhost:{}", self.port);
@@ -94,12 +94,12 @@ impl Serving {
         }
         head += "connection: close\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
-        // Whoever is refused may not be read to the end.
+        // The server may refuse a request without reading it to the end.
         let _ = stream.write_all(body);
         Response::read(stream)
     }
 
-    /// Asks with the token.
+    /// Sends a request with the token.
     pub(crate) fn asks(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         self.asks_with(method, path, &[], body)
     }
@@ -146,18 +146,18 @@ impl Serving {
         run["run_id"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a run is over, or at a gate.
+    /// Waits until a run has ended, or is at a gate.
     pub(crate) fn waits_for(&self, run: &str) -> Value {
         self.gets(&format!("/api/v1/runs/{run}?wait_seconds=60")).1
     }
 
-    /// Ends the daemon as if it had crashed.
+    /// Kills the daemon, as in a crash.
     pub(crate) fn kills_the_daemon(&self) {
         let pid = self.home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     }
 
-    /// Asks the server to end, and returns its exit code.
+    /// Signals the server to end, and returns its exit code.
     pub(crate) fn ends(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         self.process.wait().unwrap().code()
@@ -196,7 +196,7 @@ impl Response {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Reads the body: as long as it says that it is.
+    /// Reads the body, up to its declared length.
     pub(crate) fn text(mut self) -> String {
         let length = self.header("content-length").and_then(|length| length.parse::<usize>().ok());
         let mut body = Vec::new();
@@ -216,10 +216,10 @@ impl Response {
     }
 }
 
-/// A stream of events, read as it comes.
+/// A stream of events, read incrementally.
 pub(crate) struct Events {
     reader: BufReader<TcpStream>,
-    /// What was read of the body and not taken yet.
+    /// The bytes of the body that were read and not consumed yet.
     buffer: Vec<u8>,
 }
 
@@ -232,14 +232,14 @@ pub(crate) struct Event {
 }
 
 impl Events {
-    /// Returns the next event; nothing at the end of the stream.
+    /// Returns the next event; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                 let message: Vec<u8> = self.buffer.drain(..end + 2).collect();
                 let message = String::from_utf8(message).unwrap();
                 let field = |name: &str| message.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-                // Comments, and how long to wait before coming back.
+                // Comments, and the delay before a reconnection.
                 let Some(id) = field("id") else { continue };
                 let data = serde_json::from_str(field("data").unwrap()).unwrap();
                 return Some(Event { id: id.parse().unwrap(), kind: field("event").unwrap().to_owned(), data });
@@ -265,7 +265,7 @@ impl Events {
     }
 }
 
-/// A machine of one state after the other, each a short rest.
+/// Returns a machine with so many states in sequence, each a short sleep.
 pub(crate) fn resting(states: usize, seconds: f64) -> Value {
     let mut all = serde_json::Map::new();
     for number in 1..=states {
@@ -279,7 +279,7 @@ pub(crate) fn resting(states: usize, seconds: f64) -> Value {
     json!({"name": "resting", "description": "Rests.", "initial_state": "s1", "states": all})
 }
 
-/// A machine that asks, and is done.
+/// Returns a machine with a gate.
 pub(crate) fn asking(answered_by: &str) -> Value {
     json!({"name": "asking", "description": "Asks.", "initial_state": "ask", "states": {
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?", "choices": ["yes", "no"], "answered_by": answered_by}},

@@ -1,4 +1,4 @@
-//! Many at once, and some who mean no good.
+//! Many clients at the same time, some of them malicious.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::client::{Serving, asking, resting};
 
-/// A thousand follow a run and read nothing, and as many hold connections open without ever saying what they want. Then
-/// the run goes on, another one runs to its end, and everybody is told everything.
+/// A thousand clients follow a run and read nothing, and as many hold idle connections open. Then the run continues,
+/// another one runs to its end, and every follower receives every event.
 #[test]
 fn a_crowd_holds_up_nobody_and_each_of_it_is_told_everything() {
     let serving = Serving::new();
@@ -42,7 +42,7 @@ fn a_crowd_holds_up_nobody_and_each_of_it_is_told_everything() {
     drop(idlers);
 }
 
-/// The time of a run with a crowd that follows it, beside the time of the same run without one.
+/// Compares the duration of a run with many followers with that of the same run without followers.
 #[test]
 fn a_run_takes_no_longer_because_many_follow_it() {
     let serving = Serving::new();
@@ -52,7 +52,7 @@ fn a_run_takes_no_longer_because_many_follow_it() {
         assert_eq!(record["status"], "completed", "{record}");
         record["total_elapsed_time"].as_f64().unwrap()
     };
-    // Rests, so that what else the machine does weighs little.
+    // The states sleep, so that other load on the machine has little effect.
     let definition = resting(20, 0.1);
     let alone = took(&serving.starts(&definition));
     let run = serving.starts(&definition);
@@ -70,7 +70,7 @@ fn who_says_nothing_is_left_alone_and_then_hung_up_on() {
     let mut silent = serving.connects();
     assert_eq!(serving.gets("/api/v1/runs").0, 200);
     let mut said = Vec::new();
-    // They are hung up on, within the patience of this client.
+    // The server closes them, within the timeout of this client.
     let _ = slow.read_to_end(&mut said);
     assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
     let mut nothing = Vec::new();

@@ -1,4 +1,4 @@
-//! The dialect of remote workflow services, as others speak it.
+//! The protocol of remote workflow services, with requests as other clients send them.
 
 use serde_json::{Map, Value, json};
 use steplatch_remote::{Cancelled, Client, Config, StartError, State, Token};
@@ -7,7 +7,7 @@ use crate::client::{Serving, asking, resting};
 
 const SERVICE: &str = "/api/v1/service/workflows";
 
-/// Asks as remote services are asked.
+/// Sends a request in the form of the protocol.
 fn asks(serving: &Serving, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> (u16, Value) {
     let key = format!("Api-Key {}", serving.token);
     let mut all = vec![("authorization", key.as_str()), ("content-type", "application/json")];
@@ -18,7 +18,7 @@ fn asks(serving: &Serving, method: &str, path: &str, headers: &[(&str, &str)], b
 }
 
 fn ends(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    // What an observer of the dialect can do is look again; what is waited for is told by the run itself.
+    // Observers of the protocol can only poll, so the test waits on the run itself.
     let run = path.split('/').nth(3).unwrap();
     serving.waits_for(run);
     let (status, told) = asks(serving, "GET", path, &[], None);
@@ -47,7 +47,7 @@ fn a_run_is_started_once_followed_and_told_with_its_output() {
     assert_eq!(asks(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
 }
 
-/// The flow of document 004, lines 411-450, as a client does it that was written to that document.
+/// Performs the flow of document 004, lines 411-450, as a client that was written to that document.
 #[test]
 fn a_client_that_is_written_to_the_document_reads_what_is_served() {
     let serving = Serving::new();
@@ -103,7 +103,7 @@ fn proven_workflows_are_listed_whole_or_by_page() {
         let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": definition}));
         assert_eq!(status, 200, "{saved}");
     }
-    // What ran to its end as it is is proven.
+    // A workflow that ran to its end unchanged is proven.
     for name in ["one", "two"] {
         let (_, run) = serving.posts(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
         assert_eq!(run["state"], "completed", "{run}");
@@ -123,13 +123,13 @@ fn proven_workflows_are_listed_whole_or_by_page() {
     }
 }
 
-/// The client by which this program uses remote services, with this program for the service.
+/// Uses this program's client of remote services against this program as the service.
 #[test]
 fn our_own_client_discovers_starts_follows_and_cancels() {
     let serving = Serving::new();
     let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
     assert_eq!(status, 200, "{saved}");
-    // It is proven once it ran to its end.
+    // The workflow is proven once it ran to its end.
     let run = serving.posts("/api/v1/workflows/asking/runs", json!({})).1["run_id"].as_str().unwrap().to_owned();
     assert_eq!(serving.waits_for(&run)["status"], "waiting");
     let answer = |run: &str| serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0;

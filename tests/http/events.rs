@@ -1,4 +1,4 @@
-//! Events of runs as they come.
+//! Events of runs as they happen.
 
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ fn events_come_each_once_in_order_until_the_run_is_over() {
     while seen.last().is_none_or(|event| event.kind != "gate_waiting") {
         seen.push(events.next().unwrap());
     }
-    // The daemon goes away while the stream is open.
+    // The daemon is killed while the stream is open.
     serving.kills_the_daemon();
-    // An answer is never sent twice, so one that falls into the gap would be told as unknown.
+    // An answer is never sent twice, so one that falls into the gap would be reported as unknown.
     assert_eq!(serving.waits_for(&run)["status"], "waiting");
     let (status, answered) = serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"}));
     assert_eq!(status, 200, "{answered}");
@@ -50,7 +50,7 @@ fn a_client_that_comes_back_goes_on_where_it_was() {
     assert_eq!(bad.status, 400);
 }
 
-/// Emits more than all buffers on the way hold.
+/// A function that emits more than all buffers in between hold.
 const CHATTY: &str = r#"
 async def chatty(ctx: WorkflowContext) -> str:
     """Says much."""
@@ -72,7 +72,7 @@ fn who_reads_slowly_holds_up_nothing_and_misses_nothing() {
     let (status, run) = serving.posts("/api/v1/workflows/chatty/runs", json!({}));
     assert_eq!(status, 200, "{run}");
     let run = run["run_id"].as_str().unwrap();
-    // Nothing is read of this one before the run is over, and seven megabytes are.
+    // This stream, of seven megabytes, is not read before the run has ended.
     let slow = serving.follows(run, &[]);
     let quick = serving.follows(run, &[]).rest();
     assert_eq!(serving.waits_for(run)["status"], "completed");

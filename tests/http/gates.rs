@@ -1,4 +1,4 @@
-//! Who answers a gate over HTTP.
+//! Answers to gates over HTTP, and whether they count as a person's.
 
 use std::io::Write as _;
 use std::net::UdpSocket;
@@ -59,7 +59,7 @@ fn a_gate_for_people_is_answered_with_their_passphrase_only() {
     let (status, refused) = answer(json!("battery staple"));
     assert_eq!((status, &refused["code"]), (403, &json!("passphrase_wanted")), "{refused}");
     assert_eq!(serving.waits_for(&run)["status"], "waiting");
-    // A wrong one holds up the next one, for a second at first.
+    // A wrong passphrase delays the next one, by a second at first.
     let mut taken = answer(json!("correct horse"));
     while taken.0 == 403 && taken.1["retry_after_seconds"].is_u64() {
         taken = answer(json!("correct horse"));
@@ -70,7 +70,7 @@ fn a_gate_for_people_is_answered_with_their_passphrase_only() {
     assert_eq!(answered.data["data"]["through"], "http", "{answered:?}");
 }
 
-/// A client of MCP that has dialogs and answers them itself.
+/// An MCP client with dialogs that it answers itself.
 const CLIENT: &str = r#"
 import http.client, json, sys
 port, token, run, source = sys.argv[1:]
@@ -103,7 +103,7 @@ fn a_dialog_over_http_is_believed_unless_it_comes_out_of_a_terminal_that_is_kept
     std::fs::write(&script, CLIENT).unwrap();
     let (port, script) = (serving.port.to_string(), script.display().to_string());
     serving.home.runs(&["terminal", "open", "--name", "agent"]).well();
-    // redteam H4: from an address that is not the server's, but this machine's all the same.
+    // redteam H4: from an address that is not the server's, but belongs to this machine.
     let sources = ["127.0.0.1".to_owned(), "127.0.0.2".to_owned()].into_iter().chain(own_address());
     for source in sources {
         // A client is asked once about a gate.
@@ -118,7 +118,7 @@ fn a_dialog_over_http_is_believed_unless_it_comes_out_of_a_terminal_that_is_kept
         assert_eq!(serving.waits_for(&run)["status"], "waiting");
     }
 
-    // Elsewhere it is believed.
+    // A client outside of steplatch's terminals is trusted.
     let run = serving.starts(&asking("human"));
     serving.waits_for(&run);
     let mut outside = std::process::Command::new("python3");
@@ -127,7 +127,7 @@ fn a_dialog_over_http_is_believed_unless_it_comes_out_of_a_terminal_that_is_kept
     assert!(told.contains("it completed:"), "{told}{}", String::from_utf8_lossy(&said.stderr));
 }
 
-/// An address of this machine beyond loopback, where it has one. Nothing is sent.
+/// Returns an address of this machine other than loopback, if it has one. No packet is sent.
 fn own_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -136,7 +136,7 @@ fn own_address() -> Option<String> {
 
 #[test]
 fn the_daemon_itself_is_no_client_that_shows_a_person_a_dialog() {
-    // redteam H5: a node of type http posted the answer of a dialog that was shown to no one.
+    // redteam H5: a node of type http posted the answer of a dialog that was not shown.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
     serving.waits_for(&run);

@@ -1,4 +1,4 @@
-//! Two instances: one serves its workflows, the other has them as tools and runs them, whatever is killed in between.
+//! Two instances: one serves its workflows, the other uses them as tools and runs them, while processes are killed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use steplatch_testkit::{Agent, Era, FakeService, Home};
 
 use crate::client::{STEPLATCH, Serving, asking};
 
-/// What the daemon logged so far.
+/// Returns the daemon's log.
 fn log(home: &Home) -> String {
     let status = home.runs(&["daemon", "status", "--json"]).json();
     std::fs::read_to_string(PathBuf::from(status["socket"].as_str().unwrap()).with_file_name("daemon.log")).unwrap()
 }
 
-/// Writes down how a service is asked, with its token in a file.
+/// Writes the configuration of a remote service, with its token in a file.
 fn configure(home: &Home, url: &str, token: &str) {
     let (secret, folder) = (home.path().join("token"), home.path().join(".config/steplatch"));
     std::fs::write(&secret, format!("{token}\n")).unwrap();
@@ -34,7 +34,7 @@ fn kill_daemon(home: &Home) {
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
-/// The newest run of the instance that serves, once it waits at its gate.
+/// Returns the newest run of the serving instance, once it waits at its gate.
 fn waiting_at(north: &Serving, after: &[String]) -> String {
     let began = Instant::now();
     loop {
@@ -43,13 +43,13 @@ fn waiting_at(north: &Serving, after: &[String]) -> String {
         if let Some(run) = ids.map(str::to_owned).find(|run| !after.contains(run)) {
             return run;
         }
-        // Started over HTTP by somebody else: there is nobody to be told by.
+        // The run was started over HTTP by another client, so this test can only poll.
         assert!(began.elapsed() < Duration::from_secs(60), "nothing waits: {runs}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Follows a run to its end, and returns how it is told then.
+/// Follows a run to its end, and returns its final report.
 fn end_of(home: &Home, run: &str) -> Value {
     home.runs(&["runs", "events", run, "--follow", "--json"]).well();
     home.runs(&["runs", "show", run, "--json"]).json()
@@ -79,7 +79,7 @@ fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
         tools["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert!(names.contains(&"workflow_asking"), "{names:?}");
 
-    // A run with a gate in between, which a person answers where it is asked.
+    // A run with a gate in between, which a person answers at the serving instance.
     let call = agent.begins("workflow_asking", json!({"to": "prod"}));
     let gate = waiting_at(&north, &gates);
     let waiting = call.ends();
@@ -91,7 +91,7 @@ fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
     assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
     gates.push(gate);
 
-    // Either of them is killed in the middle.
+    // Each of the two is killed in the middle.
     for killed in [&south, &north.home] {
         let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
         let gate = waiting_at(&north, &gates);
@@ -106,7 +106,7 @@ fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
         gates.push(gate);
     }
 
-    // One that is cancelled here is cancelled there.
+    // Cancelling the run here cancels the run there.
     let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
     let gate = waiting_at(&north, &gates);
     let cancelled = agent.calls("cancel_run", json!({"run_id": begun}));
@@ -162,7 +162,7 @@ fn a_start_that_a_kill_cuts_off_is_unknown_and_not_done_again() {
     let home = Home::new(STEPLATCH);
     configure(&home, &service.url(), TOKEN);
     home.runs(&["remote", "refresh"]).well();
-    // It does what it is asked, and never says so.
+    // The service carries the request out without a response.
     service.once(Route::Start, Answer::Hang);
     let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
     runtime.block_on(service.wait_for(Route::Start, 1));

@@ -1,4 +1,4 @@
-//! `steplatch serve` on the real binary, asked over plain sockets.
+//! `steplatch serve` on the real binary, tested over plain sockets.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod client;

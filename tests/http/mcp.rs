@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::{STEPLATCH, Serving};
 
-/// Asks as clients of 2026-07-28 do, and returns the status and the message that answers.
+/// Sends a request of 2026-07-28, and returns the status and the response message.
 fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -1,4 +1,4 @@
-//! Who is not let in, whatever they ask for.
+//! Requests that are not admitted, at every address.
 
 use std::io::{Read as _, Write as _};
 
@@ -8,7 +8,7 @@ use steplatch_http::{MAX_BODY, ROUTES};
 
 use crate::client::{Response, Serving, asking, resting};
 
-/// Every address that is served, with something in the place of its parameters, and whether it is open to all.
+/// Returns every address, with values for its parameters, and whether it needs no token.
 fn addresses() -> Vec<(&'static str, String, bool)> {
     let own = [
         ("GET", "/health", true),
@@ -41,7 +41,7 @@ fn every_address_is_closed_to_whoever_should_not_come_in() {
     let token = ("authorization", bearer.as_str());
     let addresses = addresses();
     assert!(addresses.len() > 45, "the table is walked");
-    // The document names all of them but MCP's.
+    // The OpenAPI document lists all of them but MCP's.
     let document = serving.gets("/api/openapi.json").1;
     let documented: usize =
         document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len()).sum();
@@ -82,7 +82,7 @@ fn a_body_without_a_length_is_not_read_further_than_the_limit() {
     );
     stream.write_all(head.as_bytes()).unwrap();
     let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
-    // More than the limit, and never an end.
+    // More than the limit, without an end.
     let mut sent = 0;
     while sent <= MAX_BODY + 2 * chunk.len() && stream.write_all(&chunk).is_ok() {
         sent += chunk.len();
@@ -180,7 +180,7 @@ fn a_new_token_counts_at_once() {
 
 #[test]
 fn a_stream_that_the_old_token_opened_ends_with_it() {
-    // redteam L3: streams went on after the token was replaced.
+    // redteam L3: streams continued after the token was replaced.
     let serving = Serving::new();
     let run = serving.starts(&asking("human"));
     assert_eq!(serving.waits_for(&run)["status"], "waiting");

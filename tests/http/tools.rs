@@ -1,4 +1,4 @@
-//! Other people's tools against the document that the server gives them.
+//! Third-party tools against the server's OpenAPI document.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::client::{Serving, resting};
 
-/// A program of the Python environment that `cargo xtask test` makes.
+/// Returns a program of the Python environment that `cargo xtask test` installs.
 fn program(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.ancestors().map(|folder| folder.join("clients/openapi/bin").join(name)).find(|path| path.exists());
@@ -25,16 +25,16 @@ fn the_document_is_valid() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Addresses that are left out: what is generated for them would be run as a command, and waited for as long as is said.
+/// Excluded addresses: generated values would be run as commands, or waited for as long as they say.
 const LEFT_OUT: &str = "^/api/v1/(commands|terminals/.*/(command|await|input))$";
 
-/// Requests are made from the document, as it says and otherwise, and none may break the server or be answered with what
-/// the document does not say.
+/// Generates valid and invalid requests from the document. None may break the server or cause a response outside of the
+/// document.
 #[test]
 fn no_request_that_the_document_leads_to_breaks_the_server() {
     let serving = Serving::new();
     serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
-    // Its events end, which those of a run that waits do not.
+    // Its events end, unlike those of a run that waits.
     let run = serving.starts(&resting(2, 0.0));
     assert_eq!(serving.waits_for(&run)["status"], "completed");
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";

@@ -1,4 +1,4 @@
-//! Verbs over HTTP: their parameters, their replies, and what each status means.
+//! Verbs over HTTP: their parameters, their replies, and the meaning of each status.
 
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ fn a_request_with_a_name_is_done_once() {
     let mut named = body.clone();
     named["idempotency_key"] = json!("another");
     assert_eq!(start("deploy 9", &named).0, 400);
-    // Where it would not be kept, it is not taken.
+    // A verb that does not store the key refuses it.
     let signal = json!({"signal": "INT"});
     let key = [("idempotency-key", "k")];
     assert_eq!(serving.asks_with("POST", "/api/v1/terminals/x/signal", &key, Some(&signal)).0, 400);

@@ -1,8 +1,7 @@
-//! `cargo xtask bench …`: how fast things are.
+//! `cargo xtask bench …`: benchmarks.
 //!
-//! The measuring of terminals over MCP is done by Python (`bench/terminals.py`),
-//! since the clients that people use are written in it. What only a program with
-//! the terminals in itself can measure is a benchmark of the crate.
+//! Terminals over MCP are measured by Python (`bench/terminals.py`), because the clients that people use are written in
+//! it. Measurements within one process are benchmarks of the crate.
 
 use std::process::{Command, Stdio};
 
@@ -42,10 +41,10 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
     step::run("measurements", &mut script)
 }
 
-/// Measures runs and their journal on the disk that is built on, and prints one table; then how fast a machine decides
-/// and a history is folded.
+/// Measures runs and their journal on the disk of the build, and prints one table; then the speed of a machine's
+/// decisions and of folding a history.
 ///
-/// The folder for temporary files is memory on many systems, where nothing has to be synchronised.
+/// The temporary directory is in memory on many systems, where nothing has to be synchronised.
 pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
     let mut command =
         repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-daemon", "--bench", "engine"]);
@@ -55,7 +54,7 @@ pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
     step::run("deciding", &mut command)
 }
 
-/// Measures what runs of functions cost, with the shipped binary, on the disk that is built on; prints one table.
+/// Measures the cost of runs of functions, with the shipped binary, on the disk of the build; prints one table.
 pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
     step::run("release build", &mut repository.cargo(&["build", "--release", "--locked", "--bin", "steplatch"]))?;
     let mut script = Command::new("python3");
@@ -89,7 +88,7 @@ pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Resu
     step::run("executing", command.args(arguments))
 }
 
-/// Returns the median time from printed to returned without MCP and daemon, in milliseconds.
+/// Returns the median time from print to return without MCP and daemon, in milliseconds.
 fn arrival(repository: &Repository) -> anyhow::Result<String> {
     let mut command =
         repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-terminal", "--bench", "arrival"]);

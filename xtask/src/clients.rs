@@ -1,8 +1,7 @@
-//! The clients of other people that tests and benchmarks use.
+//! Third-party clients for tests and benchmarks.
 //!
-//! Each is a virtual environment of Python in `clients` of the target folder. A
-//! note in it tells what was installed, so that it is made once and again only
-//! when something else is asked for.
+//! Each is a Python virtual environment in `clients` of the target directory. A note in it lists the installed
+//! packages, so that it is reinstalled only when the list changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,23 +18,23 @@ pub(crate) struct Client {
     requirements: &'static [&'static str],
 }
 
-/// What the tests use: the client of either generation of MCP, and what reads the document of the HTTP API and sends
-/// requests after it.
+/// The environments for tests: clients of both generations of MCP, and the tool that sends requests generated from the
+/// OpenAPI document of the HTTP API.
 pub(crate) const FOR_TESTS: &[Client] = &[
     Client { name: "mcp-1", requirements: &["mcp<2"] },
     Client { name: "mcp-2", requirements: &["mcp==2.3.0"] },
     Client { name: "openapi", requirements: &["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"] },
 ];
 
-/// What the benchmark of terminals uses without a peer.
+/// The environment for the benchmark of terminals without a peer.
 pub(crate) const FOR_BENCHMARKS: Client = Client { name: "bench", requirements: &["mcp<2", "psutil"] };
 
-/// What the benchmark of terminals uses, and the peer that it measures.
+/// The environment for the benchmark of terminals, with the peer that it measures.
 pub(crate) const WITH_THE_PEER: Client =
     Client { name: "bench-with-peer", requirements: &["mcp<2", "psutil", "terminal-control-mcp"] };
 
 impl Client {
-    /// Returns the folder of its programs.
+    /// Returns the directory of its programs.
     pub(crate) fn programs(&self, repository: &Repository) -> PathBuf {
         self.folder(repository).join("bin")
     }
@@ -44,12 +43,12 @@ impl Client {
         repository.target().join("clients").join(self.name)
     }
 
-    /// Installs it, if it is not there yet.
+    /// Installs it, unless it is up to date.
     pub(crate) fn ensure(&self, repository: &Repository) -> anyhow::Result<()> {
         let folder = self.folder(repository);
         let note = folder.join("installed");
         let wanted = self.requirements.join("\n");
-        // The interpreter is a link, which leads nowhere after an upgrade of Python.
+        // The interpreter is a link, which dangles after an upgrade of Python.
         if fs::read_to_string(&note).is_ok_and(|installed| installed == wanted) && self.python(repository).exists() {
             return Ok(());
         }
@@ -72,7 +71,7 @@ impl Client {
     }
 }
 
-/// Runs a command and shows what it said only if it failed.
+/// Runs a command, and shows its output only if it failed.
 pub(crate) fn quietly(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {

@@ -1,6 +1,6 @@
-//! `cargo xtask conformance`: what public test suites say of ours.
+//! `cargo xtask conformance`: results of public test suites.
 //!
-//! What a suite found goes into `docs/conformance.md`, between two marks of its own; the words around them stay.
+//! The results go into `docs/conformance.md`, between two marks per suite; the text around them stays.
 
 mod mcp;
 mod terminals;
@@ -21,7 +21,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     }
 }
 
-/// Writes what was found about `what` into the document.
+/// Writes the results of `what` into the document.
 fn write(document: &Path, what: &str, found: &str) -> anyhow::Result<()> {
     let begin = format!("<!-- what `cargo xtask {what}` found begins here -->\n");
     let end = format!("<!-- what `cargo xtask {what}` found ends here -->\n");

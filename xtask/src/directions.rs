@@ -9,7 +9,7 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 /// The crate of the program, whose manifest is that of the workspace.
 const PROGRAM: &str = "steplatch";
 
-/// Reads the section "Directions" of the map.
+/// Parses the section "Directions" of the map.
 fn documented(map: &str) -> Imports {
     let section =
         map.split("\n## ").find(|section| section.starts_with("Directions\n")).expect("a section 'Directions'");
@@ -23,7 +23,7 @@ fn documented(map: &str) -> Imports {
     rows.map(row).collect()
 }
 
-/// Reads the section `dependencies` of every manifest. Dependencies of tests and benchmarks may point anywhere.
+/// Parses the section `dependencies` of every manifest. Dependencies of tests and benchmarks may point anywhere.
 fn declared(root: &Path) -> Imports {
     let of = |manifest: &Path| -> BTreeSet<String> {
         let text = std::fs::read_to_string(manifest).unwrap();

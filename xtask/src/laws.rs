@@ -1,10 +1,8 @@
 //! `cargo xtask laws`: property tests with new random seeds, for as long as asked.
 //!
-//! The test command runs property tests with one fixed seed (`.cargo/config.toml`), so
-//! that it passes or fails the same way every time. New counterexamples are this
-//! chore's to find: it runs every property test again and again, each round with a
-//! seed of its own, and stops at the first failure. `proptest` writes the shrunk case
-//! into `proptest-regressions`; it is to be committed with the fix.
+//! The test command runs property tests with one fixed seed (`.cargo/config.toml`), so that it is deterministic. This
+//! chore finds new counterexamples: it runs every property test repeatedly, each round with its own seed, and stops at
+//! the first failure. `proptest` writes the shrunk case into `proptest-regressions`; commit it with the fix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,12 +16,12 @@ use crate::step;
 
 /// The variable from which proptest takes its seed.
 const SEED: &str = "PROPTEST_RNG_SEED";
-/// How long the chore runs unless told otherwise, in minutes.
+/// The default duration of the chore, in minutes.
 const MINUTES: u64 = 10;
 
 /// Runs all property tests until the time is up or one fails.
 ///
-/// `--minutes N` sets the time; the round that is under way then is finished. `--seed S` runs one round with that seed.
+/// `--minutes N` sets the time; the current round is finished then. `--seed S` runs one round with that seed.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (minutes, seed) = match arguments {
         [] => (MINUTES, None),
@@ -34,8 +32,8 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let laws = laws(repository.root())?;
     let names: BTreeSet<&String> = laws.values().flatten().collect();
     eprintln!("xtask: {} property tests in {} packages", names.len(), laws.len());
-    // The whole workspace, because a choice of packages would have the features of others and be built anew; without the tests in
-    // documents, which have no laws.
+    // The whole workspace, because a selection of packages would enable other features and cause a rebuild; without doc
+    // tests, which have no properties.
     let mut arguments = vec!["test", "--locked", "--quiet", "--workspace", "--lib", "--tests"];
     let built = [arguments.as_slice(), &["--no-run"]].concat();
     step::run("build", &mut repository.cargo(&built))?;
@@ -58,7 +56,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     Ok(())
 }
 
-/// Returns a number that nobody can foresee: the standard library draws the keys of its hashers from the system.
+/// Returns an unpredictable number: the standard library draws the keys of its hashers from the system.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }
@@ -83,7 +81,7 @@ fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(laws)
 }
 
-/// Adds the names of the property tests of all sources in and below a folder, which need not exist.
+/// Adds the names of the property tests of all sources in and below a directory, which need not exist.
 fn collect(folder: &Path, names: &mut BTreeSet<String>) -> anyhow::Result<()> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     for entry in entries {
@@ -136,7 +134,7 @@ fn plain() {}
 proptest::proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
-    // Helpers may stand there too.
+    // Helper functions may occur there too.
     #[test]
     fn first(bytes in any::<u8>()) {
         fn helper(of: u8) {}

@@ -1,8 +1,7 @@
 //! Chores of the repository, run as `cargo xtask CHORE`.
 //!
-//! Each chore has a file of its own and is one line in [`main`]. A chore says in
-//! one line what each of its steps came to, and ends with the exit code of the
-//! first step that failed.
+//! Each chore has a file of its own and is one line in [`main`]. A chore prints one line per step with its outcome, and
+//! ends with the exit code of the first step that failed.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
 
 mod bench;
@@ -67,7 +66,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => match error.downcast_ref::<Failed>() {
-            // Its step has said so already.
+            // The step has printed its failure already.
             Some(failed) => ExitCode::from(failed.code),
             None => {
                 eprintln!("xtask: {error:#}");

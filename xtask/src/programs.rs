@@ -1,15 +1,14 @@
-//! The programs that tests and benchmarks drive, and how they get onto a machine.
+//! The programs that tests and benchmarks use, and their installation.
 //!
-//! What is missing is installed where that needs no question (as root, or with a
-//! `sudo` that asks for no password, on a system with `apt-get`, as in a
-//! container); elsewhere a person is told what to install.
+//! Missing programs are installed where that needs no password (as root, or with a passwordless `sudo`, on a system
+//! with `apt-get`, as in a container); elsewhere the chore prints what to install.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// A program, and the Debian packages it comes in.
+/// A program, and the Debian packages that contain it.
 #[derive(Debug)]
 pub(crate) struct Program {
     name: &'static str,
@@ -20,7 +19,7 @@ const fn program(name: &'static str, packages: &'static [&'static str]) -> Progr
     Program { name, packages }
 }
 
-/// What the tests drive.
+/// The programs for the tests.
 pub(crate) const FOR_TESTS: &[Program] = &[
     program("bash", &["bash"]),
     program("zsh", &["zsh"]),
@@ -36,15 +35,15 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("openssl", &["openssl"]),
 ];
 
-/// What the benchmark of terminals drives.
+/// The programs for the benchmark of terminals.
 pub(crate) const FOR_BENCHMARKS: &[Program] = &[program("bash", &["bash"]), PYTHON];
 
-/// What the benchmark's peer keeps its terminals in.
+/// The program in which the benchmark's peer keeps its terminals.
 pub(crate) const FOR_THE_PEER: &[Program] = &[program("tmux", &["tmux"])];
 
 const PYTHON: Program = program("python3", &["python3", "python3-venv"]);
 
-/// The oldest Python that the MCP clients run on, with the modules that make a virtual environment.
+/// Checks for the oldest Python that the MCP clients support, with the modules that create a virtual environment.
 /// Debian has those in a package of their own.
 const PYTHON_CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
 
@@ -58,7 +57,7 @@ impl Program {
     }
 }
 
-/// Sees to it that every program is there.
+/// Ensures that every program is installed.
 pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
     let missing = || programs.iter().filter(|program| !program.is_there()).collect::<Vec<_>>();
     let before = missing();
@@ -74,7 +73,7 @@ pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How packages are installed without a question.
+/// How packages are installed without interaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Installer {
     AsRoot,
@@ -109,7 +108,7 @@ impl Installer {
             command.stdin(Stdio::null()).stdout(Stdio::null());
             command.status().context("apt-get could not be run.")
         };
-        // Without fresh lists a package may be asked for in a version that the mirror no longer has.
+        // Without fresh lists a requested version may no longer be on the mirror.
         if !apt(&["-qq", "update"])?.success() {
             eprintln!("xtask: apt-get update failed; going on with the lists that are there");
         }

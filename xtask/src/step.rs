@@ -1,4 +1,4 @@
-//! One step of a chore, and the line that tells what it came to.
+//! One step of a chore, and the line that shows its outcome.
 
 use std::fmt;
 use std::process::{Command, ExitStatus};
@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-/// A step whose command did not succeed. Its line is printed already.
+/// A step whose command failed. Its line is printed already.
 #[derive(Debug)]
 pub(crate) struct Failed {
-    /// The exit code to end with.
+    /// The exit code of the chore.
     pub(crate) code: u8,
 }
 
@@ -21,12 +21,12 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Runs a command as the step called `name`; its output goes where ours goes.
+/// Runs a command as the step called `name`, with inherited output.
 pub(crate) fn run(name: &str, command: &mut Command) -> anyhow::Result<()> {
     command_with(name, command, |command| Ok(command.status()?))
 }
 
-/// Runs a command as a step, in a way of the caller's own.
+/// Runs a command as a step, with a function of the caller.
 pub(crate) fn command_with(
     name: &str,
     command: &mut Command,
@@ -39,12 +39,12 @@ pub(crate) fn command_with(
     if status.success() {
         return Ok(());
     }
-    // A command that a signal ended has no code of its own.
+    // A command that was killed by a signal has no exit code.
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     Err(Failed { code }.into())
 }
 
-/// Does something that is no command, as the step called `name`.
+/// Runs a function as the step called `name`.
 pub(crate) fn work<T>(name: &str, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = Instant::now();
     let result = act();

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that has to hold before a change is shared.
+//! `cargo xtask test`: all checks that a change must pass.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitStatus, Stdio};
@@ -39,7 +39,7 @@ fn chooses_packages(argument: &str) -> bool {
     argument.starts_with("-p") || argument == "--package" || argument.starts_with("--package=")
 }
 
-/// Runs the tests, passes on what they print and counts.
+/// Runs the tests, forwards their output and counts.
 fn watch(command: &mut Command, tally: &mut Tally) -> anyhow::Result<ExitStatus> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("The output of the tests is not piped.")?);

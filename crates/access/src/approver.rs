@@ -1,12 +1,12 @@
-//! The approver's passphrase: what an answer to a gate of people needs besides, if one is set.
+//! The approver's passphrase: an answer to a gate for people needs it, if one is set.
 //!
-//! Owns the file `approver.json` of the state folder: a hash (Argon2id, as a PHC string,
-//! <https://github.com/P-H-C/phc-string-format>), since when it is there, and a key pair that the passphrase opens. The
-//! passphrase itself is stored nowhere. Where it was taken away, `approver.cleared.json` has the private key as it is. A
-//! file that can not be read counts as an unknown passphrase: answers are refused rather than let through.
+//! Owns the file `approver.json` of the state directory: a hash (Argon2id, as a PHC string,
+//! <https://github.com/P-H-C/phc-string-format>), the time since when it is set, and a key pair that the passphrase
+//! opens. The passphrase itself is not stored. After it is removed, `approver.cleared.json` has the private key
+//! unencrypted. A file that cannot be read counts as an unknown passphrase: answers are refused.
 //!
-//! It keeps an agent from answering that uses our own surfaces as a person would, and a copy of the state from going on
-//! without the person. It is no wall against a process that writes this user's files.
+//! It prevents an agent that uses the daemon's own surfaces from answering as a person, and prevents runs in a copy of
+//! the state from continuing without the person. It does not protect against a process that writes this user's files.
 
 mod key;
 
@@ -36,10 +36,10 @@ const SHORTEST: usize = 6;
 /// The longest one, in bytes; a hash costs the same for each.
 const LONGEST: usize = 1024;
 
-/// The pause after the first wrong one; each further one doubles it.
+/// The delay after the first wrong attempt; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause.
+/// The longest delay.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Bytes of the salt of a hash.
@@ -58,14 +58,14 @@ impl ProofPolicy for Proof {
     }
 }
 
-/// Guards the gates of people.
+/// Guards the gates for people.
 #[derive(Debug)]
 pub struct Approver {
     file: PathBuf,
-    /// Held while the file is read and written anew, so that no two passphrases are tried at a time, and none while another one
-    /// is set.
+    /// Held while the file is checked and rewritten, so that only one passphrase is checked at a time, and none during
+    /// a change.
     trying: Mutex<()>,
-    /// The key that sealed last, for when the file can not be read.
+    /// The last sealing key, for when the file cannot be read.
     sealing: std::sync::Mutex<Option<SealingKey>>,
     policy: Arc<dyn ProofPolicy>,
 }
@@ -75,31 +75,31 @@ struct Stored {
     version: u32,
     hash: String,
     since: String,
-    /// Wrong ones, by where they came from. They are kept with the hash: a daemon that is started anew knows of them.
+    /// Wrong attempts, by source. They are stored with the hash, so that a restart does not reset them.
     #[serde(default)]
     tries: BTreeMap<String, Tries>,
-    /// The first one seals runs that wait for a person, all of them open such runs. Older daemons wrote none; the first right
-    /// passphrase adds one.
+    /// The first one seals runs that wait for a person; all of them open such runs. Older daemons stored none; the
+    /// first correct passphrase adds one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     keys: Vec<StoredKey>,
 }
 
-/// Wrong passphrases from one place.
+/// Wrong attempts from one source.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Tries {
-    /// So many in a row.
+    /// The number of consecutive wrong attempts.
     wrong: u32,
-    /// Until when no other one from there is looked at.
+    /// Until when further attempts from there are not checked.
     until: Option<Timestamp>,
 }
 
 const VERSION: u32 = 1;
 
-/// The file beside `approver.json` with the private key, once the passphrase is taken away.
+/// The file beside `approver.json` with the private key, after the passphrase is removed.
 const CLEARED: &str = "approver.cleared.json";
 
-/// Where a passphrase comes from. A wrong one delays the next one from the same source only: guesses over the network do not delay
-/// an answer in a terminal.
+/// The source of a passphrase. A wrong one delays the next one from the same source only: guesses over the network do
+/// not delay an answer in a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptSource {
     /// The daemon's socket.
@@ -108,18 +108,18 @@ pub enum AttemptSource {
     Network(IpAddr),
 }
 
-/// Addresses whose wrong ones are counted apart; all others are counted together.
+/// Addresses whose wrong attempts are counted separately; all others are counted together.
 const MOST_ADDRESSES: usize = 64;
 
-/// What all addresses are called that are not counted apart.
+/// The key for all addresses that are not counted separately.
 const OTHERS: &str = "other addresses";
 
 impl AttemptSource {
-    /// Returns under what its wrong ones are counted.
+    /// Returns the key under which wrong attempts are counted.
     fn key(self, tries: &BTreeMap<String, Tries>) -> String {
         let address = match self {
             Self::Socket => return "socket".to_owned(),
-            // A whole network of addresses leads to this machine, and one host may have as many of version 6.
+            // All loopback addresses are this machine, and one host may have many addresses of version 6.
             Self::Network(address) if address.to_canonical().is_loopback() => "loopback".to_owned(),
             Self::Network(address) => match address.to_canonical() {
                 IpAddr::V4(address) => address.to_string(),
@@ -145,10 +145,10 @@ pub enum PassphraseError {
     /// A passphrase is set, and none was given.
     Missing,
     #[error("Wrong passphrase; try again in {0} s")]
-    /// The passphrase is wrong. Seconds until the next try is looked at.
+    /// The passphrase is wrong. Seconds until the next attempt is checked.
     Wrong(u64),
     #[error("The passphrase was not checked, because wrong ones were given before; try again in {0} s")]
-    /// Wrong ones came before. Seconds until the next try is looked at.
+    /// Earlier attempts were wrong. Seconds until the next attempt is checked.
     TooSoon(u64),
     #[error("The approver's passphrase can not be read, so nothing is approved: {0}")]
     /// The file that has its hash cannot be read.
@@ -171,7 +171,7 @@ impl PassphraseError {
 }
 
 impl Approver {
-    /// The approver of a state folder.
+    /// Creates the approver of a state directory.
     pub fn new(state: &Path, policy: Arc<dyn ProofPolicy>) -> Self {
         Self {
             file: state.join("approver.json"),
@@ -181,15 +181,17 @@ impl Approver {
         }
     }
 
-    /// Returns the weakest proof of a person that their gates take.
+    /// Returns the weakest proof of a person that gates for people accept.
     pub fn requires(&self) -> Proof {
         self.policy.weakest()
     }
 
-    /// Looks whether `given` opens the gates of people. It does where none is set. Returns whether one is.
+    /// Checks whether `given` is the approver's passphrase. Any value passes where none is set. Returns whether one is
+    /// set.
     ///
     /// # Errors
-    /// When it does not; a wrong one holds up the next one from the same source, longer each time.
+    ///
+    /// When it does not pass. Each wrong attempt delays the next one from the same source, longer each time.
     pub async fn passes(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<bool, PassphraseError> {
         let _alone = self.trying.lock().await;
         self.checked(given, source).await.map(|stored| stored.is_some())
@@ -209,7 +211,7 @@ impl Approver {
         self.opens_alone(given, source).await
     }
 
-    /// Does the same for one who holds `trying`.
+    /// Does the same for a caller who holds `trying`.
     async fn opens_alone(
         &self,
         given: Option<&Passphrase>,
@@ -220,8 +222,8 @@ impl Approver {
         apart(move || StoredKey::open(&keys, &given)).await.map(Some).map_err(PassphraseError::Unreadable)
     }
 
-    /// Returns the key that seals what waits for a person. `None` where no passphrase is set. While the file can not be read, it is
-    /// the one that it had.
+    /// Returns the key that seals the private parts of runs that wait for a person. `None` where no passphrase is set.
+    /// While the file cannot be read, returns the last known key.
     pub async fn sealing_key(&self) -> Option<SealingKey> {
         let stored = self.stored().await;
         let mut sealing = self.sealing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -231,12 +233,12 @@ impl Approver {
         sealing.clone()
     }
 
-    /// Returns the key of a passphrase that was taken away: no person is needed to open what it sealed. Where a passphrase is set,
-    /// such a key is not kept: it was left by a daemon that was killed while it set or cleared one.
+    /// Returns the key of a removed passphrase: no person is needed to open what it sealed. Where a passphrase is set,
+    /// such a key is deleted: it was left by a daemon that was killed while it set or removed a passphrase.
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED);
         if self.file.exists() {
-            // It may not be there.
+            // It may not exist.
             let _ = tokio::fs::remove_file(&cleared).await;
             return None;
         }
@@ -244,7 +246,8 @@ impl Approver {
         OpeningKey::read(&serde_json::from_str::<Vec<String>>(&text).ok()?)
     }
 
-    /// Checks a passphrase, for one who holds `trying`. Returns what is stored with it: nothing where none is set.
+    /// Checks a passphrase, for a caller who holds `trying`. Returns the stored data; `None` where no passphrase is
+    /// set.
     async fn checked(
         &self,
         given: Option<&Passphrase>,
@@ -255,7 +258,7 @@ impl Approver {
         let now = clock::now();
         let left = |tries: &Tries| {
             let left = tries.until.map(|until| until.since(now)).unwrap_or_default();
-            // A clock that was set back makes no pause longer than a wrong passphrase does.
+            // A clock that was set back makes no delay longer than a wrong passphrase does.
             left.min(LONGEST_PAUSE)
         };
         let key = source.key(&stored.tries);
@@ -284,7 +287,7 @@ impl Approver {
         let pause = FIRST_PAUSE.saturating_mul(1 << tries.wrong.min(16)).min(LONGEST_PAUSE);
         tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(clock::now().after(pause)) };
         tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
-        // Addresses that gave a few long ago make room for others.
+        // The oldest addresses with few attempts are dropped.
         if stored.tries.len() >= MOST_ADDRESSES {
             stored.tries.retain(|_, tries| !left(tries).is_zero());
         }
@@ -293,7 +296,7 @@ impl Approver {
         Err(PassphraseError::Wrong(seconds(pause)))
     }
 
-    /// Keeps what was tried. Where that can not be, nothing is approved: nobody would be held up.
+    /// Stores the attempts. If that fails, nothing is approved, since wrong attempts would not be delayed.
     async fn note(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
         let kept = apart(move || write(&file, &stored).map_err(|error| format!("'{}': {error}", file.display())));
@@ -317,10 +320,11 @@ impl Approver {
         }
     }
 
-    /// Begins to set a passphrase, or to take it away, for one who knows the one that is set. Until the change is made or dropped, no
-    /// passphrase is checked.
+    /// Begins to set or remove a passphrase, for a caller who knows the current one. Until the change is made or
+    /// dropped, no passphrase is checked.
     ///
     /// # Errors
+    ///
     /// With the reply that says why nothing is changed.
     pub async fn change(
         &self,
@@ -367,18 +371,18 @@ impl Approver {
     }
 }
 
-/// A change of the passphrase by one who knows the one that is set, if one is.
+/// A change of the passphrase by a caller who knows the current one, if one is set.
 #[derive(Debug)]
 pub struct PassphraseChange<'a> {
     approver: &'a Approver,
     new: Option<Passphrase>,
-    /// What the passphrase that is set opens.
+    /// The key of the current passphrase.
     key: Option<OpeningKey>,
     _alone: MutexGuard<'a, ()>,
 }
 
 impl PassphraseChange<'_> {
-    /// Returns the key that the passphrase opens which is set until now.
+    /// Returns the key of the current passphrase.
     pub fn key(&self) -> Option<&OpeningKey> {
         self.key.as_ref()
     }
@@ -402,7 +406,7 @@ impl PassphraseChange<'_> {
     }
 }
 
-/// Stores a passphrase, which opens what the one before it did.
+/// Stores a passphrase, which opens everything that the one before it did.
 fn set(file: &Path, new: &Passphrase, key: Option<OpeningKey>, cleared: Option<&OpeningKey>) -> Result<(), String> {
     let mut salt = [0; SALT];
     getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
@@ -410,7 +414,7 @@ fn set(file: &Path, new: &Passphrase, key: Option<OpeningKey>, cleared: Option<&
         Argon2::default().hash_password_with_salt(new.0.as_bytes(), &salt).map_err(|error| error.to_string())?;
     let key = match (key, cleared) {
         (Some(key), _) => key,
-        // It lay in a file that needs no passphrase, so it seals nothing more.
+        // The key was in a file that needs no passphrase, so it seals nothing more.
         (None, Some(cleared)) => OpeningKey::succeeding(cleared)?,
         (None, None) => OpeningKey::generate()?,
     };
@@ -418,13 +422,13 @@ fn set(file: &Path, new: &Passphrase, key: Option<OpeningKey>, cleared: Option<&
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
     let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys };
     write(file, &stored).map_err(|error| error.to_string())?;
-    // What it opens, the passphrase opens now. One that stays is removed at the next start.
+    // The new passphrase opens what that key did. If the file cannot be removed, the next start removes it.
     let _ = std::fs::remove_file(file.with_file_name(CLEARED));
     Ok(())
 }
 
-/// Takes the passphrase away. Runs stay sealed until they store themselves anew, which the daemon may not live to see, so what
-/// opens them is stored beside.
+/// Removes the passphrase. Runs remain sealed until they store themselves anew, possibly after the daemon has ended,
+/// so their key is stored in a separate file.
 fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), String> {
     let cleared = file.with_file_name(CLEARED);
     key.map_or(Ok(()), |key| write(&cleared, &key.plain())).map_err(|error| error.to_string())?;
@@ -442,7 +446,7 @@ fn unchanged(is_set: bool, error: String) -> Box<SetApproverReply> {
 /// Writes the file whole or not at all, for its owner only.
 fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
     let new = file.with_extension("new");
-    // One that was left half written has the rights of whoever left it.
+    // A file that was left half written has the permissions of its author.
     let _ = std::fs::remove_file(&new);
     let written = (|| {
         let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
@@ -451,18 +455,18 @@ fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
         std::fs::rename(&new, file)
     })();
     if written.is_err() {
-        // Half of one says nothing, and what it has is a hash of a passphrase.
+        // A partial file is useless, and may contain a hash of a passphrase.
         let _ = std::fs::remove_file(&new);
     }
     written
 }
 
-/// Works on a thread that may take its time.
+/// Runs slow work on a thread that may block.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
 }
 
-/// Whole seconds, so that whoever waits as long has waited enough.
+/// Returns whole seconds, rounded up, so that a caller who waits as long has waited enough.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -489,7 +493,7 @@ mod tests {
         }
     }
 
-    /// The pause after a wrong one is over.
+    /// Lets the delay after a wrong attempt pass.
     async fn time_passes(approver: &Approver) {
         let stored = approver.stored().await.unwrap().unwrap();
         let over = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
@@ -566,7 +570,7 @@ mod tests {
         assert_ne!(approver.sealing_key().await.unwrap(), first, "the first one lay in a file");
         let key = approver.opens(words("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
-        // While the file can not be read, what waits is sealed with the key that it had.
+        // While the file cannot be read, private parts are sealed with the last known key.
         let last = approver.sealing_key().await;
         std::fs::write(folder.path().join("approver.json"), "{").unwrap();
         assert_eq!(approver.sealing_key().await, last);

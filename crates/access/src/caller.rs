@@ -1,4 +1,4 @@
-//! Who asks, and from where.
+//! The caller of a command: which process sent it, and from where.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::peer::Program;
 use crate::pins::Pins;
 use crate::standing::{PersonRefusal, Standing};
 
-/// A client as it introduced itself. What it opens begins in its folder, with its environment.
+/// A client as it introduced itself. What it starts begins in its directory, with its environment.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The name that the client gave itself.
@@ -24,17 +24,17 @@ pub struct Caller {
     pub folder: PathBuf,
     /// The environment of the client.
     pub environment: Arc<[(OsString, OsString)]>,
-    /// A person asks, who sees for themselves what changed while somebody held a terminal.
+    /// Whether the caller is a person, who sees for themselves what changed while another person held a terminal.
     pub person: bool,
-    /// Through what they ask, in their words.
+    /// The surface that the caller uses, in its own words.
     pub surface: Option<String>,
-    /// Whether the process that opened the connection can be a person's.
+    /// Whether the process that opened the connection can belong to a person.
     pub standing: Standing,
-    /// From where they are served over the network, if the process that asks does so for others.
+    /// The network address of the client for which the calling process acts, if there is one.
     pub peer: Option<SocketAddr>,
-    /// The run in whose name the daemon itself asks.
+    /// The run in whose name the daemon itself calls.
     pub run: Option<RunId>,
-    /// What the definitions meant that this run refers to, when the first run above it began.
+    /// What the definitions that this run refers to meant when the root run began.
     pub pins: Option<Arc<Pins>>,
 }
 
@@ -47,11 +47,11 @@ fn cleaned(name: &str) -> String {
     shown.take(LONGEST_NAME).collect()
 }
 
-/// What the surface of our MCP servers begins with that ask by a dialog.
+/// The prefix of the surface of the daemon's own MCP servers when they ask a person by a dialog.
 const DIALOG: &str = "mcp elicitation";
 
 impl Caller {
-    /// Says why the caller is not taken for a person, if that is so.
+    /// Returns why the caller does not count as a person, if so.
     pub async fn no_person(&self) -> Option<PersonRefusal> {
         if !self.person {
             return Some(PersonRefusal::Agent);
@@ -62,7 +62,7 @@ impl Caller {
         }
     }
 
-    /// Returns what proves that a person asks, besides a passphrase.
+    /// Returns the evidence that the caller is a person, besides a passphrase.
     pub async fn proof(&self) -> Proof {
         let verdict = self.standing.verdict().await;
         let surface = self.surface.as_deref().unwrap_or_default();
@@ -73,12 +73,13 @@ impl Caller {
         }
     }
 
-    /// Returns where a passphrase of the caller comes from.
+    /// Returns the source of the caller's passphrases.
     pub fn source(&self) -> AttemptSource {
         self.peer.map_or(AttemptSource::Socket, |peer| AttemptSource::Network(peer.ip()))
     }
 
-    /// Returns what the caller is called in histories: a person as the system knows them, a program by the name that it gives.
+    /// Returns the caller's name in histories: for a person, the name of the system's user; for a program, the name
+    /// that it gives.
     pub async fn who(&self) -> String {
         if self.person {
             return match self.no_person().await {
@@ -89,7 +90,8 @@ impl Caller {
         self.name.clone().unwrap_or_else(|| "unnamed client".to_owned())
     }
 
-    /// Returns through what the caller asks, for the record: in its own words, with the program that says so if it is not ours.
+    /// Returns the caller's surface, for the record: in its own words, with the program that states it if that is not
+    /// one of ours.
     pub async fn through(&self) -> String {
         let surface = self.surface.as_deref().unwrap_or("socket");
         match self.standing.verdict().await.program {
@@ -99,19 +101,19 @@ impl Caller {
         }
     }
 
-    /// Returns what a person who takes over is called: as the system knows the user of the process.
+    /// Returns the name of a person who takes over a terminal: that of the system's user of the process.
     pub(crate) fn person_name(&self) -> String {
         let user = self.standing.user();
         match User::from_uid(user) {
             Ok(Some(known)) if !known.name.is_empty() => known.name,
-            // A user may be known nowhere.
+            // A user id may have no name.
             _ => format!("user {user}"),
         }
     }
 }
 
 impl Caller {
-    /// One that did not introduce itself: the user's home, the daemon's own environment.
+    /// Returns a caller that did not introduce itself: the user's home, the daemon's own environment.
     pub fn unknown() -> Self {
         let folder = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
         Self {

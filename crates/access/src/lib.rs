@@ -1,7 +1,7 @@
-//! Who asks, and what they must not see.
+//! Callers, and the redaction of secrets.
 //!
-//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, and the values that are
-//! redacted from every text that leaves the daemon. Knows no terminal session and no run.
+//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, and the
+//! values that are redacted from every text that leaves the daemon. Knows no terminal session and no run.
 
 mod approver;
 mod caller;

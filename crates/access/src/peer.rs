@@ -1,8 +1,7 @@
-//! Who is at the other end of a connection.
+//! The process at the other end of a connection.
 //!
-//! A gate for a person counts on this, so it is settled once, when the connection is
-//! accepted, from what the kernel says: a process can end, be adopted or hand its
-//! socket on before it asks for anything. A process that is not known is refused.
+//! A gate for a person relies on it, so it is determined once, when the connection is accepted, from the kernel's
+//! data: later, a process can end, be adopted or pass its socket on. A process that cannot be identified is refused.
 
 mod group;
 mod lineage;
@@ -28,7 +27,7 @@ pub(crate) use tcp::Location;
 pub(crate) struct Peer {
     pub(crate) lineage: Lineage,
     pub(crate) program: Program,
-    /// Whether it has the foreground of a terminal that controls it.
+    /// Whether it is in the foreground of its controlling terminal.
     pub(crate) has_terminal: bool,
 }
 
@@ -37,7 +36,7 @@ pub(crate) struct Peer {
 pub(crate) enum Program {
     /// The same file as that of this process.
     Ours,
-    /// Another file, called this.
+    /// Another file, with this name.
     Other(String),
     /// The kernel does not show it.
     Unknown,
@@ -62,8 +61,8 @@ impl Program {
 }
 
 impl Peer {
-    /// Reads what there is to know of a process. `handle` refers to it, where the kernel gave one: then it is the process that
-    /// opened the connection, and no later one with its id. Blocks for some reads of `/proc`.
+    /// Reads the data of a process. `handle` refers to it, if the kernel gave one: then it is the process that opened
+    /// the connection, and no later one with its id. Blocks for some reads of `/proc`.
     pub(crate) fn read(pid: i32, handle: Option<&OwnedFd>) -> Self {
         let mut lineage = lineage::read(&table::Proc, pid);
         if handle.is_some_and(has_ended) {
@@ -78,12 +77,12 @@ fn has_ended(handle: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(handle, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A descriptor that can not be polled counts as that of a process that has ended.
+    // A descriptor that cannot be polled counts as that of a process that has ended.
     !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
 }
 
-/// Returns the processes at the other end of a connection of TCP that came from this address. Blocks for a look at every
-/// descriptor of every process that may be looked at.
+/// Returns the local processes at the other end of a TCP connection from this address. Blocks while it reads every
+/// descriptor of every readable process.
 pub(crate) fn at_address(peer: SocketAddr) -> Location<Vec<Peer>> {
     match tcp::processes_at(peer) {
         Location::Elsewhere => Location::Elsewhere,
@@ -108,7 +107,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(Peer::read(pid, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
-        // Another process that has the id by now is another one.
+        // A later process with the same id is a different process.
         assert_eq!(Peer::read(us, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
     }
 }

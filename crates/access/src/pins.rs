@@ -1,8 +1,8 @@
-//! What definitions were when a run began.
+//! The meaning of definitions when a run began.
 //!
-//! What a person approves is what they could read then: a definition that is another one by now is not executed. Digests are
-//! kept, not copies: a run names what was changed and goes no further there. They go with the caller from a run to those below
-//! it, and are written down with what a run needs to go on.
+//! A person approves what they could read at that time, so a definition that has changed since is not executed.
+//! Digests are kept, not copies: a run reports the changed definition and stops there. They are passed with the caller
+//! from a run to those below it, and are stored with what a run needs to continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_library::Signature;
 
-/// What the definitions were that a run refers to when it began. Only they are executed.
+/// The meaning, at the start of a run, of the definitions that it refers to. Only these are executed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
-    /// The digests of what names of workflows meant; nothing where one meant none.
+    /// The digests of what names of workflows meant; `None` for a name that meant none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workflows: BTreeMap<String, Option<Signature>>,
     /// Those of nodes and graphs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, Option<Signature>>,
-    /// The digests of definitions that stand in these. They may be saved, and be run by a name after that.
+    /// The digests of definitions nested in these. They may be saved, and be run by name after that.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
 }
@@ -47,23 +47,25 @@ impl Pins {
         self.workflows.get(name) == Some(&None)
     }
 
-    /// Whether a node of this name was there.
+    /// Whether a node with this name existed.
     pub fn has_node(&self, id: &str) -> bool {
         self.nodes.get(id).is_some_and(Option::is_some)
     }
 
-    /// Checks what a name of a workflow means now.
+    /// Checks that a name of a workflow still means the same.
     ///
     /// # Errors
-    /// In a whole sentence, when it meant something else at the start of the run, or was not referred to.
+    ///
+    /// With a whole sentence, when it meant something else at the start of the run, or was not referred to.
     pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), String> {
         if self.inner.contains(now) { Ok(()) } else { check("Workflow", &self.workflows, name, now) }
     }
 
-    /// Checks what a name of a node means now.
+    /// Checks that a name of a node still means the same.
     ///
     /// # Errors
-    /// In a whole sentence, when it meant something else at the start of the run, or was not referred to.
+    ///
+    /// With a whole sentence, when it meant something else at the start of the run, or was not referred to.
     pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), String> {
         check("Node", &self.nodes, id, now)
     }

@@ -1,9 +1,8 @@
-//! Values that must not be seen, and their removal by value.
+//! Secret values, and their removal from text by value.
 //!
-//! A secret that was typed can come back anywhere: on a screen, in a match, in the
-//! parameters of an event. So whatever leaves the daemon as text passes through
-//! here. A secret of fewer than [`SHORTEST`] characters is not removed, because
-//! that would black out half of every text.
+//! A typed secret can reappear anywhere: on a screen, in a match, in the parameters of an event. So all text that
+//! leaves the daemon passes through here. A secret of fewer than [`SHORTEST`] characters is not removed, because that
+//! would mask half of every text.
 
 mod encodings;
 mod own_words;
@@ -25,30 +24,31 @@ const SHORTEST: usize = 4;
 /// The fewest characters of a value in a line that is a secret: ports and the like are none.
 const SHORTEST_VALUE: usize = 6;
 
-/// How many are taken from those who type them by tools, and so many in each terminal where they were typed unseen. None is
-/// forgotten while the daemon lives, because its text can still be read: what comes above the bound is refused.
+/// The most secrets that callers register by typing, in total and in each terminal where lines were typed with the
+/// echo off. None is forgotten while the daemon runs, because its text can still be read: further ones are refused.
 const MOST_TYPED: usize = 1000;
 
-/// How many are remembered in all. Runs bring most of them: what is secret in their input.
+/// The most secrets in all. Runs register most of them: the secrets in their input.
 const MOST: usize = 50_000;
 
-/// The encodings of so many secrets are hidden as well. Each has up to nine, and every text is searched for all of them.
+/// The most secrets whose encodings are hidden as well. Each has up to nine, and every text is searched for all of
+/// them.
 const MOST_ENCODED: usize = 1000;
 
-/// What stands in the place of a secret.
+/// The replacement of a secret.
 pub const MASK: &str = "••••••";
 
-/// The secrets that are known: those that must not be seen anywhere, and where it is about one terminal, those that
-/// were typed unseen in it. Cheap to clone.
+/// The known secrets: those that are hidden everywhere, and for one terminal, those that were typed with its echo off.
+/// Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     kept: Arc<RwLock<Kept>>,
-    /// How many secrets that count everywhere were ever learned.
+    /// How many secrets were ever learned that are hidden everywhere.
     learned: Arc<watch::Sender<u64>>,
     terminal: Option<TerminalId>,
 }
 
-/// So many secrets are hidden that there is no room for more.
+/// The limit of hidden secrets is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{MOST_TYPED} lines are hidden as secrets by now, and none of them is forgotten: type this without secret, or where the \
@@ -58,11 +58,11 @@ pub struct TooManySecrets;
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// As they came, newest last.
+    /// In order of arrival, the newest last.
     arrived: Vec<Hidden>,
     /// How many of them were typed by tools.
     typed: usize,
-    /// With their encodings, the longest first: one that contains another must not leave its rest behind.
+    /// With their encodings, the longest first, so that a secret that contains another one is masked whole.
     values: Vec<Hidden>,
 }
 
@@ -72,10 +72,11 @@ impl Redactor {
         self.hide(&Hidden { terminal: None, text: secret.to_owned() });
     }
 
-    /// Remembers a secret that is typed by a tool.
+    /// Registers a secret that is typed by a tool.
     ///
     /// # Errors
-    /// When so many were typed that this one is not remembered. Nothing of it is then.
+    ///
+    /// When the limit is reached. No part of it is registered then.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         let hidden = |line: &str| Hidden { terminal: None, text: line.to_owned() };
@@ -123,7 +124,7 @@ impl Redactor {
         kept.arrived.push(hidden);
     }
 
-    /// Returns how many secrets were learned that count everywhere, now and whenever that changes.
+    /// Returns a receiver of the number of learned secrets that are hidden everywhere.
     pub fn learned(&self) -> watch::Receiver<u64> {
         self.learned.subscribe()
     }
@@ -137,7 +138,7 @@ impl Redactor {
         (everywhere.take(fresh).map(|hidden| hidden.text.clone()).collect(), learned)
     }
 
-    /// Returns all secrets that count here, without their encodings, the longest first.
+    /// Returns all secrets that are hidden here, without their encodings, the longest first.
     pub fn known(&self) -> Vec<String> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         let counting = kept.arrived.iter().filter(|hidden| self.counts(hidden));
@@ -146,23 +147,23 @@ impl Redactor {
         known
     }
 
-    /// Whether a secret counts here.
+    /// Whether a secret is hidden here.
     fn counts(&self, hidden: &Hidden) -> bool {
         hidden.terminal.is_none() || hidden.terminal == self.terminal
     }
 
-    /// Returns what must not be seen in the text of one terminal.
+    /// Returns the redactor for the text of one terminal.
     pub fn within(&self, terminal: &TerminalId) -> Self {
         Self { kept: self.kept.clone(), learned: self.learned.clone(), terminal: Some(terminal.clone()) }
     }
 
-    /// Returns the secrets that count here, with their encodings, the longest first.
+    /// Returns the secrets that are hidden here, with their encodings, the longest first.
     fn values(&self) -> Vec<String> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         kept.values.iter().filter(|hidden| self.counts(hidden)).map(|hidden| hidden.text.clone()).collect()
     }
 
-    /// Shows the secrets, the longest first, to somebody who looks for them in a way of their own.
+    /// Passes the secrets, the longest first, to a function with its own way of searching.
     fn with<T>(&self, look: impl FnOnce(&[String]) -> T) -> T {
         look(&self.values())
     }
@@ -183,7 +184,7 @@ impl Redactor {
         let values = self.values();
         let mut screen = self.masked(screen);
         for secret in values {
-            // Characters without the ends of rows, each with where it stands.
+            // The characters without line ends, each with its position.
             let places: Vec<(usize, char)> =
                 screen.char_indices().filter(|(_, character)| *character != '\n').collect();
             let joined: String = places.iter().map(|(_, character)| character).collect();
@@ -207,7 +208,7 @@ impl Redactor {
             return picture;
         }
         let mut hidden: Vec<Place> = Vec::new();
-        // The blanks at the end of a row may be a part of what was wrapped there, or not.
+        // The blanks at the end of a row may be a part of the wrapped text, or not.
         for to_the_end in [false, true] {
             let places = in_reading_order(&picture, to_the_end);
             let text: String = places.iter().map(|(character, _)| character).collect();
@@ -238,7 +239,7 @@ impl Redactor {
         Some(if part { MASK.to_owned() } else { group })
     }
 
-    /// Returns how many bytes around a portion of a text have to be known, so that no secret which it cuts off is missed.
+    /// Returns how many bytes around a portion of a text must be known to find every secret that the portion cuts off.
     pub fn reach(&self) -> usize {
         self.values().first().map_or(0, |longest| longest.len().saturating_sub(1))
     }
@@ -260,7 +261,7 @@ impl Redactor {
             if end <= at {
                 continue;
             }
-            // One that begins within the last one is told as a part of it.
+            // A match that begins within the last one is masked as a part of it.
             if begin >= at {
                 masked.push_str(&text[at..begin]);
                 masked.push_str(MASK);
@@ -300,7 +301,7 @@ impl Redactor {
         }
     }
 
-    /// Removes secrets from every text in `value`, except for what is made to be read by programs.
+    /// Removes secrets from every text in `value`, except for fields that programs rely on.
     pub fn mask_in(&self, value: &mut Value) {
         let values = self.values();
         if !values.is_empty() {
@@ -309,13 +310,13 @@ impl Redactor {
     }
 }
 
-/// Returns what of a text can be hidden: its lines, without blanks around them, as far as they are long enough.
+/// Returns the parts of a text that can be hidden: its lines, trimmed, if they are long enough.
 pub fn hideable(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST)
 }
 
-/// Returns the values in a line of a shell or of a protocol that is a secret, as far as they are long enough: what stands behind `=`,
-/// behind `-p`, behind a name with a colon, and the password of an address. A program prints them without the line.
+/// Returns the values in a line of a shell or of a protocol that is a secret, if they are long enough: the text after
+/// `=`, after `-p`, after a name with a colon, and the password of an address. A program prints them without the line.
 fn values_in(line: &str) -> Vec<&str> {
     let unquoted = |text: &'_ str| -> usize {
         match text.chars().next() {
@@ -330,7 +331,7 @@ fn values_in(line: &str) -> Vec<&str> {
     }
     if let Some((_, value)) = line.split_once(": ") {
         values.push(value);
-        // A scheme stands before a token: `Authorization: Bearer TOKEN`.
+        // A scheme precedes a token: `Authorization: Bearer TOKEN`.
         values.extend(value.rsplit_once(' ').map(|(_, last)| last));
     }
     for word in line.split_whitespace() {
@@ -348,7 +349,7 @@ pub fn hides_in_names(secret: &str) -> bool {
     secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
 }
 
-/// Gives fields other names, in the order in which they are, where `name` returns one. No field is lost by that.
+/// Renames fields, in order, where `name` returns a new name. No field is lost by a collision.
 pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
     if !fields.keys().any(|known| name(known).is_some()) {
         return;
@@ -368,7 +369,7 @@ pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<Str
     *fields = renamed;
 }
 
-/// Where a character of a picture stands: its row, the run in it, the character in that.
+/// The position of a character of a picture: its row, the run in it, the character in that.
 type Place = (usize, usize, usize);
 
 /// Every character of a picture with its place; blanks between runs have none.
@@ -418,7 +419,7 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
     }
 }
 
-/// Whether `part` is, or ends or begins with, enough of `secret` to give it away.
+/// Whether `part` is, or ends or begins with, enough of `secret` to reveal it.
 fn overlaps(secret: &str, part: &str) -> bool {
     let enough = |text: &str| text.chars().count() >= SHORTEST;
     let mut cuts = secret.char_indices().map(|(at, _)| at).skip(1);

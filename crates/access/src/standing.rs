@@ -1,9 +1,8 @@
-//! Whether what opened a connection can be a person.
+//! Whether the process that opened a connection can be a person.
 //!
-//! Steplatch gives agents terminals and starts programs for them, so whatever runs in
-//! one of those is taken for an agent, and so is a process with unknown ancestors. Everything
-//! else that runs as the user is taken for the user; what proves more is the
-//! approver's passphrase.
+//! Steplatch gives agents terminals and starts programs for them, so every process in one of those counts as an agent,
+//! and so does a process with unknown ancestors. Every other process of the user counts as the user; the approver's
+//! passphrase proves more.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,22 +16,22 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 
-/// Why a caller is not taken for a person.
+/// Why a caller does not count as a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRefusal {
-    /// It does not say that it is one.
+    /// It does not claim to be one.
     #[error(
         "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch gates answer', in a \
          terminal of their own"
     )]
     Agent,
-    /// It runs in a terminal of ours.
+    /// It runs in a terminal of the daemon.
     #[error(
         "This gate waits for a person, and this command runs in a terminal that steplatch keeps, where an agent may type; \
          answer it in a terminal of your own"
     )]
     InTerminal,
-    /// We started it, or what started it.
+    /// The daemon started it, or one of its ancestors.
     #[error(
         "This gate waits for a person, and this command was started by steplatch, for a node or in a terminal that it kept; \
          answer it in a terminal of your own"
@@ -50,7 +49,7 @@ pub enum PersonRefusal {
          from can not be told; set a passphrase with 'steplatch approver set', which proves a person instead"
     )]
     Hidden,
-    /// It asks over the network, from this machine, and the kernel does not say which process it is.
+    /// The caller connects over the network from this machine, and the kernel does not show which process it is.
     #[error(
         "This gate waits for a person, and who asks over the network is on this machine and can not be told; answer it in \
          a terminal of your own"
@@ -70,14 +69,14 @@ impl PersonRefusal {
     }
 }
 
-/// Processes that are looked at at once. A look takes part of a millisecond; one at a process that the kernel holds up can take
-/// long.
+/// Concurrent inspections of processes. One takes part of a millisecond; for a process that the kernel blocks it can
+/// take long.
 const MOST_LOOKS: usize = 16;
 
-/// How long a look may take, with its turn. What was not found out by then is not known.
+/// How long an inspection may take, including the wait for its turn. Its result is unknown after that.
 const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
-/// The processes under which no person works.
+/// The processes below which no person works.
 #[derive(Debug, Clone)]
 pub struct OwnProcesses {
     hosts: Hosts,
@@ -93,7 +92,7 @@ impl OwnProcesses {
         Self { hosts, turns: Arc::new(Semaphore::new(MOST_LOOKS)), daemon }
     }
 
-    /// Looks at processes, apart from what serves connections. `None` if that takes too long.
+    /// Inspects processes, separately from the threads that serve connections. `None` if that takes too long.
     async fn look<T: Send + 'static>(&self, at: impl FnOnce(&Self) -> T + Send + 'static) -> Option<T> {
         let looking = async {
             let turn = self.turns.clone().acquire_owned().await.ok()?;
@@ -114,8 +113,7 @@ impl OwnProcesses {
         Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
     }
 
-    /// Says why a client that is served over the network from this address is no person, if that is so. Blocks for a look at
-    /// every process.
+    /// Returns why a network client at this address is no person, if so. Blocks while it inspects every process.
     fn judge_address(&self, address: SocketAddr) -> Option<PersonRefusal> {
         match peer::at_address(address) {
             Location::Elsewhere => None,
@@ -128,14 +126,14 @@ impl OwnProcesses {
     }
 }
 
-/// The ids of our processes at one moment.
+/// The ids of the daemon's processes at one moment.
 #[derive(Debug, Clone, Default)]
 struct Processes {
     hosts: Vec<i32>,
     daemon: Option<i32>,
 }
 
-/// Says why a process is no person's, if that is so.
+/// Returns why a process does not belong to a person, if so.
 fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
     let known = &lineage.known;
     let by_parent = known.iter().find_map(|process| {
@@ -145,7 +143,7 @@ fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
         if ours.daemon == Some(process.pid) {
             return Some(PersonRefusal::Started);
         }
-        // A mark outlives the process that gave it, and whatever it reads, we gave it.
+        // A mark outlives the process that set it, and whatever its value, the daemon set it.
         let mark = process.evidence.mark.as_ref()?;
         Some(if mark.parse::<StepId>().is_ok() { PersonRefusal::Started } else { PersonRefusal::InTerminal })
     });
@@ -157,24 +155,24 @@ fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
     })
 }
 
-/// What was found out about the process that opened a connection.
+/// The result of inspecting the process that opened a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     /// Why it is no person, if that is so.
     pub(crate) refusal: Option<PersonRefusal>,
     pub(crate) program: Program,
-    /// Whether it has the foreground of a terminal that controls it.
+    /// Whether it is in the foreground of its controlling terminal.
     pub(crate) has_terminal: bool,
 }
 
 impl Verdict {
-    /// That of a client in this process.
+    /// The verdict on a client in this process.
     const INTERNAL: Self = Self { refusal: None, program: Program::Ours, has_terminal: false };
     const UNKNOWN: Self =
         Self { refusal: Some(PersonRefusal::Unknown), program: Program::Unknown, has_terminal: false };
 }
 
-/// Whether the process that opened a connection can be a person's: a verdict that is under way, or settled.
+/// Whether the process that opened a connection can belong to a person: a verdict in progress, or final.
 #[derive(Debug, Clone)]
 pub struct Standing {
     user: Uid,
@@ -189,12 +187,12 @@ struct Look {
 }
 
 impl Standing {
-    /// Returns that of a client in this process, which is what it says.
+    /// Returns the standing of a client in this process, whose claims are trusted.
     pub fn internal() -> Self {
         Self { user: Uid::current(), look: None }
     }
 
-    /// Begins to look at the process of `user` that has just opened a connection, known by its id and by what refers to it.
+    /// Begins to inspect the process of `user` that has just opened a connection, identified by its id and a handle.
     pub fn of(user: u32, process: Option<(i32, OwnedFd)>, ours: OwnProcesses) -> Self {
         let (settle, settled) = watch::channel(None);
         let look = Look { settled, ours: ours.clone() };
@@ -215,15 +213,15 @@ impl Standing {
         self.user
     }
 
-    /// Returns the verdict on the process once it is settled.
+    /// Returns the verdict on the process once it is final.
     pub(crate) async fn verdict(&self) -> Verdict {
         let Some(look) = &self.look else { return Verdict::INTERNAL };
         let mut settled = look.settled.clone();
-        // A look that failed found nothing out.
+        // A failed inspection proves nothing.
         settled.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
     }
 
-    /// Says why a client that the process serves over the network from this address is no person, if that is so.
+    /// Returns why a network client at this address, which the process serves, is no person, if so.
     pub(crate) async fn refuses_client(&self, address: SocketAddr) -> Option<PersonRefusal> {
         let ours = &self.look.as_ref()?.ours;
         ours.look(move |ours| ours.judge_address(address)).await.unwrap_or(Some(PersonRefusal::UnknownClient))

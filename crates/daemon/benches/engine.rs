@@ -1,11 +1,10 @@
-//! How fast runs are, and the journal below them, beside a bare loop of SQLite with
-//! the same durability in the same folder.
+//! How fast runs are, and the journal below them, beside a bare loop of SQLite with the same durability in the same
+//! directory.
 //!
-//! The bare loop inserts a row of the same text and commits, with nothing checked
-//! and nobody to tell. Loop, journal and runs take turns, so that a disk that gets
-//! slower does so for all; the median of the rounds counts. The runs are machines in
-//! a daemon in this process, whose states do nothing, so that the engine is what is
-//! measured. Prints a table; `STEPLATCH_BENCH_FOLDER` chooses the disk.
+//! The bare loop inserts a row of the same text and commits, with no checks and no notifications. Loop, journal and
+//! runs take turns, so that a disk that gets slower does so for all; the median of the rounds counts. The runs are
+//! machines in a daemon in this process, whose states do nothing, so that the engine is what is measured. Prints a
+//! table; `STEPLATCH_BENCH_FOLDER` chooses the disk.
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use std::path::{Path, PathBuf};
@@ -111,12 +110,12 @@ async fn main() {
     alone(format!("{gone} finished runs forgotten (ms)"), began, "–");
 }
 
-/// Prints a row of two figures and how they compare.
+/// Prints a row of two figures and their ratio.
 fn beside(what: String, journal: f64, bare: f64) {
     println!("| {what:<36} | {journal:>7.0} | {bare:>9.0} | {:>5.2} | ≥ 0.5  |", journal / bare);
 }
 
-/// Prints a row of a time that the bare loop has nothing to show beside.
+/// Prints a row of a time without a counterpart in the bare loop.
 fn alone(what: String, began: Instant, target: &str) {
     println!("| {what:<36} | {:>7.0} | {:>9} | {:>5} | {target:<6} |", began.elapsed().as_secs_f64() * 1e3, "–", "–");
 }
@@ -145,7 +144,7 @@ async fn one_run(journal: &SqliteJournal, steps: u64) {
     }
 }
 
-/// Runs of some steps, so many at once that there is always the next to begin when one ends.
+/// Runs of some steps, so many concurrently that the next one can begin whenever one ends.
 async fn many_runs(journal: &Arc<SqliteJournal>) {
     let lanes = (0..AT_ONCE).map(|_| {
         let journal = journal.clone();
@@ -171,7 +170,7 @@ fn definition(steps: u64) -> Value {
     json!({"initial_state": "s1", "states": states})
 }
 
-/// Runs one machine that goes in a circle of two states until it has executed as many as a run may.
+/// Runs one machine that alternates between two states until it has executed as many as a run may.
 async fn machine(client: &Client, steps: u64) {
     let state = |next: &str| {
         let transitions = json!([{"condition": "success", "next_state": next}]);

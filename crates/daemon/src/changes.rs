@@ -1,9 +1,8 @@
-//! What changed, for those who want to be told.
+//! Notifications of changes, for subscribers.
 //!
-//! Whoever changes something notes it with everybody who watches; they are told a
-//! little later, once for many changes of the same thing. What is noted is bounded by
-//! how many things there are, so nothing is lost to a slow one and nobody waits for
-//! them.
+//! A component that changes something notes the change with every subscriber. Subscribers receive it a little later,
+//! once for many changes of the same thing. The notes are bounded by the number of things, so a slow subscriber loses
+//! nothing and delays no other component.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,10 +15,10 @@ use steplatch_runs::RunListener;
 use steplatch_services::ToolListener;
 use tokio::sync::Notify;
 
-/// How long changes are gathered before they are told.
+/// How long changes are gathered before they are sent.
 const GATHERED: Duration = Duration::from_millis(100);
 
-/// Everybody who watches. Cheap to clone.
+/// All subscribers. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChangeHub {
     all: Arc<HubState>,
@@ -28,18 +27,18 @@ pub(crate) struct ChangeHub {
 #[derive(Debug, Default)]
 struct HubState {
     watchers: Mutex<Vec<Weak<Subscriber>>>,
-    /// How many there are, so that a run that nobody watches costs nothing.
+    /// The number of subscribers, so that a run without subscribers costs nothing.
     count: AtomicUsize,
 }
 
-/// Somebody who watches.
+/// One subscriber.
 #[derive(Debug, Default)]
 struct Subscriber {
     noted: Mutex<PendingChanges>,
     something: Notify,
 }
 
-/// What is to be told.
+/// Changes that have not been sent yet.
 #[derive(Debug, Default)]
 struct PendingChanges {
     tools: bool,
@@ -47,12 +46,12 @@ struct PendingChanges {
 }
 
 impl ChangeHub {
-    /// Notes that the tools may be others.
+    /// Notes that the tools may have changed.
     pub(crate) fn tools(&self) {
         self.note(|noted| noted.tools = true);
     }
 
-    /// Notes that a run is further.
+    /// Notes that a run has progressed.
     pub(crate) fn run(&self, run: &RunId) {
         self.note(|noted| {
             noted.runs.insert(run.clone());
@@ -75,7 +74,7 @@ impl ChangeHub {
         self.all.count.store(watchers.len(), Ordering::Release);
     }
 
-    /// Begins to watch.
+    /// Subscribes to changes.
     pub(crate) fn watch(&self) -> Subscription {
         let watcher = Arc::<Subscriber>::default();
         let mut watchers = self.all.watchers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +97,7 @@ impl RunListener for ChangeHub {
     }
 }
 
-/// What somebody who watches is told.
+/// The receiving end of a subscription.
 #[derive(Debug)]
 pub(crate) struct Subscription(Arc<Subscriber>);
 

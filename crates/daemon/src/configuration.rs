@@ -1,18 +1,18 @@
-//! What can change about a daemon while it runs.
+//! The parts of a daemon's configuration that can change while it runs.
 
 use steplatch_access::ProofPolicy;
 use steplatch_services::RemoteServices;
 use steplatch_workflow::Proof;
 use tokio::sync::watch::Receiver;
 
-/// Settings that are applied without a restart. The program that starts the daemon sends a new one when they change.
+/// Settings that are applied without a restart. The program that starts the daemon sends a new value when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// Whether proven workflows of the library are tools of their own.
     pub library_tools: bool,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
-    /// The weakest proof of a person that gates for people take.
+    /// The weakest proof of a person that gates for people accept.
     pub gate_proof: Proof,
 }
 
@@ -30,7 +30,7 @@ impl ProofPolicy for GateProof {
 pub(crate) fn follow_remotes(mut configuration: Receiver<Configuration>, remotes: RemoteServices) {
     remotes.configure(&configuration.borrow_and_update().remotes.clone());
     tokio::spawn(async move {
-        // Without a sender it stays as it is.
+        // Without a sender the configuration never changes.
         while configuration.changed().await.is_ok() {
             let configs = configuration.borrow_and_update().remotes.clone();
             remotes.configure(&configs);

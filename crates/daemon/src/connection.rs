@@ -1,8 +1,8 @@
 //! One client's connection: lines in, lines out.
 //!
-//! Every command runs in a task of its own, so a long wait does not hold up a
-//! short question. The way out is bounded: a client that does not read slows down
-//! what is sent to it and what it asks for (`backlog.rs`), and nothing else.
+//! Every command runs in a task of its own, so a long wait does not delay a short command. The outgoing queue is
+//! bounded: a client that does not read slows down what it receives and its own commands (`backlog.rs`), and nothing
+//! else.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use crate::service::Dispatcher;
 
-/// The commands of a connection that are being carried out.
+/// The commands in progress of a connection.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
 /// Serves one client until it hangs up or the daemon ends.
@@ -36,11 +36,11 @@ pub(crate) async fn serve(
         () = read(&service, reading, sink.clone(), &in_flight, standing) => {}
         _ = service.stopped() => {}
     }
-    // Waits end with who asked for them; runs do not.
+    // The client's waits end with its connection; runs do not.
     for (_, command) in in_flight.lock().unwrap_or_else(PoisonError::into_inner).drain() {
         command.abort();
     }
-    // What was being answered is still sent, unless the client does not read.
+    // Pending replies are still sent, unless the client does not read.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sink.shutdown()).await;
 }
 
@@ -91,7 +91,8 @@ async fn read(
                         sink.send(&answer).await
                     }
                     Ok(Understood { command, sessions, warnings }) => {
-                        // Nothing more is read before: a command that waits for its turn would take more memory than its answer.
+                        // No further command is read before: a command that waits for its turn would take more memory
+                        // than its reply.
                         let turn = sink.backlog().turn(&command).await;
                         let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, turn };
                         start(service, &caller, command, task, in_flight);
@@ -113,14 +114,14 @@ struct Task {
     warnings: Vec<String>,
     sink: EventSink,
     step: Option<String>,
-    /// Kept until the answer is written.
+    /// Kept until the reply is written.
     turn: Option<OwnedSemaphorePermit>,
 }
 
 fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
     let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();
-    // Held until the task is noted, so that it can not end before that.
+    // Held until the task is noted, so that it cannot end before that.
     let mut noted = in_flight.lock().unwrap_or_else(PoisonError::into_inner);
     let name = key.clone();
     let place = task.sink.backlog().command();
@@ -131,7 +132,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,
         };
-        // Whether it arrives or not: what follows ends by itself where nobody listens.
+        // Ignored if the reply cannot be sent: what follows ends by itself without a client.
         let _ = sink.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
             following.forward(&request_id, &sink).await;
@@ -141,7 +142,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
     noted.insert(key, running.abort_handle());
 }
 
-/// A command that was read.
+/// A parsed command.
 struct Understood {
     command: Command,
     /// The sessions that it names.

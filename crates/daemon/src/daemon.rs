@@ -25,28 +25,28 @@ use crate::connection;
 use crate::lock::{LockError, StateLock};
 use crate::service::Dispatcher;
 
-/// How a daemon is set up.
+/// The setup of a daemon.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Its folders.
+    /// Its directories.
     pub place: Place,
-    /// How the process is started that keeps its terminals.
+    /// How the terminal host process is started.
     pub host: Starter,
-    /// How the processes are started in which functions are executed.
+    /// How the worker processes, which execute functions, are started.
     pub workers: WorkerStarter,
     /// Which finished runs are kept.
     pub runs: RetentionPolicy,
-    /// What may change while it runs. One that has no sender any more stays as it is.
+    /// The configuration that may change while it runs. Without a sender it never changes.
     pub configuration: watch::Receiver<Configuration>,
 }
 
 /// Why a daemon did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Another one has the state.
+    /// Another daemon owns the state.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A folder is not only ours.
+    /// A directory is accessible to other users.
     #[error(transparent)]
     Folder(#[from] NotPrivate),
     /// The path of the socket is longer than sockets allow.
@@ -59,7 +59,7 @@ pub enum StartError {
         /// Its length.
         length: usize,
     },
-    /// The journal of runs can not be used.
+    /// The journal of runs cannot be used.
     #[error("the runs can not be written down: {}; {}", whole(.0), what_to_do(.0))]
     Journal(#[from] OpenError),
     /// The system refused.
@@ -67,7 +67,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// Says how to go on without a journal that can not be used.
+/// Says how to continue without a journal that cannot be used.
 fn what_to_do(error: &OpenError) -> &'static str {
     match error {
         OpenError::Newer { .. } => "start a newer version, or give another folder with --state-dir",
@@ -79,7 +79,7 @@ fn what_to_do(error: &OpenError) -> &'static str {
     }
 }
 
-/// An error with everything that led to it.
+/// Formats an error with all of its causes.
 fn whole(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source()).map(|cause| format!(": {cause}"));
     format!("{error}{}", causes.collect::<String>())
@@ -107,7 +107,8 @@ impl Daemon {
         let alone = !matches!(options.host, Starter::InProcess(_));
         let (joined, in_group) = watch::channel(!alone);
         if alone {
-            // The kernel takes ten milliseconds, in which the state is opened. Nothing is started before it is done.
+            // The kernel takes ten milliseconds, during which the state is opened. No process is started before that
+            // is done.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = join_group() {
                     tracing::info!(%error, "what this daemon starts is in no control group of its own");
@@ -133,7 +134,7 @@ impl Daemon {
         let ours = OwnProcesses::new(hosts.clone(), alone);
         let (first, mut may_start) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
-            // A thread that is gone has tried.
+            // The thread has ended, so it has made its attempt.
             let _ = may_start.wait_for(|joined| *joined).await;
             if let Err(error) = first.prepare().await {
                 tracing::warn!(%error, "whoever opens the first terminal is told");
@@ -162,15 +163,16 @@ impl Daemon {
         Client::over(theirs)
     }
 
-    /// Returns something that ends the daemon when told to.
+    /// Returns a handle that shuts the daemon down.
     #[must_use]
     pub fn stopper(&self) -> ShutdownHandle {
         ShutdownHandle { stop: self.service.stop.clone(), listen_again: self.service.listen_again.clone() }
     }
 
-    /// Serves clients until somebody stops the daemon; then closes terminals, unless they are to be kept, and ends.
+    /// Serves clients until the daemon is stopped; then closes terminals, unless they are to be kept, and returns.
     ///
     /// # Errors
+    ///
     /// When no more clients can be accepted.
     pub async fn serve(mut self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw();
@@ -179,7 +181,7 @@ impl Daemon {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
                         Ok(peer) if peer.uid() == user || peer.uid() == 0 => {
-                            // Before anything is heard of it: it may end, or hand the socket on.
+                            // Determined before the first command is read: the process may end, or pass its socket on.
                             let standing = Standing::of(peer.uid(), handle_of(&stream, peer.pid()), self.ours.clone());
                             tokio::spawn(connection::serve(self.service.clone(), stream, standing));
                         }
@@ -187,7 +189,7 @@ impl Daemon {
                     },
                     Err(error) if is_passing(&error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
-                        // Out of descriptors: some have to be given back first.
+                        // Out of descriptors: waits until some are closed.
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                     Err(error) => return Err(error),
@@ -199,7 +201,7 @@ impl Daemon {
                 ending = self.service.stopped() => break ending,
             }
         };
-        // No client finds us any more, and those that are connected get an end of stream.
+        // No new client finds the daemon, and connected clients get an end of stream.
         if ending != ShutdownMode::GiveWay {
             let _ = std::fs::remove_file(self.service.place.socket());
         }
@@ -208,12 +210,13 @@ impl Daemon {
     }
 }
 
-/// Returns the process that opened a connection, with what refers to it and to no later process with its id. `None` if it has ended.
+/// Returns the process that opened a connection, with a handle that refers to no later process with its id. `None` if
+/// it has ended.
 fn handle_of(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd)> {
     let pid = pid?;
     let handle = match sockopt::PeerPidfd.get(stream) {
         Ok(handle) => handle,
-        // A kernel before 6.5 does not say. The process may have ended since, and another one have its id.
+        // A kernel before 6.5 does not report it. The process may have ended since, and another one have its id.
         Err(Errno::ENOPROTOOPT) => pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?,
         Err(_) => return None,
     };
@@ -228,7 +231,7 @@ fn listen(place: &Place) -> Result<UnixListener, StartError> {
     if length > LONGEST_SOCKET_PATH {
         return Err(StartError::SocketPath { path: socket.display().to_string(), length });
     }
-    // Whoever left it is gone, or the lock would be theirs.
+    // The daemon that created it has ended, since otherwise it would hold the lock.
     match std::fs::remove_file(&socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -252,12 +255,12 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Tells the daemon to make its socket anew, where it was removed.
+    /// Makes the daemon create its socket again, where it was removed.
     pub fn listen_again(&self) {
         self.listen_again.notify_one();
     }
 
-    /// Tells the daemon to end.
+    /// Makes the daemon end.
     pub fn stop(&self, ending: ShutdownMode) {
         self.stop.send_replace(Some(ending));
     }

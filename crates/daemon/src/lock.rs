@@ -1,12 +1,11 @@
-//! The lock on a state folder: one folder has one daemon.
+//! The lock on a state directory: one directory has one daemon.
 //!
-//! The lock is the kernel's (flock(2)), so it ends with its owner however that
-//! ends. The file names the owner, for people and for clients that look for it.
+//! The lock is the kernel's (flock(2)), so it ends with its owner however that ends. The file names the owner, for
+//! people and for clients that look for it.
 //!
-//! An flock belongs to the open file description, which a forked child shares until
-//! its `exec`. So closing our descriptor does not release the lock while a child is
-//! being started; [`StateLock`] unlocks explicitly, and [`StateLock::acquire`]
-//! retries for a short time, because a daemon that was killed can not unlock.
+//! An flock belongs to the open file description, which a forked child shares until its `exec`. So closing our
+//! descriptor does not release the lock while a child is being started; [`StateLock`] unlocks explicitly, and
+//! [`StateLock::acquire`] retries for a short time, because a daemon that was killed cannot unlock.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, Write as _};
@@ -16,21 +15,21 @@ use std::time::Duration;
 use steplatch_protocol::{Place, Running};
 use tokio::time::Instant;
 
-/// How long a lock is asked for again before it counts as owned: longer than a child takes from fork to exec.
+/// How long acquiring the lock is retried before it counts as owned: longer than a child takes from fork to exec.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The ownership of a state folder. Released when dropped.
+/// The ownership of a state directory. Released when dropped.
 #[derive(Debug)]
 pub(crate) struct StateLock {
     file: File,
 }
 
-/// Why a state folder could not be had.
+/// Why a state directory could not be acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another daemon has it.
+    /// Another daemon owns it.
     #[error("a daemon (pid {}, version {}) already owns '{state}' and listens on '{}'; stop it with: steplatch daemon stop", .owner.pid, .owner.version, .owner.socket.display())]
     Owned {
         /// The folder.
@@ -38,7 +37,7 @@ pub enum LockError {
         /// The other daemon.
         owner: Running,
     },
-    /// Another process has it and left no name.
+    /// Another process owns it and left no name.
     #[error("another process owns '{state}'")]
     OwnedByUnknown {
         /// The folder.
@@ -55,7 +54,8 @@ pub enum LockError {
 }
 
 impl StateLock {
-    /// Takes the lock of a state folder and writes our process into it. Retries for 200 ms while the lock is taken.
+    /// Acquires the lock of a state directory and writes this process into it. Retries for 200 ms while the lock is
+    /// held.
     pub(crate) async fn acquire(place: &Place) -> Result<Self, LockError> {
         let state = place.state().display().to_string();
         let system = |source| LockError::System { state: state.clone(), source };
@@ -98,7 +98,7 @@ impl StateLock {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // The name of an owner that is gone would only mislead. If it can not be removed, the lock still decides.
+        // The name of an owner that has ended would be misleading. If it cannot be removed, the lock still decides.
         let _ = self.file.set_len(0);
         // Closing is not enough: a forked child that has not reached its `exec` holds the same lock. The kernel
         // releases it in any case when the last holder closes.
@@ -114,7 +114,7 @@ mod tests {
         Place::new(folder.path().to_owned(), folder.path().to_owned())
     }
 
-    /// What a forked child has of our lock until its `exec`: another descriptor of the same open file.
+    /// Simulates a forked child that shares the lock until its `exec`: another descriptor of the same open file.
     fn shared_by_a_fork(lock: &StateLock) -> File {
         lock.file.try_clone().unwrap()
     }

@@ -1,6 +1,6 @@
-//! Every verb of the contract, answered.
+//! Dispatches every verb of the contract.
 //!
-//! One `match` says who answers what; the work is done where its things are kept.
+//! One `match` chooses the component that answers; the component that owns the data does the work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,12 +25,12 @@ use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
 use crate::tools::{ToolSubscription, Tools};
 
-/// What the daemon is made of.
+/// The components of the daemon.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     pub(crate) place: Place,
     pub(crate) stop: watch::Sender<Option<ShutdownMode>>,
-    /// Somebody does not find the socket.
+    /// Notified when a client does not find the socket.
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
     runs: Runs,
@@ -44,20 +44,20 @@ pub(crate) struct Dispatcher {
     started: Instant,
 }
 
-/// What follows an answer once it is sent.
+/// What follows a reply once it is sent.
 #[derive(Debug)]
 pub(crate) enum ReplyStream {
     Run(RunEvents),
     Terminal(Box<TerminalEvents>),
     Changes(Box<ToolSubscription>),
-    /// The end of the daemon, which cuts off whoever has not been answered yet.
+    /// The daemon ends, and cuts off every client without a reply.
     Stop(watch::Sender<Option<ShutdownMode>>, ShutdownMode),
 }
 
 impl ReplyStream {
-    /// Sends events to who asked for them until there are no more, or nobody listens.
+    /// Sends events to the client of command `request_id`, until there are no more or the client is gone.
     pub(crate) async fn forward(self, request_id: &Value, sink: &EventSink) {
-        // Ends with the connection; there is nobody to tell.
+        // An error means that the connection has ended, so no client is left to notify.
         let _ = match self {
             Self::Run(events) => events.forward(request_id, sink).await,
             Self::Terminal(events) => events.forward(request_id, sink).await,
@@ -81,11 +81,12 @@ impl Drop for ConnectionGuard<'_> {
 }
 
 impl Dispatcher {
-    /// Takes over what the last daemon left. `in_group` is there if the process is a daemon and nothing else, and becomes true once
-    /// what it starts is in its control group.
+    /// Takes over what the last daemon left. `in_group` is present if the process is only a daemon, and becomes true
+    /// once the processes that it starts are in its control group.
     ///
     /// # Errors
-    /// When the journal of runs can not be used.
+    ///
+    /// When the journal of runs cannot be used.
     pub(crate) async fn start(
         place: Place,
         hosts: Hosts,
@@ -127,7 +128,7 @@ impl Dispatcher {
         };
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         if let Some(mut in_group) = in_group {
-            // A thread that is gone has tried.
+            // The thread has ended, so it has made its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;
         }
         runs.recover().await;
@@ -148,10 +149,10 @@ impl Dispatcher {
         })
     }
 
-    /// Waits until somebody stops the daemon, and returns how.
+    /// Waits until the daemon is stopped, and returns how.
     pub(crate) async fn stopped(&self) -> ShutdownMode {
         let mut stop = self.stop.subscribe();
-        // The sender is ours, so it does not go away before it says so.
+        // The sender is owned by this struct, so it outlives this call.
         stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop).unwrap_or(ShutdownMode::KeepTerminals)
     }
 
@@ -164,7 +165,7 @@ impl Dispatcher {
         ConnectionGuard(&self.clients)
     }
 
-    /// Leaves the runs to the next daemon, and closes what is open unless it is to be kept.
+    /// Leaves the runs to the next daemon, and closes terminals unless they are to be kept.
     pub(crate) async fn close(&self, ending: ShutdownMode) {
         self.runs.leave().await;
         self.nodes.close().await;
@@ -191,7 +192,7 @@ impl Dispatcher {
         }))
     }
 
-    /// Returns the answer to a command that names a session which is not the project of `caller`.
+    /// Returns the reply to a command that names a session other than the project of `caller`.
     pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<VerbReply> {
         for name in names {
             if let Err(error) = self.projects().session(caller, name).await {
@@ -201,9 +202,9 @@ impl Dispatcher {
         None
     }
 
-    /// Carries out a command. Some bring events, which follow the answer.
+    /// Performs a command. Some commands also start a stream of events, which follow the reply.
     ///
-    /// With a `step`, opening and typing are not done again when they were done as that step before.
+    /// With a `step`, opening and typing are not repeated if they were done as that step before.
     pub(crate) async fn answer(
         &self,
         caller: &Arc<Caller>,
@@ -211,7 +212,7 @@ impl Dispatcher {
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
-        // A command that waits takes its room for as long: what is large has room of its own, only while it is carried out.
+        // The state of a waiting command stays small: large ones are boxed, only while they are performed.
         let answer = match command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
@@ -248,8 +249,8 @@ impl Dispatcher {
             Command::Decide(verb) => VerbReply::of(self.runs.answer(caller, verb.into()).await),
             Command::AnswerGate(verb) => VerbReply::of(self.runs.answer(caller, verb.into()).await),
             Command::GetApprover(_) => VerbReply::of(self.approver.told().await),
-            // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase is the
-            // only proof there is, so the first one is set from a terminal whose owner is hidden.
+            // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase
+            // is the only possible proof, so the first one is set from a terminal whose owner is hidden.
             Command::SetApprover(verb) => match caller.no_person().await {
                 None => VerbReply::of(self.runs.set_approver(verb, caller.source()).await),
                 Some(PersonRefusal::Hidden) if caller.proof().await == Proof::Terminal => {
@@ -260,7 +261,7 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            // What the kernel hides, the passphrase proves.
+            // The passphrase proves what the kernel hides.
             Command::UnlockRuns(verb) => match caller.no_person().await {
                 None | Some(PersonRefusal::Hidden) => VerbReply::of(self.runs.unlock(verb, caller.source()).await),
                 Some(_) => VerbReply::failure(
@@ -308,7 +309,7 @@ impl Dispatcher {
         (self.without_secrets(answer), None)
     }
 
-    /// What was typed as a secret is in no reply: not in an error, not in the name of a folder.
+    /// Removes typed secrets from a reply, including its error and the names of directories.
     fn without_secrets(&self, mut answer: VerbReply) -> VerbReply {
         self.secrets.mask_in(&mut answer.data);
         answer.error = self.secrets.masked_if(answer.error);

@@ -1,8 +1,7 @@
 //! The registry of workflows that are tools: of the library, and of remote services.
 //!
-//! Everybody who lists tools lists these. Names, descriptions and schemas of remote ones
-//! are foreign text that was cleaned where it came in; those of the library are made
-//! from what its authors wrote.
+//! All listings of tools come from here. Names, descriptions and schemas of remote ones are foreign text that was
+//! cleaned on receipt; those of the library are made from what its authors wrote.
 
 mod files;
 mod listed;
@@ -48,7 +47,7 @@ impl Tools {
         Self { workflows, remotes, configuration, changes, files }
     }
 
-    /// Lists the tools that `caller` is offered, or that this instance offers to others.
+    /// Lists the tools that `caller` may use, or that this instance offers to others.
     pub(crate) async fn list(&self, caller: &Caller, verb: ListTools) -> ListToolsReply {
         let listed = match verb.scope.unwrap_or(ToolScope::Offered) {
             ToolScope::Offered => self.offered(caller).await,
@@ -76,11 +75,12 @@ impl Tools {
         Ok(of_library(proven, &tools))
     }
 
-    /// Returns the tool that `caller` calls so, once its arguments are found to be as it takes them.
+    /// Returns the tool with the name that `caller` calls, after a check of its arguments.
     ///
     /// # Errors
-    /// In whole sentences: when there is no such tool, with those that there are; or with everything that is wrong with
-    /// the arguments.
+    ///
+    /// With whole sentences: when there is no such tool, with the available ones; or with every problem of the
+    /// arguments.
     pub(crate) async fn called(
         &self,
         caller: &Caller,
@@ -88,7 +88,7 @@ impl Tools {
         arguments: &Map<String, Value>,
     ) -> Result<ToolInfo, CallRejected> {
         if let Some(tool) = self.remotes.tool(name) {
-            // Its arguments are checked where its run begins, however that is asked for.
+            // Its arguments are checked where its run begins, whichever command starts it.
             return Ok(tool);
         }
         let tools = self.offered(caller).await.map_err(CallRejected::Unknown)?;
@@ -100,17 +100,17 @@ impl Tools {
     }
 }
 
-/// Why a tool is not called.
+/// Why a tool call is rejected.
 #[derive(Debug)]
 pub(crate) enum CallRejected {
-    /// There is none of that name.
+    /// There is no tool with that name.
     Unknown(String),
-    /// What it is given is not what it takes.
+    /// The arguments do not match the schema.
     Arguments(String),
 }
 
 impl CallRejected {
-    /// Returns the reply that says so.
+    /// Returns the reply with this error.
     pub(crate) fn into_reply(self) -> RunReply {
         let (final_state, error) = match self {
             Self::Unknown(error) => ("workflow_not_found", error),
@@ -125,7 +125,7 @@ impl CallRejected {
     }
 }
 
-/// Says that there is no such tool, and which there are.
+/// Returns the sentence that there is no such tool, with the available ones.
 fn unknown(name: &str, tools: &[ToolInfo]) -> String {
     let shown: String = name.chars().take(80).collect();
     match tools {
@@ -139,7 +139,7 @@ fn unknown(name: &str, tools: &[ToolInfo]) -> String {
     }
 }
 
-/// Makes tools of saved workflows, sorted by name.
+/// Converts saved workflows to tools, sorted by name.
 fn of_library(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, String>) -> Vec<ToolInfo> {
     let tool = |workflow: DescribeWorkflowReply| {
         let name = workflow.name.clone()?;

@@ -41,7 +41,8 @@ async fn project() -> TestDaemon {
     daemon
 }
 
-/// Calls something, and sleeps for nothing in one of several states by what came of it.
+/// Returns a machine that calls a tool, and then sleeps for no time in one of several states, depending on the
+/// outcome.
 fn calling(tool: &str, params: &Value, ways: &Value) -> Value {
     let rest = || json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
     let mut states = json!({"call": {"action": {"tool": tool, "params": params}, "transitions": ways}});
@@ -159,7 +160,7 @@ async fn a_call_that_a_restart_interrupts_is_in_doubt_and_not_made_again() {
     let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0) };
     let node = daemon.call(over(&node)).await;
     assert_eq!((node.status.as_str(), node.final_state.as_deref()), ("completed", Some("doubt")), "{:?}", node.error);
-    // The graph is a run that went on: its step is in doubt, and that is its result.
+    // The graph is a run that continued: its step is in doubt, and that is its result.
     let graph = daemon.call(over(&graph)).await;
     assert_eq!(
         (graph.status.as_str(), graph.final_state.as_deref()),

@@ -272,7 +272,7 @@ async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
     let attach = AttachTerminal { session_id: session.id.clone(), masked: true, hold_key: None };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.snapshot.contains("it is ••••••••"), "{}", joined.snapshot);
-    // In two halves, of which the first may be a secret's, and then one that is none.
+    // Printed in two parts: the first may be the beginning of a secret, then one that is not.
     session.types(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
     session.types("\n").await;
     session.sees("_over$").await;
@@ -285,7 +285,7 @@ async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
         }
     };
     assert!(all.contains("•••••••• and hunt_over") && !all.contains("hunter2"), "{all}");
-    // What may be the beginning of a secret comes with what follows, and with the end at the latest.
+    // A possible beginning of a secret is sent with what follows, and with the end at the latest.
     session.types("echo; printf hun; exec true\n").await;
     let mut last = shown(vec![events.next().await.unwrap()]);
     while !last.trim_end_matches("\x1b[?2004l\r").ends_with("\nhun") {
@@ -380,7 +380,7 @@ async fn a_wait_ends_when_its_client_hangs_up() {
     stream.write_all(format!("{wait}\n").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
-    // The daemon hangs up too, rather than waiting for fifty minutes.
+    // The daemon closes the connection too, rather than waiting for fifty minutes.
     tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await.unwrap().unwrap();
     assert_eq!(daemon.call(DaemonStatus {}).await.clients, 1);
 }
@@ -524,7 +524,7 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     session.sees("hers-42").await;
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!(screen.handed_back, None, "not while she holds it");
-    // Hanging up is as good as handing back.
+    // Disconnecting has the same effect as handing back.
     drop(events);
     drop(person);
     let told = loop {
@@ -576,7 +576,7 @@ async fn a_secret_is_not_read_character_by_character_either() {
         input_text: "echo before; echo FLOWTOKEN-99; echo after\n".to_owned(),
         ..SendInput::default()
     };
-    // Known as one before it is shown.
+    // Registered as a secret before it is shown.
     let typed = SendInput { input_text: "FLOWTOKEN-99".to_owned(), secret: true, ..secret.clone() };
     daemon.call(typed).await;
     daemon.call(SendInput { input_text: "\u{15}".to_owned(), ..secret.clone() }).await;

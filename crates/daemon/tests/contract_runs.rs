@@ -1,4 +1,4 @@
-//! What the contract says of runs, and no other test holds, in a daemon in this process.
+//! What the contract says of runs and no other test covers, in a daemon in this process.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeSet;
@@ -53,7 +53,8 @@ async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
 #[tokio::test]
 async fn a_run_is_cancelled_at_every_instant_right_after_its_start() {
     let daemon = TestDaemon::new().await;
-    // Opens a terminal, types into it, and waits: there is something to clear away whenever the end comes.
+    // Returns a machine that opens a terminal, types into it, and waits: there are resources to clean up whenever it
+    // ends.
     let busy = machine(
         "busy",
         json!({
@@ -164,7 +165,7 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: Some(Duration::ZERO), disk: None }).await;
     let waiting = daemon.call(starting(asking("rest"))).await.run_id;
     let finished = daemon.run(napping(0.0)).await.run_id;
-    // Some are forgotten whenever so many have ended.
+    // Some runs are deleted whenever so many have ended.
     for _ in 0..60 {
         daemon.run(napping(0.0)).await;
     }
@@ -250,7 +251,7 @@ async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
     assert_eq!(serde_json::to_value(listed).unwrap(), told, "another daemon tells the same");
     let elsewhere = ExecuteWorkflow { session_id: Some("elsewhere".to_owned()), ..execute.clone() };
     assert_eq!(daemon.call(elsewhere).await.error.unwrap(), "Session not found: elsewhere");
-    // A terminal is still what a machine works in.
+    // A machine still works in a terminal.
     let terminal = daemon.bash().await.id;
     let there = daemon.call(ExecuteWorkflow { session_id: Some(terminal.clone()), ..execute }).await;
     assert_eq!(there.state, "completed", "{there:?}");
@@ -287,7 +288,7 @@ async fn the_events_of_a_gate_of_a_machine_tell_its_limit_and_that_there_are_no_
     daemon.stop().await;
 }
 
-// A long result is told in part by lists, and whole by the record.
+// Lists show a part of a long result, and the record shows all of it.
 #[tokio::test]
 async fn a_long_result_is_shortened_in_lists_only() {
     let daemon = TestDaemon::new().await;

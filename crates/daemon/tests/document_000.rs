@@ -1,7 +1,8 @@
-//! The test suite of document 000 (lines 961 to 1529), against this daemon: its definitions, and its assertions as they are written.
+//! The test suite of document 000 (lines 961 to 1529), against this daemon: its definitions, and its assertions as
+//! they are written.
 //!
-//! A test has the name that it has there. Where the document asks its classes, this asks the daemon for the same: what runs to
-//! its end is saved, and a saved one is loaded by its name.
+//! A test has the same name as there. Where the document queries its classes, this queries the daemon: a run that
+//! completes is saved, and a saved one is loaded by its name.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ fn listing(transitions: &Value) -> Value {
     json!({"action": {"tool": "list_terminal_sessions", "params": {}}, "transitions": transitions})
 }
 
-/// A request of the document: everything else as it is left out there, and time to wait for the end.
+/// Returns a request of the document: everything else is left out as there, with time to wait for the end.
 fn request(definition: Value) -> RunWorkflow {
     RunWorkflow {
         workflow_definition: Some(definition),
@@ -51,8 +52,8 @@ fn request(definition: Value) -> RunWorkflow {
     }
 }
 
-/// The entries that document 000 has in its log: one for each state. Those that document 001 asks for besides (transitions, checks
-/// of the contract) are left out here, where the two documents contradict each other.
+/// The entries that document 000 has in its log: one for each state. Those that document 001 requires besides
+/// (transitions, checks of the contract) are left out here, where the two documents contradict each other.
 fn executed(reply: &RunReply) -> Vec<&Value> {
     reply.execution_log.iter().filter(|entry| entry["phase"] == "execution").collect()
 }
@@ -99,7 +100,7 @@ async fn test_saved_workflow_execution() {
     };
     let result = daemon.call(by_name).await;
     assert!(result.success, "{result:#?}");
-    // Where the document asks whether its mock was called with the name.
+    // Where the document checks whether its mock was called with the name.
     assert_eq!(result.workflow_name.as_deref(), Some("test_simple"));
     daemon.stop().await;
 }
@@ -121,7 +122,7 @@ async fn test_recursive_workflow_calls() {
     });
     let child_workflow = json!({
         "name": "child_workflow",
-        // create_workflow wants a description, which the document's loader does not.
+        // create_workflow requires a description, which the document's loader does not.
         "description": "Lists the terminals",
         "initial_state": "simple_action",
         "states": {"simple_action": listing(&json!([]))}
@@ -242,7 +243,8 @@ async fn test_variable_substitution() {
     assert!(result.final_variables.contains_key("session_id"));
     assert!(result.final_variables.contains_key("custom_var"));
     assert_eq!(result.final_variables["custom_var"], "custom_value");
-    // Line 1349 says execution_log[1]; with the transitions of document 001 in it, it is the second state all the same.
+    // Line 1349 says execution_log[1]; with the transitions of document 001 in the log, that is still the second
+    // state.
     let use_session_log = executed(&result)[1];
     assert!(!use_session_log["params"].to_string().contains("{session_id}"));
     daemon.stop().await;

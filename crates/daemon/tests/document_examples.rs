@@ -1,6 +1,6 @@
 //! The examples of documents 000 and 001, run as they are written: definitions, requests, replies and files.
 //!
-//! Definitions lie in `documents/`, each named after its document and its first line there.
+//! Definitions are in `documents/`, each named after its document and its first line there.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -44,7 +44,7 @@ const RUN_FIELDS: [&str; 14] = [
 const CREATE_FIELDS: [&str; 6] =
     ["success", "workflow_name", "stored_file", "workflow_signature", "validation_errors", "error"];
 
-/// An agent with a library of its own, and programs of its own before those of this machine.
+/// An agent with a library of its own, and programs of its own before those of this machine in its PATH.
 struct Agent {
     client: Client,
     folder: TempDir,
@@ -83,7 +83,7 @@ impl Agent {
         self.folder.path().join("library")
     }
 
-    /// Asks for a verb, with its parameters as a document writes them.
+    /// Calls a verb, with its parameters as a document writes them.
     async fn calls(&self, verb: &str, params: Value) -> Value {
         let (reply, warnings) = self.client.call_raw(verb, params).await.unwrap();
         assert!(warnings.is_empty(), "{warnings:?}");
@@ -199,11 +199,11 @@ async fn the_branching_workflow_of_document_000_line_1710_follows_what_npm_print
     daemon.stop().await;
 }
 
-/// Document 000, lines 1793-1957: a person at the terminal says how a debugger goes on.
+/// Document 000, lines 1793-1957: a person at the terminal says how a debugger continues.
 #[tokio::test]
 async fn the_interactive_workflow_of_document_000_line_1794_goes_where_a_person_says() {
     let daemon = TestDaemon::new().await;
-    // A debugger that leaves what it does not know to the shell, so that the example's `read` asks the person.
+    // A debugger that passes unknown commands to the shell, so that the example's `read` prompts the person.
     let python = "#!/bin/bash\nprintf '(Pdb) '\nwhile IFS= read -r line; do\n  case \"$line\" in\n    q) exit 0 ;;\n    \
                   *) eval \"$line\" ;;\n  esac\n  printf '(Pdb) '\ndone\n";
     let agent = Agent::of(&daemon, &[("python", python)]).await;
@@ -306,7 +306,7 @@ async fn the_conditions_of_document_000_line_1637_are_taken() {
     daemon.stop().await;
 }
 
-/// Document 000, lines 70-90 (the files of a library), 104 (a run by name counts) and 116-121 (what a list tells).
+/// Document 000, lines 70-90 (the files of a library), 104 (a run by name counts) and 116-121 (what a list shows).
 #[tokio::test]
 async fn a_library_of_document_000_line_70_is_listed_and_run() {
     let daemon = TestDaemon::new().await;
@@ -358,7 +358,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     let path = agent.library().join("build_project.json");
     assert_eq!(created["path"], path.display().to_string());
 
-    // Lines 452-462: what a list tells.
+    // Lines 452-462: what a list shows.
     let listed = agent.calls("LIST_WORKFLOWS", json!({})).await;
     let workflow = &listed["workflows"][0];
     has_all(workflow, &["name", "file", "description", "created"]);
@@ -398,7 +398,7 @@ async fn the_build_of_document_001_line_580_is_checked_before_and_after() {
     let root = agent.folder.path().join("home");
     agent.does(&session, &format!("export PROJECT_ROOT={} BUILD_TYPE=release", root.display())).await;
     let asks = agent.runs(request).await;
-    // The condition of lines 623-625 is a description, which somebody judges.
+    // The condition of lines 623-625 is a description, which a person or an agent judges.
     assert_eq!((&asks["success"], &asks["status"], &asks["error"]), (&json!(false), &json!("waiting"), &Value::Null));
     let choice = "Check if build completed successfully";
     assert_eq!(asks["pending_gate"]["choices"][0], choice, "{asks}");
@@ -501,7 +501,7 @@ async fn the_example_of_document_001_line_1035_runs_with_the_states_that_it_lead
     }
     assert_eq!(agent.creates(&definition).await["success"], true);
     let session = agent.opens_a_terminal().await;
-    // What the example types is a word of the shell that prints nothing.
+    // The word that the example types is a shell function that prints nothing.
     agent.does(&session, "command() { echo Build complete: SUCCESS; }; export ENV_VAR_NAME=x").await;
     let ran =
         agent.runs(json!({"workflow_name": "workflow_identifier", "session_id": session, "wait_seconds": 60})).await;
@@ -545,7 +545,8 @@ async fn a_library_of_document_001_line_436_is_listed_described_and_run() {
     daemon.stop().await;
 }
 
-/// Document 001, lines 1216-1241: what can not be run has every field, and its error begins with these words.
+/// Document 001, lines 1216-1241: the reply to what cannot be run has every field, and its error begins with these
+/// words.
 #[tokio::test]
 async fn what_can_not_be_run_is_answered_as_in_document_001_line_1217() {
     let daemon = TestDaemon::new().await;
@@ -572,7 +573,7 @@ async fn what_can_not_be_run_is_answered_as_in_document_001_line_1217() {
     daemon.stop().await;
 }
 
-/// Document 000, lines 877-885: a run whose definition can not be saved has succeeded, and says why it is not saved.
+/// Document 000, lines 877-885: a run whose definition cannot be saved has succeeded, and says why it is not saved.
 #[tokio::test]
 async fn a_library_that_can_not_be_written_is_told_as_in_document_000_line_885() {
     let daemon = TestDaemon::new().await;
@@ -593,8 +594,8 @@ async fn a_library_that_can_not_be_written_is_told_as_in_document_000_line_885()
     daemon.stop().await;
 }
 
-/// Document 000, lines 184 and 495, and document 001, lines 680 and 900: `success` tells that a run has completed. All others
-/// say what to do next.
+/// Document 000, lines 184 and 495, and document 001, lines 680 and 900: `success` shows that a run has completed. All
+/// others say what to do next.
 #[tokio::test]
 async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
     let daemon = TestDaemon::new().await;
@@ -650,7 +651,7 @@ async fn the_schema_has_the_fields_of_document_001_line_1347() {
     let agent = Agent::of(&daemon, &[]).await;
     let schema = agent.calls("GET_WORKFLOW_SCHEMA", json!({})).await;
     has_all(&schema, &["json_schema", "documentation", "available_tools", "schema_version"]);
-    // Lines 88-95: no session is required, and defaults are told.
+    // Lines 88-95: no session is required, and defaults are shown.
     let page = schema["documentation"].as_str().unwrap();
     assert!(!page.contains("`session_id` | string, required"), "a machine has its session injected");
     assert!(page.contains("| `timeout` | number | Seconds to wait at most (0.0 to 3600.0; default 10.0) |"), "{page}");

@@ -19,7 +19,7 @@ fn sleeping(seconds: f64) -> Value {
     })
 }
 
-/// Asks for a judgement, and goes where it leads.
+/// Returns a machine that requests a judgement, and continues accordingly.
 fn judged() -> Value {
     json!({
         "name": "judged",
@@ -190,7 +190,7 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
             break event["data"]["child_run_id"].as_str().unwrap().to_owned();
         }
     };
-    // It is there a moment after the state was entered.
+    // The child exists shortly after the state was entered.
     while daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run.is_none() {
         tokio::task::yield_now().await;
     }
@@ -357,7 +357,7 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
 async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
     let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
     let long = begin(&daemon, sleeping(200.0)).await;
-    // As many as it takes for the daemon to look.
+    // So many that the daemon checks the limit.
     for _ in 0..5 {
         let tenth = (0..10).map(|_| daemon.run(sleeping(0.001)));
         let mut last = String::new();
@@ -407,7 +407,7 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
     }
     let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None }).await;
     assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
-    // Nothing that is under way gives way.
+    // No run in progress is deleted.
     let refused = loop {
         let begun = daemon.call(heavy(77, 300.0)).await;
         if begun.run_id.is_empty() {
@@ -421,7 +421,7 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
     let running = daemon.call(running).await.runs;
     assert!(!running.is_empty());
     for run in running {
-        // Their ends are small, and there is always room for those once one of them is over.
+        // Their ends are small, and there is always room for those once one of the runs has finished.
         let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
         assert!(cancelled.success, "{cancelled:?}");
     }
@@ -440,7 +440,7 @@ async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_an
     let path = daemon.place().journal();
     let run: steplatch_ids::RunId = strange.run_id.parse().unwrap();
     let restarting = daemon.restarted().await;
-    // Somebody with a later version was here in between.
+    // A daemon of a later version ran in between.
     let journal = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap();
     let last = journal.find(&run).await.unwrap().unwrap().last;
     let entry = json!({"event": "teleported", "at": 1}).to_string();
@@ -504,7 +504,7 @@ async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_wit
 #[tokio::test]
 async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_by_the_next_daemon() {
     let daemon = TestDaemon::new().await;
-    // It prints without end, so that its opening lasts until its time is up.
+    // The program prints endlessly, so that its opening lasts until its time limit.
     let prints = json!({
         "initial_state": "open",
         "states": {"open": {"action": {"tool": "open_terminal", "params": {
@@ -516,7 +516,7 @@ async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_b
     while terminals(&daemon).await == 0 {
         tokio::task::yield_now().await;
     }
-    // The cancel was written down, and the daemon ended before it had closed what was being opened.
+    // The cancel was recorded, and the daemon ended before it had closed what was being opened.
     let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
     let last = journal.find(&run).await.unwrap().unwrap().last;

@@ -1,4 +1,4 @@
-//! The events of runs, as those who follow them get to see them, in a daemon in this process.
+//! The events of runs, as followers receive them, in a daemon in this process.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
     daemon.call(verb).await
 }
 
-/// Returns the events of a run, which is over, and the number that is told to be the newest.
+/// Returns the events of a finished run, and the reported number of the newest one.
 async fn story(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
     let subscribe = Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() };
     let (reply, mut received) = daemon.client().subscribe(subscribe).await.unwrap();
@@ -94,7 +94,7 @@ async fn who_cancels_a_run_ends_its_gate_and_the_run_below_it() {
     assert_eq!(events[3]["data"]["gate_id"], gate.gate_id.as_str());
 }
 
-/// The word that ends the history of a run that loops until it may not any more.
+/// The event that ends the history of a run that loops until its limit.
 const END: &str = "workflow_failed";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Gates, as whoever answers them meets them: forms, records, moments, and the approver's passphrase.
+//! Gates, from the view of the answerer: forms, records, times, and the approver's passphrase.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::time::Duration;
@@ -13,12 +13,12 @@ use steplatch_protocol::{
 use steplatch_testkit::{TestDaemon, user_name};
 use steplatch_workflow::Proof;
 
-/// A machine of one gate.
+/// Returns a machine with one gate.
 fn asking(params: Value) -> Value {
     json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
 }
 
-/// Starts a run and waits until it asks, or is over.
+/// Starts a run and waits until it has an open gate or has finished.
 async fn started(daemon: &TestDaemon, params: Value) -> RunReply {
     let verb = RunWorkflow {
         workflow_definition: Some(asking(params)),
@@ -29,7 +29,7 @@ async fn started(daemon: &TestDaemon, params: Value) -> RunReply {
     daemon.call(verb).await
 }
 
-/// Starts a run and waits until it asks.
+/// Starts a run and waits until it has an open gate.
 async fn waits(daemon: &TestDaemon, params: Value) -> RunReply {
     let waiting = started(daemon, params).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
@@ -48,7 +48,7 @@ fn fields(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// Every event of a run that is over.
+/// Returns every event of a finished run.
 async fn events_of(daemon: &TestDaemon, run: &RunReply) -> Vec<RunEvent> {
     let subscribe = Subscribe { run_id: run.run_id.clone(), from_seq: None, ..Subscribe::default() };
     let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right()
     assert_eq!(text, "The gate asks for a form, answered as an object with its fields: version, count, loud");
     assert_eq!(daemon.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None }).await.status, "waiting");
     let daemon = daemon.restarted().await;
-    // As text that is JSON, as models like to write.
+    // As text that contains JSON, as models tend to write it.
     let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;
     assert!(taken.success, "{taken:?}");
     let ended = end_of(&daemon, &asked).await;
@@ -137,7 +137,7 @@ async fn what_an_agent_decides_is_never_what_a_person_is_asked() {
     let daemon = TestDaemon::new().await;
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
-    // Not even for a client that says it is a person.
+    // Not even for a client that claims to be a person.
     let ann = daemon.somebody("ann").await;
     for reply in [daemon.call(verb.clone()).await, ann.call(verb).await.unwrap()] {
         assert!(!reply.success && reply.error.unwrap().starts_with("This gate waits for a person"));
@@ -182,7 +182,7 @@ async fn an_answer_at_the_moment_of_the_timeout_is_one_or_the_other() {
     let asked = started(&daemon, json!({"prompt": "Go?", "timeout": 0.05})).await;
     events_of(&daemon, &asked).await;
     assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (0, 1));
-    // Around the moment, from 6 ms before to 5 ms after it, either may be first.
+    // Near the deadline, from 6 ms before to 5 ms after it, either may be first.
     for attempt in 0..12_u64 {
         let asked = started(&daemon, json!({"prompt": "Go?", "timeout": AFTER.as_secs_f64()})).await;
         let Some(gate) = &asked.pending_gate else { continue };
@@ -248,7 +248,7 @@ async fn with_a_passphrase_nobody_answers_for_people_without_it() {
     assert!(taken.success);
     assert_eq!(end_of(&daemon, &asked).await.status, "completed");
 
-    // What is no person's needs none.
+    // An answer that need not be a person's needs no passphrase.
     let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
     assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
 
@@ -291,7 +291,7 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
     let session_id = asked.session_id.clone().unwrap();
     let types =
         |text: &str| SendInput { session_id: session_id.clone(), input_text: text.into(), ..SendInput::default() };
-    // Half a line, before the question: the action of the run begins on an empty one.
+    // Half a line, before the gate: the action of the run begins on an empty one.
     assert!(daemon.call(types("echo EVIL; ")).await.success);
     let ready = Decide { run_id: asked.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
     assert!(daemon.call(ready).await.success);
@@ -317,7 +317,7 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
             "{error:?}"
         );
     }
-    // Another machine is no way around it.
+    // Another machine cannot bypass it.
     let around = json!({"name": "around", "initial_state": "type", "states": {
         "type": {"action": {"tool": "send_input", "params": {"input_text": "echo EVIL; "}}},
     }});
@@ -402,7 +402,7 @@ async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
     daemon.stop().await;
 }
 
-/// A machine that asks first, and then does what `action` says; it fails if that does not succeed.
+/// Returns a machine that opens a gate first, and then does what `action` says; it fails if that does not succeed.
 fn approved(action: &Value) -> Value {
     let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
     json!({"name": "approved", "initial_state": "ask", "states": {
@@ -419,7 +419,7 @@ fn calls_node(name: &str, node: &str) -> Value {
     }})
 }
 
-/// Writes the nodes of a project; `command` is what its node `leaf` does.
+/// Writes the nodes of a project; `command` is that of its node `leaf`.
 fn declares(daemon: &TestDaemon, command: &str) {
     let declared = format!(
         "[nodes.leaf]\ntype = \"bash\"\ncommand = \"{command}\"\n\
@@ -429,7 +429,7 @@ fn declares(daemon: &TestDaemon, command: &str) {
     std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
 }
 
-/// Which definition is another one after the answer to the gate before it.
+/// Which definition is changed after the approval of the gate before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Edit {
     Nothing,
@@ -503,7 +503,7 @@ async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
             assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
         } else {
             assert!(ended.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {ended:#?}");
-            // A run that begins now has the definitions of now.
+            // A run that begins now uses the current definitions.
             let again = daemon.call(verb).await;
             let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
             assert_ne!(digests[0], digests[1], "what follows is part of what is approved");

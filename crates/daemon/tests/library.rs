@@ -13,7 +13,7 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use tempfile::TempDir;
 
-/// Somebody who works in a project, with a home beside it.
+/// The author of a project, with a home directory beside it.
 struct Author {
     client: Client,
     folder: TempDir,
@@ -41,12 +41,12 @@ impl Author {
         connect(daemon.place(), hello).await.unwrap().0
     }
 
-    /// The folder of the project's workflows.
+    /// Returns the directory of the project's workflows.
     fn project(&self) -> PathBuf {
         self.folder.path().join("project/.terminal_control_workflows")
     }
 
-    /// The folder of the author's own.
+    /// Returns the directory of the author's own workflows.
     fn own(&self) -> PathBuf {
         self.folder.path().join("home/.local/share/steplatch/workflows")
     }
@@ -286,7 +286,7 @@ async fn a_definition_of_ten_megabytes_is_refused_at_once_and_the_rest_goes_on()
     assert_eq!(refused.validation_errors.len(), 1, "{refused:?}");
     assert!(refused.validation_errors[0].ends_with("at most 1048576 are read"), "{refused:?}");
     assert!(beside.success, "{beside:?}");
-    // Longer still, and it can not even be sent.
+    // Longer still, and it cannot even be sent.
     let mut longer = machine("longer");
     longer["description"] = "x".repeat(17 << 20).into();
     let longer = CreateWorkflow { workflow_definition: longer, overwrite_existing: false };

@@ -1,4 +1,4 @@
-//! Locked runs: what a run needs to go on opens with the approver's passphrase only, while the run waits for a person.
+//! Locked runs: while a run waits for a person, only the approver's passphrase opens what the run needs to continue.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::time::Duration;
@@ -27,7 +27,8 @@ async fn unlocks(client: &Client, passphrase: &str) -> UnlockRunsReply {
     client.call(UnlockRuns { passphrase: words(passphrase) }).await.unwrap()
 }
 
-/// Opens a terminal, asks for leave, and types a secret that it was given. `answered_by` says who gives the leave.
+/// Returns a machine that opens a terminal, requests approval, and types a secret that it was given. `answered_by`
+/// says who approves.
 fn deploying(answered_by: &str) -> Value {
     json!({"name": "deploy", "initial_state": "open",
         "arguments": {"KEY": {"secret": true}},
@@ -45,7 +46,7 @@ fn deploying(answered_by: &str) -> Value {
     }})
 }
 
-/// Starts a machine with the secret and waits until it asks.
+/// Starts a machine with the secret and waits until its gate is open.
 async fn starts(daemon: &TestDaemon, definition: Value) -> RunReply {
     let variables = [("KEY".to_owned(), SECRET.to_owned())].into();
     let verb = RunWorkflow {
@@ -60,7 +61,7 @@ async fn starts(daemon: &TestDaemon, definition: Value) -> RunReply {
     waiting
 }
 
-/// What the journal has of a run that is for the daemon only.
+/// Returns the private part of a run in the journal.
 fn private_part(daemon: &TestDaemon, run: &RunReply) -> String {
     let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
     let select = "SELECT private FROM runs WHERE run = ?1";
@@ -121,14 +122,14 @@ async fn a_copy_of_the_state_does_not_go_past_a_gate() {
         let refused = answers(&ann, &asked, passphrase).await;
         assert!(!refused.success && refused.error.as_ref().unwrap().contains("locked"), "{refused:?}");
     }
-    // Nor with a passphrase of one's own.
+    // Nor with a passphrase of the attacker's own.
     sets(&ann, Some("open barley"), None).await;
     assert!(!answers(&ann, &asked, Some("open barley")).await.success);
     assert!(!unlocks(&ann, "open barley").await.success);
     let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None }).await;
     assert_eq!(now.status, "waiting");
     assert!(now.next_step.unwrap().contains("steplatch approver unlock"));
-    // It can be written off.
+    // It can be cancelled.
     assert!(copy.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
     assert!(!is_locked(&copy, &asked).await);
     copy.stop().await;
@@ -147,7 +148,7 @@ async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_tha
     let gate = daemon.call(GetGate { run_id: asked.run_id.clone(), gate_id: None }).await;
     assert!(gate.error.as_ref().unwrap().contains("steplatch approver unlock"), "{gate:?}");
 
-    // No person is needed for what an agent answers.
+    // A gate for an agent needs no person.
     assert!(!private_part(&daemon, &of_agent).starts_with("sealed:"));
     let decides = |run: &RunReply| Decide { run_id: run.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
     assert!(daemon.call(decides(&of_agent)).await.success);
@@ -203,13 +204,13 @@ async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_take
     assert!(private_part(&daemon, &asked).contains(SECRET));
     sets(&ann, Some("open sesame"), None).await;
     is_stored(&daemon, &asked, true).await;
-    // Another passphrase opens it, and the first one not any more.
+    // Another passphrase opens it, and the first one no longer does.
     sets(&ann, Some("open barley"), Some("open sesame")).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.somebody("ann").await;
     assert!(is_locked(&daemon, &asked).await);
     assert!(!unlocks(&ann, "open sesame").await.success);
-    // One that is taken away opens everything first.
+    // Removing the passphrase opens everything first.
     loop {
         let verb = SetApprover { passphrase: None, current: words("open barley") };
         let reply = ann.call(verb).await.unwrap();
@@ -264,7 +265,7 @@ fn above(name: &str, inner: &Value) -> Value {
             "params": {"workflow_definition": inner, "initial_variables": {"KEY": "{KEY}"}}}}}})
 }
 
-/// Every run that is not over, and whether its private part is sealed.
+/// Returns every unfinished run, and whether its private part is sealed.
 fn sealed_runs(daemon: &TestDaemon) -> Vec<bool> {
     let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
     let mut select = journal.prepare("SELECT private FROM runs WHERE finished_at IS NULL ORDER BY number").unwrap();
@@ -290,7 +291,7 @@ async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
     all_are_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.somebody("ann").await;
-    // Two persons at once: both replies say that nothing is locked any more.
+    // Two people at the same time: both replies say that nothing is locked any more.
     let (one, other) = tokio::join!(unlocks(&ann, "open sesame"), unlocks(&ann, "open sesame"));
     assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
     all_are_sealed(&daemon, 3).await;

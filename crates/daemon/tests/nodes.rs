@@ -11,7 +11,7 @@ use steplatch_protocol::{
 use steplatch_testkit::TestDaemon;
 use tempfile::TempDir;
 
-/// Somebody who works in a folder of a project.
+/// The author of a project, working in one of its directories.
 struct Author {
     client: Client,
     folder: TempDir,
@@ -140,7 +140,7 @@ async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
         "{error}"
     );
 
-    // What is written now is what counts next, whatever else stands there.
+    // The file's current contents count next, whatever else it contains.
     fs::write(author.folder.path().join("project/steplatch.json"), r#"{"nodes": {"new": {"type": "identity"}}}"#)
         .unwrap();
     fs::write(author.folder.path().join("project/steplatch.toml"), "[nodes").unwrap();
@@ -183,7 +183,7 @@ async fn a_secret_by_reference_is_in_no_reply() {
     assert_eq!(called.output, json!("got ••••••\n"));
     assert_eq!(called.error.as_deref(), Some("The command ended with exit code 3: ••••••"));
     let graph = author.runs("fails", Value::Null).await;
-    // Told by a node that knows nothing of it, once it was referred to.
+    // Returned by a node that does not know the secret, after it was referred to.
     let repeated = author.calls("identity", json!({"again": TOKEN})).await;
     for reply in [&called, &graph, &repeated] {
         let text = serde_json::to_string(reply).unwrap();
@@ -237,7 +237,7 @@ fn inline(value: &Value) -> String {
 
 #[tokio::test]
 async fn steps_that_do_not_depend_on_each_other_run_at_the_same_time() {
-    // Each waits until the other two have begun, so that none ends unless all run at once.
+    // Each waits until the other two have begun, so that none ends unless all run concurrently.
     let meets = |own: &str| {
         format!(
             "touch {own}; for i in $(seq 600); do [ -e a -a -e b -a -e c ] && echo {own} && exit 0; sleep 0.05; done; exit 1"
@@ -327,7 +327,7 @@ async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
         reply = author.client.call(slow.clone()) => panic!("{reply:?}"),
         () = until(|| running(&pid)) => {}
     }
-    // The call was taken back.
+    // The call was cancelled.
     until(|| !running(&pid)).await;
     fs::remove_file(&pid).unwrap();
     let somebody = Author::connected(&daemon, &author.folder).await;
@@ -338,14 +338,14 @@ async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
     assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
 }
 
-/// Whether the process runs whose id stands in a file.
+/// Whether the process whose id is in a file is running.
 fn running(pid: &std::path::Path) -> bool {
     let pid = fs::read_to_string(pid).unwrap_or_default();
     !pid.trim().is_empty()
         && fs::read_to_string(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty())
 }
 
-/// Waits until something holds that nobody tells.
+/// Polls until a condition holds for which there is no notification.
 async fn until(holds: impl Fn() -> bool) {
     let waiting = async {
         while !holds() {

@@ -1,4 +1,4 @@
-//! Runs that somebody lets rest, in a daemon in this process.
+//! Paused runs, in a daemon in this process.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use steplatch_protocol::{
 };
 use steplatch_testkit::TestDaemon;
 
-/// Opens a terminal, waits for what somebody types there, and goes on.
+/// Returns a machine that opens a terminal, waits for what a person types there, and continues.
 fn listening() -> Value {
     json!({
         "name": "listening", "initial_state": "open",
@@ -52,7 +52,7 @@ async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0) }).await
 }
 
-/// Waits until a run tells of this, and returns what came with it.
+/// Waits until a run sends this event, and returns its data.
 async fn hears(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
     let (_, mut events) = daemon
         .client()
@@ -147,7 +147,7 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
     let begun = daemon.call(verb).await;
     assert_eq!(begun.status, "waiting", "{begun:?}");
     let run = begun.run_id;
-    // Longer than it may take in all, first at the gate, then paused.
+    // Longer than its limit in total, first at the gate, then paused.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     pause(&daemon, &run).await;
     let answer = AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
@@ -175,7 +175,7 @@ async fn a_run_below_rests_with_the_one_that_started_it_and_for_itself() {
     go_on(&daemon, &run).await;
     hears(&daemon, &inner, "workflow_resumed", None).await;
 
-    // One that is paused for itself is what the upper one waits for, and the upper one does not let it go on.
+    // A run that was paused directly is what its parent waits for, and resuming the parent does not resume it.
     pause(&daemon, &inner).await;
     hears(&daemon, &run, "nested_workflow_waiting", None).await;
     assert_eq!(record(&daemon, &run).await.state, "waiting");

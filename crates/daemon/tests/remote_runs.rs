@@ -1,4 +1,4 @@
-//! Runs of remote workflows, in a daemon in this process, against a service that does what it is told.
+//! Runs of remote workflows, in a daemon in this process, against a service with scripted answers.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn remotes(daemon: &TestDaemon) -> ListRemoteWorkflowsReply {
     daemon.call(ListRemoteWorkflows::default()).await
 }
 
-/// The types of the events of a run that is over.
+/// Returns the types of the events of a finished run.
 async fn events(daemon: &TestDaemon, run: &RunReply) -> Vec<String> {
     let client = daemon.somebody("follower").await;
     let verb = Subscribe { run_id: run.run_id.clone(), ..Subscribe::default() };
@@ -190,7 +190,7 @@ async fn a_saved_workflow_that_is_named_like_a_remote_tool_is_not_started_in_its
         (called.run_id, 1),
         "the same call, the same run"
     );
-    // By its name, the saved workflow goes first.
+    // The saved workflow takes precedence over the name of the tool.
     let by_name = RunWorkflow {
         workflow_name: Some("workflow_deploy".to_owned()),
         wait_seconds: Some(30.0),
@@ -233,7 +233,7 @@ async fn the_documented_flow_runs_as_it_is_written() {
     let domain = json!({"target_domain": "example.com"});
     for (word, success, error) in [("FAILED", false, Some("Workflow execution failed")), ("COMPLETED", true, None)] {
         service.once(Route::Start, Answer::Json(started.clone()));
-        // Line 430: a status of RUNNING is asked for again.
+        // Line 430: a status of RUNNING is requested again.
         service.once(Route::Status, Answer::Json(running.clone()));
         service.once(Route::Status, Answer::Json(status(word)));
         let reply = daemon.call(calling("workflow_competitor_analysis", domain.clone(), 30.0)).await;
@@ -253,7 +253,7 @@ async fn the_documented_flow_runs_as_it_is_written() {
         ] {
             assert_eq!(result[name], time, "{name}: {result}");
         }
-        // Lines 188-202, asked for by the run's own id.
+        // Lines 188-202, requested by the run's own id.
         service.once(Route::Status, Answer::Json(running.clone()));
         let asked = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: reply.run_id, remote: None };
         let checked = serde_json::to_value(daemon.call(asked).await).unwrap();
@@ -273,7 +273,7 @@ async fn the_documented_flow_runs_as_it_is_written() {
             assert_eq!(checked[name], wanted, "{name}: {checked}");
         }
         assert!(checked.get("end_time").is_none() && checked.get("error").is_none(), "{checked}");
-        // The service's own ids do as well; line 202: the error of a failed workflow.
+        // The service's own ids are accepted as well; line 202: the error of a failed workflow.
         service.once(Route::Status, Answer::Json(status(word)));
         let asked = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: instance.to_owned(), remote: None };
         let checked = daemon.call(asked).await;
@@ -321,7 +321,7 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
     let waiting = daemon.call(GetRun { run_id: second.run_id.clone(), wait_seconds: None }).await;
     assert!(waiting.next_step.unwrap().contains("stands in line"));
 
-    // Whoever leaves the line is passed over.
+    // A run that leaves the queue is skipped.
     assert_eq!(daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await.state, "cancelled");
     let run = service.runs()[0].id.clone();
     service.script("7", vec![json!({"status": "COMPLETED", "output": {}})]);
@@ -408,7 +408,7 @@ async fn a_run_that_waits_for_somebody_there_says_so_and_its_time_stands_still()
     let waiting = deploy(&daemon, 30.0).await;
     assert_eq!(waiting.status, "waiting", "{waiting:?}");
     assert!(waiting.next_step.as_deref().unwrap().contains("Ship it?"));
-    // Longer than its limit, by looks that the service is asked for.
+    // Longer than its limit, which the daemon notices when it requests the status.
     service.wait_for(Route::Status, 4).await;
     let run = service.runs()[0].id.clone();
     service.script_run(&run, vec![json!({"status": "COMPLETED", "output": {"shipped": true}})]);
@@ -442,7 +442,7 @@ async fn a_cancel_and_the_time_limit_are_passed_on_and_say_what_became_of_it() {
     let late = deploy(&daemon, 30.0).await;
     assert_eq!(late.status, "failed", "{late:?}");
     assert!(late.error.unwrap().contains("longer than 1 s, which is its limit"));
-    // Document 004, lines 159 and 231: its status is over, so that a client which polls on it stops.
+    // Document 004, lines 159 and 231: its status is final, so that a client which polls it stops.
     assert_eq!(late.result.unwrap()["status"], "FAILED");
     assert!(service.runs()[2].is_cancelled);
     daemon.stop().await;
@@ -460,7 +460,7 @@ async fn a_paused_run_asks_nothing() {
     let asked = service.count(Route::Status);
     let id = service.runs()[0].id.clone();
     service.script_run(&id, vec![json!({"status": "COMPLETED", "output": {}})]);
-    // Another run is looked at often enough for this one to have been.
+    // Another run is polled often enough that this one must have been polled as well.
     let other = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, asked + 2).await;
     let of_it = service.asked().iter().filter(|asked| asked.path.contains(&id)).count();
@@ -486,7 +486,7 @@ async fn the_next_daemon_goes_on_and_starts_nothing_twice() {
     let done = end_of(&daemon, &run).await;
     assert_eq!(done.result.unwrap()["output"], json!({"fine": true}));
 
-    // One that is just being started when the daemon stops.
+    // A run whose start is in progress when the daemon stops.
     service.once(Route::Start, Answer::After(Duration::from_millis(500)));
     let run = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Start, 2).await;
@@ -518,7 +518,7 @@ async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert!(!remote.reachable && remote.error.is_some() && remote.last_discovery.is_some(), "{remote:?}");
 
-    // A daemon that starts while the service is down has what the last one had.
+    // A daemon that starts while the service is down has the catalog of the last one.
     service.go_down();
     let daemon = daemon.restarted().await;
     assert_eq!(names(&daemon).await, ["workflow_deploy"]);
@@ -526,7 +526,7 @@ async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     service.offer("8", "Rollback");
     service.come_up().await;
-    // It is asked again by itself.
+    // The daemon requests the list again by itself.
     let told =
         async { while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {} };
     tokio::time::timeout(Duration::from_secs(60), told).await.expect("it recovers");
@@ -632,7 +632,7 @@ async fn what_a_service_says_that_it_waits_for_is_bounded() {
 
 const SECRET: &str = "s3cret-value-of-nobody";
 
-/// Types a secret into a terminal of its own: the daemon knows it from then on.
+/// Types a secret into a terminal of its own: the daemon masks it from then on.
 async fn types_a_secret(daemon: &TestDaemon) {
     let session = daemon.bash().await;
     let secret = SendInput {

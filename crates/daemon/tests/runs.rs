@@ -11,7 +11,7 @@ use steplatch_protocol::{
 };
 use steplatch_testkit::TestDaemon;
 
-/// A state that does something and goes on when it worked.
+/// Returns a state that does something and continues when it worked.
 fn state(tool: &str, params: &Value, next: &str) -> Value {
     json!({"action": {"tool": tool, "params": params},
            "transitions": [{"condition": {"success": true}, "next_state": next}]})
@@ -169,7 +169,7 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
     let definition = machine("wait", json!({"wait": last("sleep", &json!({"seconds": 0.3}))}));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let started = daemon.call(verb).await;
-    // Document 000, line 184, and document 001, line 680: `success` tells that the workflow has succeeded.
+    // Document 000, line 184, and document 001, line 680: `success` shows that the workflow has succeeded.
     assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
     assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
     let over = daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0) }).await;
@@ -347,7 +347,7 @@ async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
     assert_eq!(ids.len(), RUNS);
     let listed = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
     assert_eq!(listed.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), ids);
-    // Every line that was typed came once, whatever the order.
+    // Every line that was typed arrived once, in any order.
     let lines = || std::fs::read_to_string(file.path()).unwrap();
     while lines().lines().count() < 2 * RUNS {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -579,7 +579,7 @@ async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
     let run_id = daemon.call(verb).await.run_id;
     let innermost = loop {
         let runs = daemon.call(ListWorkflowRuns { state: Some("running".into()), ..Default::default() }).await.runs;
-        // It begins when its parents have, which is soon, and each look is an answer of the daemon.
+        // It begins after its parents, which is soon, and each poll is a reply of the daemon.
         if let Some(run) = runs.into_iter().find(|run| run.workflow_id == "test") {
             break run.run_id;
         }
@@ -612,7 +612,7 @@ fn on_its_own(name: &str, states: Value) -> Value {
 
 #[tokio::test]
 async fn a_workflow_is_called_after_the_terminal_was_closed() {
-    // Document 000, lines 555-585: composition. The terminal is closed by the run itself, or by somebody else.
+    // Document 000, lines 555-585: composition. The terminal is closed by the run itself, or by another client.
     let daemon = TestDaemon::new().await;
     let listing = on_its_own("listing", json!({"list": last("list_terminal_sessions", &json!({}))}));
     let nest = last("run_workflow", &json!({"workflow_definition": listing}));
@@ -736,7 +736,7 @@ async fn an_initial_session_id_is_the_terminal_of_the_run() {
 
 #[tokio::test]
 async fn a_pattern_is_searched_on_the_screen_after_an_action_that_returns_none() {
-    // Document 001, lines 303-304; the first line of the screen by itself is one (`^ok$`).
+    // Document 001, lines 303-304; the first line of the screen matches alone (`^ok$`).
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("clear; PS1=; printf 'o%s\\n' k\n").await;
@@ -801,7 +801,7 @@ async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
         daemon.call(verb).await
     };
     for (secret, expected) in [
-        // First the one that is no secret: what is one for a run is hidden by its value from then on.
+        // First the one that is not secret: a run's secret is masked by its value from then on.
         (json!({"export": false}), "11:0:done"),
         (json!({"secret": true}), "11:0:done"),
         (json!({"secret": true, "export": true}), "11:1:done"),

@@ -11,7 +11,7 @@ use steplatch_protocol::{
 };
 use steplatch_testkit::TestDaemon;
 
-/// Does next to nothing, and each something else: two that do the same are one to the library.
+/// Returns a machine that does almost nothing, each a different thing: the library treats two equivalent ones as one.
 fn greeting(name: &str) -> Value {
     json!({
         "name": name,
@@ -25,7 +25,7 @@ fn offering() -> Configuration {
     Configuration { library_tools: true, ..Configuration::default() }
 }
 
-/// Runs a workflow to its end, which makes it proven.
+/// Runs a workflow to completion, which makes it proven.
 async fn prove(daemon: &TestDaemon, definition: Value) -> RunReply {
     let reply = daemon.run(definition).await;
     assert!(reply.workflow_saved, "{reply:?}");
@@ -48,7 +48,7 @@ async fn watch(client: &Client) -> Events {
     events
 }
 
-/// Waits until it is told that the tools changed.
+/// Waits for the notification that the tools changed.
 async fn tools_changed(events: &mut Events) {
     let told = async {
         while let Some(event) = events.next().await {
@@ -128,7 +128,7 @@ async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
     prove(&daemon, greeting("greet")).await;
     let client = daemon.somebody("watcher").await;
     let mut events = watch(&client).await;
-    // Counted and written down in the library, and the same tool as before.
+    // Counted and recorded in the library, and the same tool as before.
     for _ in 0..3 {
         let again =
             RunWorkflow { workflow_name: Some("greet".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
@@ -141,7 +141,7 @@ async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
             match serde_json::from_value(event).unwrap() {
                 Change::Tools => {
                     told += 1;
-                    // The next thing that is known to be told after it.
+                    // The next event that is known to be sent after it.
                     let last = daemon.call(calling("workflow_farewell", json!({}))).await.run_id;
                     while let Some(event) = events.next().await {
                         match serde_json::from_value(event).unwrap() {

@@ -1,4 +1,4 @@
-//! States as cards: what stands on each, and how large it is.
+//! The cards of states: their text, and their size.
 
 use steplatch_workflow::{Definition, State, tool};
 use unicode_width::UnicodeWidthStr as _;
@@ -30,17 +30,17 @@ pub(super) struct Card {
     pub(super) rows: Vec<Row>,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Whether a run can come here at all.
+    /// Whether a run can reach it.
     pub(super) reached: bool,
 }
 
-/// What a state is, as far as its shape tells.
+/// The kind of a state, as far as its shape shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
     /// It runs another workflow.
     Nested,
-    /// Somebody judges where it leads.
+    /// A gate decides where it leads.
     Judged,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct Row {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To another state, by its number; for want of time or not.
+    /// To another state, by its number; on a time-out or not.
     To { state: usize, late: bool },
-    /// The run is over, and did what it was written for.
+    /// The run completes.
     Completes,
-    /// The run is over, and broke off.
+    /// The run fails.
     Fails,
 }
 
@@ -99,7 +99,7 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     for transition in state.transitions() {
         let condition = transition.condition();
         let late = condition.requires_timeout();
-        // A target that is not there can not be: the definition was checked.
+        // Every target exists: the definition was checked.
         let Some(state) = number(transition.next_state()) else { continue };
         rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, late } });
     }

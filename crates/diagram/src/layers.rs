@@ -1,11 +1,11 @@
-//! Which state stands in which layer of a picture, and in which order.
+//! The layers of a picture: which state is in which layer, and in which order.
 //!
-//! Ways back are those that lead to a state from which the search came. Without
-//! them nothing goes round, and each state stands below all that lead to it.
+//! Back edges are those that lead to a state on the current search path. Without them there is no cycle, and each state
+//! is below all states that lead to it.
 
 use std::collections::BTreeSet;
 
-/// How often the order within layers is looked at again, from the top and from below.
+/// How often the order within layers is improved, from the top and from below.
 const SWEEPS: usize = 6;
 
 /// The layers of a picture, from the top: the numbers of states, from the left.
@@ -47,7 +47,7 @@ pub(super) fn layers(targets: &[Vec<usize>], initial: usize) -> Layers {
             let links = if down { &sources } else { targets };
             let places = middle_places(&rows[layer], &rows[beside], links);
             let mut placed: Vec<(f64, usize)> = places.into_iter().zip(rows[layer].iter().copied()).collect();
-            // A stable sort: what stands as well anywhere stays where it is.
+            // A stable sort: a state without a preferred place keeps its place.
             placed.sort_by(|one, other| one.0.total_cmp(&other.0));
             rows[layer] = placed.into_iter().map(|(_, state)| state).collect();
         }
@@ -66,8 +66,8 @@ fn middle_places(row: &[usize], beside: &[usize], links: &[Vec<usize>]) -> Vec<f
     row.iter().enumerate().map(place).collect()
 }
 
-/// Searches in depth, from the initial state and then from whatever it does not lead to. Returns the states in the order in
-/// which they were finished, the ways back, and which states the initial one leads to.
+/// Searches depth first, from the initial state and then from the states that it does not reach. Returns the states in
+/// the order in which they were finished, the back edges, and the states that the initial one reaches.
 fn search(targets: &[Vec<usize>], initial: usize) -> (Vec<usize>, BTreeSet<(usize, usize)>, Vec<bool>) {
     let count = targets.len();
     let (mut seen, mut open) = (vec![false; count], vec![false; count]);

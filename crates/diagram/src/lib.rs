@@ -48,13 +48,13 @@ pub fn mermaid(definition: &Definition) -> String {
         }
     }
     if states.iter().any(|state| state.ends().fails) {
-        // Mermaid has one mark for all ends, and that of a run that broke off must not look like the other.
+        // Mermaid has one mark for all ends, and the end of a failed run must look different.
         graph.push_str("    classDef bad stroke:#b3261e,color:#b3261e\n    class failed bad\n");
     }
     graph
 }
 
-/// Says when the `on_timeout` of a state is taken.
+/// Returns when the `on_timeout` of a state is taken.
 fn on_timeout(state: &State) -> &'static str {
     match state.action().tool() {
         // Neither can fail.
@@ -63,7 +63,7 @@ fn on_timeout(state: &State) -> &'static str {
     }
 }
 
-/// An end that a run may come to in a state.
+/// A possible end of a run in a state.
 struct End {
     /// In which case; nothing where there is no other.
     when: &'static str,

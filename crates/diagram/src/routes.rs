@@ -1,10 +1,9 @@
-//! Where cards stand and how lines go between them.
+//! The places of cards and the routes of the lines between them.
 //!
-//! A line leaves a card beside the row whose way it is, or below a card that has no other; it goes down into the gap between two
-//! layers, across on a track of that gap, and down onto the card that it leads to.
-//! One that leads further goes up or down beside the picture: ways back on the
-//! left, ways ahead on the right. So no line crosses a card, and lines that run in the
-//! same direction have a track or a lane each.
+//! A line leaves a card beside the row of its transition, or below a card that has only one; it goes down into the gap
+//! between two layers, across on a track of that gap, and down onto its target card. One that leads further goes up or
+//! down beside the picture: backward lines on the left, forward lines on the right. So no line crosses a card, and
+//! lines that run in the same direction have a track or a lane each.
 
 mod bundles;
 mod landings;
@@ -42,7 +41,7 @@ pub(super) struct Route {
     pub(super) points: Vec<(f64, f64)>,
     /// Those of further rows, each from its row to the line.
     pub(super) stubs: Vec<Stub>,
-    /// Whether it is only taken for want of time.
+    /// Whether it is taken only on a time-out.
     pub(super) late: bool,
 }
 
@@ -51,7 +50,7 @@ pub(super) struct Route {
 pub(super) struct Stub {
     pub(super) from: (f64, f64),
     pub(super) to: (f64, f64),
-    /// Whether it is taken for want of time.
+    /// Whether it is taken on a time-out.
     pub(super) late: bool,
 }
 
@@ -59,7 +58,7 @@ pub(super) struct Stub {
 struct Bundle {
     from: usize,
     to: usize,
-    /// The rows, and which of them are taken for want of time.
+    /// The rows, and which of them are taken on a time-out.
     rows: Vec<(usize, bool)>,
     side: Side,
     course: Course,
@@ -111,7 +110,7 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
     let begin = (0..cards.len()).map(|state| edge_of(state).0).fold(f64::INFINITY, f64::min);
     let end = (0..cards.len()).map(|state| edge_of(state).1).fold(f64::NEG_INFINITY, f64::max);
 
-    // Everything that goes across lies in a gap: gap 0 is above the first layer, gap n below the nth.
+    // All horizontal parts are in gaps: gap 0 is above the first layer, gap n below the nth.
     let mut crossings: Vec<Vec<(f64, f64, usize, bool)>> = vec![Vec::new(); layers.rows.len() + 1];
     let across: Vec<Across> = bundles.iter().map(|bundle| across(bundle, cards, &left, (begin, end))).collect();
     for (index, (bundle, across)) in bundles.iter().zip(&across).enumerate() {
@@ -199,7 +198,7 @@ struct Across {
 
 fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64)) -> Across {
     let (from, card) = (left[bundle.from], &cards[bundle.from]);
-    // A line that goes up lies between those of the card above, which come down.
+    // A line that goes up is between those of the card above, which come down.
     let between = if bundle.course == Course::Loop { TRACK / 2.0 } else { 0.0 };
     let exit = match bundle.side {
         Side::Left => from - AIR - pixels(bundle.port) - between,
@@ -219,7 +218,7 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
     let room = |count: usize| if count == 0 { AIR } else { 2.0 * AIR + pixels(count) };
     let mut middles: Vec<Option<f64>> = vec![None; cards.len()];
     for (layer, row) in layers.rows.iter().enumerate() {
-        // Each card would stand below the middle of those that lead to it.
+        // The ideal place of each card is below the middle of those that lead to it.
         let wanted: Vec<Option<f64>> = row
             .iter()
             .map(|state| {

@@ -1,4 +1,4 @@
-//! A machine as a picture in SVG.
+//! The SVG picture of a machine.
 
 use std::fmt::Write as _;
 
@@ -19,13 +19,13 @@ text{font:12px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#3d
 .tool{fill:#93a0b4}.rule{stroke:#363d49}.line{stroke:#7fa8e0}.late{stroke:#e09a5f}.tip{fill:#7fa8e0}.latetip{fill:#e09a5f}\
 .mark{fill:#f2f4f8}.ring{stroke:#f2f4f8}.cross{stroke:#f2857c}.joint{fill:#7fa8e0}.latejoint{fill:#e09a5f}.nested .card{fill:#1b2a20;stroke:#6fb07c}.judged .card{fill:#2e2713;stroke:#d6ad45}.side{stroke:#6fb07c}}";
 
-/// Returns a machine as a picture in SVG 1.1, which needs nothing besides itself.
+/// Returns a machine as a picture in SVG 1.1, which needs no other file.
 ///
-/// Each state is a card with the ways out of it, in the order in which they are tried. The state that a run begins with
-/// hangs on a dot; a ring stands where a run may complete, a cross where it may fail. A line begins at the row whose way it
-/// is, or below a card with one way only; rows that lead to the same state join it at a dot. Ways that are taken for want of time are dashed, ways back go
-/// along the left. A state that runs another workflow has double sides, one that somebody judges has its corners cut,
-/// and one that no run comes to is pale.
+/// Each state is a card with its transitions, in the order in which they are tried. The initial state hangs on a dot; a
+/// ring marks where a run may complete, a cross where it may fail. A line begins at the row of its transition, or below
+/// a card with only one; rows that lead to the same state join it at a dot. Lines for time-outs are dashed, backward
+/// lines go along the left. A state that runs another workflow has double sides, one with a gate has its corners cut,
+/// and one that no run reaches is pale.
 ///
 /// Source of the format: <https://www.w3.org/TR/SVG11/>.
 #[must_use]
@@ -208,7 +208,7 @@ fn draw_text(out: &mut String, class: &str, line: &Line, x: f64, y: f64) {
     );
 }
 
-/// Makes any text one that may stand in XML 1.0.
+/// Makes a text valid in XML 1.0.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -218,7 +218,7 @@ fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Not to be had in XML at all, not even as numbers.
+            // Not allowed in XML, not even as numeric references.
             control if control.is_control() => escaped.push(' '),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             other => escaped.push(other),

@@ -1,4 +1,4 @@
-//! Machines as pictures.
+//! The pictures of machines.
 
 #[allow(dead_code)]
 #[path = "../../workflow/tests/workflow/generated.rs"]

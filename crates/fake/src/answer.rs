@@ -1,4 +1,4 @@
-//! Ways to answer.
+//! The ways in which the fake service answers.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use serde_json::Value;
 pub enum Answer {
     /// As usual, after a while.
     After(Duration),
-    /// With this status and these words, without doing what was asked.
+    /// With this status and these words, without performing the request.
     Refuse(u16, String),
-    /// 429, without doing what was asked, and when to ask again: seconds or a date, as in the header.
+    /// 429, without performing the request, and with the time of a retry: seconds or a date, as in the header.
     Busy(String),
     /// With this status, and in its body the token that came with the request.
     Echo(u16),
-    /// With this JSON in the place of the usual one; what was asked is done.
+    /// With this JSON in the place of the usual one; the request is performed.
     Json(Value),
-    /// With this text in the place of JSON; what was asked is done.
+    /// With this text in the place of JSON; the request is performed.
     Text(String),
-    /// With so many bytes of JSON; what was asked is done.
+    /// With so many bytes of JSON; the request is performed.
     Huge(usize),
-    /// With a redirect of this status to there, without doing what was asked.
+    /// With a redirect of this status to there, without performing the request.
     Redirect(u16, String),
-    /// Not at all, once what was asked is done.
+    /// Not at all, after the request is performed.
     Hang,
-    /// What was asked is done; then the connection ends without an answer.
+    /// The request is performed; then the connection ends without an answer.
     Cut,
-    /// What was asked is done; the answer says that the service failed.
+    /// The request is performed; the answer has an error status.
     FailAfter(u16),
 }
 
 impl Answer {
-    /// Returns whether what was asked is done.
+    /// Returns whether the request is performed.
     pub(crate) fn does(&self) -> bool {
         !matches!(self, Self::Refuse(..) | Self::Busy(_) | Self::Echo(_) | Self::Redirect(..))
     }

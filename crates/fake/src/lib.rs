@@ -1,9 +1,8 @@
-//! A remote workflow service that can be told to misbehave, for tests.
+//! A fake remote workflow service that can be made to misbehave, for tests.
 //!
-//! Owns a server on loopback that speaks the small REST dialect, written apart from
-//! our own client and server, so that a mistake of theirs is not its own. It does
-//! what it is told, and remembers what it was asked. For tests only: what goes wrong
-//! here panics with what was expected.
+//! Owns a server on loopback that speaks the small REST dialect, written independently of our own client and server, so
+//! that it does not share their errors. It answers as configured, and records its requests. For tests only: a failure
+//! panics with the expectation.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod answer;
@@ -27,8 +26,8 @@ use state::State;
 
 /// A workflow service on loopback, which ends with its value.
 ///
-/// Without being told otherwise it lists what it [offers](FakeService::offer), starts what it is asked to start, says once
-/// that a run is `RUNNING` and then that it is `COMPLETED` with its input in its output, and cancels.
+/// By default it lists what it [offers](FakeService::offer), starts every requested run, reports a run once as
+/// `RUNNING` and then as `COMPLETED` with its input in its output, and cancels.
 #[derive(Debug)]
 pub struct FakeService {
     address: SocketAddr,
@@ -40,7 +39,7 @@ pub struct FakeService {
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
-    /// Counts what was asked, so that whoever waits for it need not look again and again.
+    /// Counts requests, so that a test can wait for one without polling.
     asked: Arc<watch::Sender<usize>>,
 }
 
@@ -54,7 +53,7 @@ impl Shared {
     }
 }
 
-/// The token that the service wants to be asked with.
+/// The token that the service requires.
 pub const TOKEN: &str = "fake-t0ken-4711";
 
 impl FakeService {
@@ -91,7 +90,7 @@ impl FakeService {
         self.offer_entry(json!({ "id": id, "name": title, "description": format!("Does {title}.") }));
     }
 
-    /// Offers an entry as it is, whatever it is.
+    /// Offers an entry without any check.
     pub fn offer_entry(&self, entry: Value) {
         self.shared.state().entries.push(entry);
     }
@@ -106,7 +105,7 @@ impl FakeService {
         self.shared.state().page_size = Some(size);
     }
 
-    /// Says for every page that the next one is there.
+    /// Gives every page this link to the next page.
     pub fn next_page_is(&self, next: &str) {
         self.shared.state().next = Some(next.to_owned());
     }
@@ -121,7 +120,7 @@ impl FakeService {
         self.shared.state().always.insert(route, answer);
     }
 
-    /// Forgets all that was said about answers.
+    /// Removes all configured answers.
     pub fn well(&self) {
         let mut state = self.shared.state();
         state.once.clear();
@@ -129,14 +128,14 @@ impl FakeService {
         state.next = None;
     }
 
-    /// Tells of each run of this workflow these statuses, one at each question; the last one stays. A status is an answer as a
-    /// whole, such as `{"status": "RUNNING", "output": null}`.
+    /// Sets the statuses of each run of this workflow, one for each request; the last one stays. A status is a whole
+    /// answer, such as `{"status": "RUNNING", "output": null}`.
     pub fn script(&self, workflow: &str, statuses: Vec<Value>) {
         assert!(!statuses.is_empty(), "a run has some status");
         self.shared.state().scripts.insert(workflow.to_owned(), statuses);
     }
 
-    /// Tells of this run these statuses from now on.
+    /// Sets the statuses of this run from now on.
     pub fn script_run(&self, run: &str, statuses: Vec<Value>) {
         assert!(!statuses.is_empty(), "a run has some status");
         self.shared.state().runs.get_mut(run).expect("a run that was started").statuses = statuses.into();
@@ -164,13 +163,13 @@ impl FakeService {
         self.serve(listener);
     }
 
-    /// Returns everything that was asked, in its order.
+    /// Returns all requests, in order.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.state().asked.clone()
     }
 
-    /// Returns how often something of this kind was asked.
+    /// Returns the number of requests of this kind.
     #[must_use]
     pub fn count(&self, route: Route) -> usize {
         self.shared.state().asked.iter().filter(|asked| asked.route == Some(route)).count()
@@ -185,7 +184,7 @@ impl FakeService {
         runs
     }
 
-    /// Returns how often a start was asked for with each idempotency key.
+    /// Returns the number of starts with each idempotency key.
     #[must_use]
     pub fn starts_by_key(&self) -> std::collections::BTreeMap<String, usize> {
         let mut starts = std::collections::BTreeMap::new();
@@ -196,7 +195,7 @@ impl FakeService {
         starts
     }
 
-    /// Waits until something of this kind was asked so often.
+    /// Waits until there were so many requests of this kind.
     pub async fn wait_for(&self, route: Route, times: usize) {
         let mut asked = self.shared.asked.subscribe();
         let enough = asked.wait_for(|_| self.count(route) >= times);

@@ -1,4 +1,4 @@
-//! As much of an MCP server as has one tool (revision 2025-11-25, Streamable HTTP without sessions).
+//! A minimal MCP server with one tool (revision 2025-11-25, Streamable HTTP without sessions).
 
 use serde_json::{Value, json};
 

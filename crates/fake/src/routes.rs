@@ -1,4 +1,4 @@
-//! The dialect, request by request.
+//! The routes of the REST dialect.
 
 use std::net::SocketAddr;
 
@@ -106,7 +106,7 @@ async fn serve(
     }
 }
 
-/// Does what is asked, and answers as a service should.
+/// Performs the request, and answers as a service should.
 fn usual(
     state: &mut crate::state::State,
     wanted: &Wanted,

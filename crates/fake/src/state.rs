@@ -1,4 +1,4 @@
-//! What the service knows.
+//! The state of the fake service.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Answer;
 
-/// What can be asked.
+/// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Route {
     /// Which workflows there are.
@@ -24,7 +24,7 @@ pub enum Route {
 /// A request that was made.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// What it asked for; `None` for a path that the service does not have.
+    /// The kind of request; `None` for a path that the service does not have.
     pub route: Option<Route>,
     /// Its method.
     pub method: String,
@@ -47,11 +47,11 @@ pub struct Run {
     pub id: String,
     /// Which workflow it is of.
     pub workflow: String,
-    /// What it was given.
+    /// Its input.
     pub input: Value,
     /// The key it was started with.
     pub idempotency_key: String,
-    /// Somebody asked to cancel it.
+    /// A client requested its cancellation.
     pub is_cancelled: bool,
     pub(crate) number: usize,
     pub(crate) statuses: VecDeque<Value>,
@@ -71,7 +71,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Returns how a request of this kind is to be answered, if somebody said it.
+    /// Returns the answer that a test configured for requests of this kind, if any.
     pub(crate) fn told(&mut self, route: Route) -> Option<Answer> {
         let once = self.once.get_mut(&route).and_then(VecDeque::pop_front);
         once.or_else(|| self.always.get(&route).cloned())
@@ -154,7 +154,7 @@ impl State {
     }
 }
 
-/// Whether a status says that its run is over.
+/// Returns whether a status is the end of its run.
 fn is_over(status: &Map<String, Value>) -> bool {
     let word = status.get("status").and_then(Value::as_str).unwrap_or_default();
     matches!(word, "COMPLETED" | "FAILED" | "CANCELLED")

@@ -1,8 +1,8 @@
-//! Golden files: stored and spoken forms that must not change, for tests.
+//! Golden files: stored and wire forms that must not change, for tests.
 //!
-//! A file holds one JSON value a line. Each line is read as the type and written again, and must come out byte for byte as
-//! it stands. Every variant of the type needs a line, so a new variant is added here with the code that writes it. A line
-//! is never changed or removed while anything that was written in its form may still be read.
+//! A file holds one JSON value a line. Each line is parsed as the type and written again, and must come out byte for
+//! byte the same. Every variant of the type needs a line, so a new variant is added here with the code that writes it.
+//! A line is never changed or removed while data in its form may still be read.
 #![allow(clippy::panic, clippy::expect_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ impl Tag {
 /// Checks the lines of a golden file for an enum.
 ///
 /// # Panics
-/// When a line is not read, is written otherwise than it stands, or a variant has no line.
+/// When a line cannot be parsed, is written differently, or a variant has no line.
 pub fn check_enum<T: Serialize + DeserializeOwned>(golden: &str, tag: Tag) {
     let mut missing = variants::<T>(tag);
     for line in golden.lines() {
@@ -56,7 +56,7 @@ pub fn check_enum<T: Serialize + DeserializeOwned>(golden: &str, tag: Tag) {
 /// Checks the lines of a golden file for a struct.
 ///
 /// # Panics
-/// When a line is not read, or is written otherwise than it stands.
+/// When a line cannot be parsed, or is written differently.
 pub fn check_struct<T: Serialize + DeserializeOwned>(golden: &str) {
     for line in golden.lines() {
         check_line::<T>(line);
@@ -70,7 +70,7 @@ fn check_line<T: Serialize + DeserializeOwned>(line: &str) -> Value {
     serde_json::from_str(line).expect("a line that was read is JSON")
 }
 
-/// Returns the names of the variants of an enum, from what serde says of a name that is none.
+/// Returns the names of the variants of an enum, from serde's error about an unknown name.
 fn variants<T: DeserializeOwned>(tag: Tag) -> BTreeSet<String> {
     let Err(error) = serde_json::from_value::<T>(tag.probe()) else { panic!("a variant is called '?'") };
     let text = error.to_string();

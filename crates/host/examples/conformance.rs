@@ -1,7 +1,7 @@
 //! Runs a program in a terminal of a terminal host until it ends, for `cargo xtask conformance`.
 //!
-//! Arguments: the folder to run in, then the program and its arguments. The
-//! terminal has 80 columns and 25 rows, as test suites for terminals expect.
+//! Arguments: the directory to run in, then the program and its arguments. The terminal has 80
+//! columns and 25 rows, as test suites for terminals expect.
 #![allow(clippy::print_stderr, reason = "a person runs this")]
 
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ async fn main() -> ExitCode {
         },
         Ok(Err(_)) | Err(_) => false,
     };
-    // The terminal is of no use any more, whoever closed it.
+    // The terminal is of no use any more; it may be closed already.
     let _ = terminal.close(Closing::default()).await;
     if ended { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,4 +1,4 @@
-//! The asker's side: one connection to one host.
+//! The client's side: one connection to one host.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,11 +18,11 @@ use crate::outbox::Outbox;
 use crate::server::next_number;
 use crate::wire::{Ask, Refusal, SECRETS, WIRE_VERSION, read_body};
 
-/// What a host says of itself.
+/// The greeting of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Greeting {
-    /// The version that it speaks.
+    /// The version of the protocol that it speaks.
     pub wire: u32,
     /// The version of its program.
     pub version: String,
@@ -46,7 +46,7 @@ pub enum AskError {
         /// The host's process id.
         pid: u32,
     },
-    /// Its answer can not be read.
+    /// Its answer cannot be read.
     #[error("the terminal host's answer can not be read: {0}")]
     Garbled(String),
 }
@@ -73,7 +73,7 @@ impl Drop for Shared {
     }
 }
 
-/// Who waits for what, by the number of the question.
+/// The receivers of answers and events, by the number of the request.
 #[derive(Debug, Default)]
 struct Waiting {
     table: Mutex<Table>,
@@ -86,21 +86,21 @@ struct Table {
     over: bool,
 }
 
-/// How long a host may take to say who it is.
+/// How long a host may take to send its greeting.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Events that one who listens may be behind.
+/// How many events a receiver may be behind.
 const MOST_BEHIND: usize = 256;
 
-/// Who is told of texts that must be hidden.
+/// The callback that receives texts that must be hidden.
 pub(crate) type OnSecret = Arc<dyn Fn(Hidden) + Send + Sync>;
 
 impl Host {
-    /// Connects to the host that listens at `socket`. Every text that must be hidden is given to `on_secret`, those
-    /// that are known already before this returns.
+    /// Connects to the host that listens at `socket`. `on_secret` receives every text that must be hidden, the known
+    /// ones before this returns.
     ///
     /// # Errors
-    /// When nobody listens, or who does is no host.
+    /// When no process listens there, or the listening process is no host.
     pub(crate) async fn connect(socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
         let connected = async { Self::over(UnixStream::connect(socket).await?, on_secret).await };
@@ -143,13 +143,13 @@ impl Host {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Returns what it said of itself.
+    /// Returns the greeting of the host.
     #[must_use]
     pub fn greeting(&self) -> &Greeting {
         &self.shared.greeting
     }
 
-    /// Whether it is understood.
+    /// Whether the host speaks this version of the protocol.
     #[must_use]
     pub fn is_understood(&self) -> bool {
         self.shared.greeting.wire == WIRE_VERSION
@@ -164,11 +164,11 @@ impl Host {
     /// Waits until the connection is over.
     pub async fn lost(&self) {
         let mut over = self.shared.over.clone();
-        // A sender that is gone is as over as can be.
+        // If the sender is gone, the connection is over too.
         let _ = over.wait_for(|over| *over).await;
     }
 
-    /// Asks, and returns the answer. Dropping the future takes the question back.
+    /// Sends a request and returns the answer. Dropping the future cancels the request.
     ///
     /// # Errors
     /// When the host refuses, or is not there any more.
@@ -176,7 +176,7 @@ impl Host {
         ask_over(&self.shared, ask).await
     }
 
-    /// Asks, and returns the answer and the events that follow it.
+    /// Sends a request, and returns the answer and the events that follow it.
     pub(crate) async fn subscribe<T, E>(&self, ask: &Ask) -> Result<(T, Events<E>), AskError>
     where
         T: DeserializeOwned,
@@ -186,7 +186,7 @@ impl Host {
         let (sender, received) = mpsc::channel(MOST_BEHIND);
         self.shared.waiting.lock().events.insert(number, sender);
         let events = Events { received, number, host: self.clone(), event: PhantomData };
-        // An error drops the events, and with them their place.
+        // On an error the events are dropped, and with them their entry in the table.
         let answer = asked(&self.shared, number, ask).await?;
         Ok((answer, events))
     }
@@ -202,7 +202,7 @@ pub(crate) struct Events<E> {
 }
 
 impl<E: DeserializeOwned> Events<E> {
-    /// Returns the next event; none when the connection is over, or who listens has fallen too far behind.
+    /// Returns the next event; none when the connection is over, or the receiver has fallen too far behind.
     pub(crate) async fn next(&mut self) -> Option<E> {
         loop {
             let body = self.received.recv().await?;
@@ -217,7 +217,7 @@ impl<E: DeserializeOwned> Events<E> {
 impl<E> Drop for Events<E> {
     fn drop(&mut self) {
         self.host.shared.waiting.lock().events.remove(&self.number);
-        // A host that is gone tells nothing any more.
+        // A host that is gone sends nothing any more.
         let _ = self.host.shared.outbox.say(0, &Ask::Cancel(self.number));
     }
 }
@@ -244,7 +244,7 @@ async fn asked<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -> 
     Ok(answer?)
 }
 
-/// Takes a question back when nobody waits for its answer any more.
+/// Cancels a request when its caller stops waiting for the answer.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
     number: u64,
@@ -275,12 +275,12 @@ impl Waiting {
     fn deliver(&self, number: u64, body: &[u8]) {
         let mut table = self.lock();
         if let Some(answer) = table.answers.remove(&number) {
-            // Whoever asked may have stopped listening just now.
+            // The caller may have stopped listening at this moment.
             let _ = answer.send(body.to_vec());
         } else if let Some(events) = table.events.get(&number)
             && events.try_send(body.to_vec()).is_err()
         {
-            // Nobody takes them fast enough: they end, and whoever wants to begins anew.
+            // The receiver is too slow: its events end, and it may subscribe anew.
             table.events.remove(&number);
         }
     }

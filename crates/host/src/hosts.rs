@@ -1,8 +1,8 @@
 //! All terminal hosts of a daemon, as if they were one.
 //!
-//! Usually there is one. After an upgrade there may be an older one besides, which
-//! keeps its terminals until the last of them is closed and opens no new ones. One
-//! that speaks another version is left alone and named.
+//! Usually there is one. After an upgrade there may be an older one besides, which keeps its
+//! terminals until the last of them is closed and opens no new ones. A host that speaks another
+//! version of the protocol is left alone and listed in the status.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ use crate::wire::{Ask, NewTerminal, OpenRefused, OpenedTerminal};
 pub enum Starter {
     /// As a process of its own, which gets the listening socket as its standard input.
     Program {
-        /// The program, usually this very one.
+        /// The program, usually that of this process.
         program: PathBuf,
         /// What makes it a host.
         arguments: Vec<OsString>,
@@ -56,31 +56,31 @@ pub enum HostsError {
     Ask(#[from] AskError),
 }
 
-/// What a host is to its daemon.
+/// The role of a host for its daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostState {
     /// New terminals are opened there.
     Current,
     /// It is of another version and keeps the terminals that it has.
     Older,
-    /// It speaks another version, and its terminals can not be reached.
+    /// It speaks another version, and its terminals cannot be reached.
     Foreign,
-    /// It does not answer, and its terminals can not be reached.
+    /// It does not answer, and its terminals cannot be reached.
     Silent,
 }
 
-/// How a host is.
+/// The status of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostStatus {
     /// Process id.
     pub pid: u32,
     /// The version of its program.
     pub version: String,
-    /// The version that it speaks.
+    /// The version of the protocol that it speaks.
     pub wire: u32,
     /// Open terminals.
     pub terminals: usize,
-    /// What it is to this daemon.
+    /// Its role for this daemon.
     pub state: HostState,
 }
 
@@ -97,9 +97,9 @@ impl std::fmt::Debug for Hosts {
 }
 
 struct Shared {
-    /// Where hosts are made to listen.
+    /// The directory in which hosts are made to listen.
     folder: PathBuf,
-    /// Where it is noted which hosts there are: it outlives the other folder.
+    /// The directory with a note of each host: it outlives the other directory.
     notes: PathBuf,
     starter: Starter,
     version: String,
@@ -107,7 +107,7 @@ struct Shared {
     table: Mutex<Table>,
     /// Whether a host that was noted was not there any more at the beginning.
     missed: AtomicBool,
-    /// Whoever starts a host does so alone.
+    /// Held while a host is started, so that only one is started at a time.
     starting: tokio::sync::Mutex<()>,
 }
 
@@ -139,10 +139,10 @@ const HOST_MARK: &str = "host";
 
 impl Hosts {
     /// Finds the hosts that listen in `folder`, and those that are noted in `notes`, wherever they listen; starts
-    /// none. Every text that their terminals' users want hidden is given to `on_secret`.
+    /// none. `on_secret` receives every text that their terminals' users want hidden.
     ///
     /// # Errors
-    /// When the folders can not be read.
+    /// When the directories cannot be read.
     pub async fn find(
         folder: &Path,
         notes: &Path,
@@ -174,11 +174,11 @@ impl Hosts {
         for socket in sockets {
             let noted = noted.iter().find(|note| note.socket == socket);
             if let Some(note) = noted.filter(|note| !note.socket.exists() && note.lives()) {
-                // Its folder was cleared away, as at a logout.
+                // Its directory was removed, as at a logout.
                 note.listen_again().await;
             }
             let mut connected = Host::connect(&socket, &hosts.shared.on_secret).await;
-            // A socket is there a moment before somebody listens at it.
+            // A socket exists a moment before its host listens at it.
             for _ in 0..notes::PATIENCE {
                 let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
                 match (&connected, noted.filter(|note| note.lives())) {
@@ -190,7 +190,7 @@ impl Hosts {
             match connected {
                 Ok(host) => hosts.adopt(host, None, socket).await,
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
-                    // Whoever listened there has ended without a word.
+                    // The host that listened there has ended without cleaning up.
                     hosts.shared.missed.fetch_or(noted.is_some(), Ordering::Relaxed);
                     let _ = std::fs::remove_file(&socket);
                     notes::remove(notes, &socket);
@@ -208,7 +208,7 @@ impl Hosts {
     /// Starts a host if there is none for new terminals, so that the first of them need not wait for it.
     ///
     /// # Errors
-    /// When it can not be started.
+    /// When it cannot be started.
     pub async fn prepare(&self) -> Result<(), HostsError> {
         self.current().await.map(drop)
     }
@@ -231,7 +231,8 @@ impl Hosts {
         Ok((HostedTerminal::new(host, opened.id.clone()), opened))
     }
 
-    /// Returns the terminal with this id or name. One with an id may turn out to be closed when it is asked.
+    /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first
+    /// request.
     pub async fn get(&self, id_or_name: &str) -> Option<HostedTerminal> {
         let reachable = self.reachable();
         if let Ok(id) = id_or_name.parse::<TerminalId>() {
@@ -251,8 +252,8 @@ impl Hosts {
         None
     }
 
-    /// Returns the terminal that a step opened, also one that was closed since. Waits for an opening that is under way.
-    /// A host of an older version that does not know the question counts as having opened none.
+    /// Returns the terminal that a step opened, also one that was closed since. Waits for an opening that is under
+    /// way. A host of an older version that does not know the request counts as having opened none.
     pub async fn opened_by(&self, step: &str) -> Option<HostedTerminal> {
         for host in self.reachable() {
             if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::OpenedBy(step.to_owned())).await {
@@ -262,13 +263,13 @@ impl Hosts {
         None
     }
 
-    /// Whether a host has gone that the last daemon may have asked for something.
+    /// Whether a host has gone to which the last daemon may have sent requests.
     #[must_use]
     pub fn missed(&self) -> bool {
         self.shared.missed.load(Ordering::Relaxed)
     }
 
-    /// Returns the process id of the host that this terminal ended with, if that is what became of it.
+    /// Returns the process id of the host that this terminal ended with, if it ended that way.
     #[must_use]
     pub fn lost(&self, id: &str) -> Option<u32> {
         self.lock().lost.iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid)
@@ -278,9 +279,9 @@ impl Hosts {
     pub async fn list(&self) -> Vec<Description> {
         let mut all = Vec::new();
         for host in self.reachable() {
-            // One that has ended just now keeps nothing.
+            // A host that has ended at this moment keeps no terminals.
             let Ok(listed) = host.ask::<Vec<Description>>(&Ask::List).await else { continue };
-            // What is not there any more was closed by nobody in particular: it is not lost.
+            // A terminal that its host no longer lists was closed: it is not lost.
             let pid = host.greeting().pid;
             self.lock()
                 .kept
@@ -294,12 +295,12 @@ impl Hosts {
     /// Hides a text wherever it comes back, also for the daemons to come.
     pub async fn remember(&self, secret: &Hidden) {
         for host in self.reachable() {
-            // One that has ended just now says nothing any more.
+            // A host that has ended at this moment returns no text any more.
             let _ = host.ask::<()>(&Ask::Remember(secret.clone())).await;
         }
     }
 
-    /// Tells how the hosts are.
+    /// Returns the status of the hosts.
     pub async fn status(&self) -> Vec<HostStatus> {
         let (hosts, silent) = {
             let table = self.lock();
@@ -345,10 +346,10 @@ impl Hosts {
                 if state == HostState::Foreign {
                     end_process(host.greeting().pid);
                 } else {
-                    // One that has ended already is as it should be.
+                    // If it has ended already, nothing is left to do.
                     let _ = host.ask::<()>(&Ask::Shutdown).await;
                 }
-                // One that does not end is not waited for any longer than anybody would.
+                // A host that does not end is not waited for any longer.
                 let _ = tokio::time::timeout(LAST_PATIENCE, host.lost()).await;
             })
         });
@@ -412,15 +413,15 @@ impl Hosts {
                 let child = Command::new(program)
                     .args(arguments)
                     .current_dir("/")
-                    // A host belongs to no terminal, also when it is started from inside of one. The mark tells every
-                    // daemon that whatever descends from it runs in a kept terminal.
+                    // A host belongs to no terminal, also when it is started from inside of one. The mark shows every
+                    // daemon that the host's descendants run in a kept terminal.
                     .env(TERMINAL_VARIABLE, HOST_MARK)
                     .stdin(Stdio::from(OwnedFd::from(listener)))
                     .stdout(Stdio::null())
                     .stderr(Stdio::from(log))
                     .spawn();
                 if child.is_err() {
-                    // A socket without a host would only be in the way.
+                    // A socket without a host would only mislead clients.
                     let _ = std::fs::remove_file(socket);
                 }
                 child.map(Some)
@@ -439,7 +440,8 @@ impl Hosts {
     /// Takes a host into the table and watches for its end.
     async fn adopt(&self, host: Host, child: Option<Child>, socket: PathBuf) {
         let greeting = host.greeting();
-        // One that was started just now is the one to use, also where the program on disk is a later one already.
+        // A host that was started at this moment is the one to use, even if the program on disk is a later one
+        // already.
         let ours = greeting.version == self.shared.version || child.is_some();
         let state = match (host.is_understood(), ours, self.current_now()) {
             (false, ..) => HostState::Foreign,
@@ -450,7 +452,7 @@ impl Hosts {
             HostState::Current | HostState::Silent => {}
             HostState::Older => {
                 tracing::info!(pid = greeting.pid, version = greeting.version, "an older terminal host goes on");
-                // It ends with its last terminal; if it has ended already, so much the better.
+                // It ends with its last terminal; if it has ended already, nothing is left to do.
                 let _ = host.ask::<()>(&Ask::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
@@ -475,7 +477,7 @@ impl Hosts {
                 // It has closed its socket, so it is ending, and its parent has to collect it.
                 let _ = tokio::task::spawn_blocking(move || child.wait()).await;
             }
-            // Its socket is of no use to anybody, whether it could remove it itself or not.
+            // Its socket has no further use, whether the host could remove it or not.
             let _ = std::fs::remove_file(&socket);
             if let Some(shared) = hosts.upgrade() {
                 notes::remove(&shared.notes, &socket);
@@ -500,7 +502,7 @@ impl Hosts {
         lost.drain(..surplus);
     }
 
-    /// Notes that a terminal was closed, so that nobody takes it for lost later.
+    /// Notes that a terminal was closed, so that it is not taken for lost later.
     pub fn closed(&self, id: &TerminalId) {
         self.lock().kept.remove(id);
     }
@@ -516,11 +518,11 @@ fn socket_name() -> String {
     format!("host-{:08x}.sock", u32::from_be_bytes(bytes))
 }
 
-/// Asks a process to end that can not be asked otherwise.
+/// Sends SIGTERM to a host that no request can reach.
 fn end_process(pid: u32) {
     let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(process) = process {
-        // It may be gone just now; and one that is stopped hears nothing before it goes on.
+        // It may be gone already; a stopped process receives the signal only when it continues.
         let _ = pidfd_send_signal(&process, Signal::TERM);
         let _ = pidfd_send_signal(&process, Signal::CONT);
     }

@@ -1,4 +1,4 @@
-//! The way in of a connection, the same for both sides: bytes into frames.
+//! The read half of a connection, the same for both sides: splits bytes into frames.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use crate::wire::first_frame;
 /// Bytes that there is always room for.
 const PORTION: usize = 64 << 10;
 
-/// Reads frames and hands each to `take`, with its number and its body, until the other side is gone or says what is
-/// no frame.
+/// Reads frames and hands each to `take`, with its number and its body, until the other side is gone or sends an
+/// invalid frame.
 pub(crate) async fn read_frames(stream: &UnixStream, mut take: impl FnMut(u64, &[u8])) {
     let mut bytes = Vec::new();
     loop {

@@ -1,11 +1,10 @@
-//! The terminal host: the process that keeps terminals, and the way to it.
+//! The terminal host: the process that keeps terminals, and the connection to it.
 //!
-//! A terminal must outlive the daemon that serves it: a crash, a restart, an
-//! upgrade. So pseudo-terminals, children and screens live in a process of their
-//! own, which is small, has no state on disk, and does nothing but keep them and
-//! answer. This crate owns that process ([`serve`]), what is spoken with it
-//! ([`Ask`]) and the side that asks ([`Hosts`]), which finds every host that is
-//! there, also older ones, and starts one when there is none.
+//! A terminal must outlive the daemon that serves it: a crash, a restart, an upgrade. So
+//! pseudo-terminals, children and screens live in a process of their own, which is small, has no
+//! state on disk, and does nothing but keep them and answer. This crate owns that process
+//! ([`serve`]), the protocol ([`Ask`]) and the client side ([`Hosts`]), which finds every running
+//! host, also older ones, and starts one when there is none.
 
 mod client;
 mod hosts;

@@ -1,8 +1,8 @@
-//! Notes of the hosts that there are, in a folder that lasts.
+//! Notes of the running hosts, in a directory that lasts.
 //!
-//! Hosts listen in the runtime folder, which another environment does not find, and
-//! which may be cleared away while they live. A note says where a host listens and
-//! who it is; one whose socket is gone is asked to listen again, by a signal.
+//! Hosts listen in the runtime directory, which another environment does not find, and which may be
+//! removed while they live. A note holds the socket and the process id of a host; a host whose
+//! socket is gone receives a signal to listen again.
 
 use std::fs;
 use std::io;
@@ -12,23 +12,23 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-/// Where a host listens, and who it is.
+/// The socket of a host and its process id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) socket: PathBuf,
     pub(crate) pid: u32,
 }
 
-/// How long nothing is looked at, where nothing tells when to look.
+/// The time between two looks, where no event announces a change.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// So many moments a host may take to listen again, also on a machine with a lot to do.
+/// How many such moments a host may take to listen again, also on a busy machine.
 pub(crate) const PATIENCE: usize = 500;
 
 impl Note {
     /// Whether the process that is noted is there and is a host.
     pub(crate) fn lives(&self) -> bool {
-        // Its number may have come to mean another program.
+        // Its number may be reused by another program.
         fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| {
             let mut words = line.split(|&byte| byte == 0).skip(1);
             words.next() == Some(b"daemon") && words.next() == Some(b"host")
@@ -40,14 +40,14 @@ impl Note {
         tokio::time::sleep(MOMENT).await;
     }
 
-    /// Asks the host to listen again where it listened, and waits a moment until it does.
+    /// Signals the host to listen again where it listened, and waits a moment until it does.
     pub(crate) async fn listen_again(&self) {
         let asked = Pid::from_raw(self.pid.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok());
         for _ in 0..PATIENCE {
             if !asked || self.socket.exists() {
                 return;
             }
-            // Nothing tells when a file appears but looking for it; this happens once after a logout.
+            // No event announces a new file here, so the caller looks again; this happens once after a logout.
             self.moment().await;
         }
     }
@@ -66,11 +66,11 @@ pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
 
 /// Forgets a host.
 pub(crate) fn remove(folder: &Path, socket: &Path) {
-    // One that was never noted is as good as forgotten.
+    // A host that was never noted needs no removal.
     let _ = fs::remove_file(file(folder, socket));
 }
 
-/// Returns every note; what can not be read is none.
+/// Returns every note; files that cannot be read are skipped.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<Note>> {
     let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let notes = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));

@@ -1,9 +1,8 @@
-//! The way out of a connection.
+//! The write half of a connection. Frames are written whole, in order.
 //!
-//! A frame is written at once where the socket has room, without another task in
-//! between. What has no room is kept and written as room comes; those who tell
-//! events wait for that, answers do not, because there are as many of them as
-//! questions.
+//! A frame is written at once where the socket has room, without another task in between. What has
+//! no room is kept and written as room comes. Senders of events wait for that; answers do not,
+//! because there are as many of them as requests.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +13,10 @@ use tokio::sync::Notify;
 
 use crate::wire::write_frame;
 
-/// Bytes that may wait before those who tell events have to.
+/// Bytes that may be queued before senders of events have to wait.
 const ENOUGH: usize = 1 << 20;
 
-/// One side's way to the other. Cheap to clone.
+/// The queue of one side to the other. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
     shared: Arc<Shared>,
@@ -49,7 +48,7 @@ impl Outbox {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Says something now.
+    /// Sends a frame, or queues it if there is no room.
     pub(crate) fn say(&self, number: u64, body: &impl Serialize) -> Result<(), Over> {
         let mut unsent = self.lock();
         if unsent.over {
@@ -66,7 +65,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Says something once the other side is not far behind.
+    /// Sends a frame once the other side is not far behind.
     pub(crate) async fn tell(&self, number: u64, body: &impl Serialize) -> Result<(), Over> {
         loop {
             let emptied = self.shared.emptied.notified();
@@ -84,7 +83,7 @@ impl Outbox {
         self.say(number, body)
     }
 
-    /// Writes what waits as room comes, until the connection is over.
+    /// Writes the queued bytes as room comes, until the connection is over.
     pub(crate) async fn write_on(&self) {
         loop {
             let filled = self.shared.filled.notified();
@@ -105,7 +104,7 @@ impl Outbox {
         }
     }
 
-    /// Nothing more is said: the connection is over.
+    /// Ends the connection: nothing more is sent.
     pub(crate) fn close(&self) {
         self.end(&mut self.lock());
     }

@@ -1,8 +1,8 @@
-//! The host's side: terminals, and whoever asks about them.
+//! The host's side: keeps terminals and serves the requests of its clients.
 //!
-//! Every question is answered in a task of its own, but handed to its terminal in
-//! the order in which it came, so that two inputs can not overtake each other. Who
-//! asks may go away at any time; the terminals do not mind.
+//! Every request is answered in a task of its own, but handed to its terminal in the order in which
+//! it came, so that two inputs cannot overtake each other. A client may disconnect at any time; the
+//! terminals continue.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,14 +30,14 @@ use crate::wire::{
     WIRE_VERSION, WaitFor, read_body,
 };
 
-/// Who a host says it is.
+/// The identity of a host, as sent in its greeting.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The version of the program.
     pub version: String,
 }
 
-/// How long a host without terminals stays when nobody is connected.
+/// How long a host without terminals stays while no client is connected.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// How long a person keeps the writer's seat when the connection that they took it over is gone.
@@ -55,10 +55,10 @@ struct Shared {
     seats: Mutex<HashMap<HoldKey, u64>>,
 }
 
-/// Keeps `terminals` and answers whoever connects to `listener`, until there is nothing left to keep.
+/// Keeps `terminals` and serves every client that connects to `listener`, until there is nothing left to keep.
 ///
-/// That is when it is told to shut down, when its last terminal is closed after it was told to retire, or when it
-/// has neither terminals nor anybody connected for a while.
+/// It ends when it receives a shutdown request, when its last terminal is closed after a retire request, or when it
+/// has neither terminals nor clients for a while.
 ///
 /// `listen_again` makes its socket anew, where it was removed.
 ///
@@ -111,13 +111,13 @@ pub async fn serve(
     shared.terminals.close_all().await;
     shared.ending.send_replace(true);
     if let Some(path) = path {
-        // Nobody answers there any more; a daemon that is there may have removed it already.
+        // The host no longer answers there; a running daemon may have removed the socket already.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
 }
 
-/// Listens where a socket was that is gone, in a folder that may be gone with it.
+/// Listens at the path of a socket that is gone, in a directory that may be gone with it.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -151,7 +151,7 @@ async fn over(shared: Arc<Shared>) {
     }
 }
 
-/// One who asks.
+/// The connection of one client.
 struct Connection {
     shared: Arc<Shared>,
     number: u64,
@@ -184,7 +184,7 @@ impl Connection {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one question. What can not be answered at once is answered by a task.
+    /// Takes one request. A task serves what cannot be answered at once.
     fn take(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
         if let Some(Ask::Cancel(number)) = ask {
             if let Some(task) = self.lock().remove(&number) {
@@ -194,19 +194,19 @@ impl Connection {
         }
         let connection = self.clone();
         let mut answering: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            // Somebody who is gone does not need an answer.
+            // A client that is gone does not need an answer.
             let _ = match ask {
                 Some(ask) => connection.answer(number, ask).await,
                 None => connection.outbox.say(number, &Err::<(), _>(Refusal::NotUnderstood)),
             };
         });
-        // The first step hands the question over, here and in order; the rest may take its time.
+        // The first poll hands the request over, here and in order; the rest may take its time.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if answering.as_mut().poll(&mut context) == Poll::Ready(()) {
             return;
         }
         let asked = self.asked.clone();
-        // Held until the task is noted, so that it can not end before that.
+        // Held until the task is noted, so that it cannot end before that.
         let mut noted = self.lock();
         let task = tokio::spawn(async move {
             answering.await;
@@ -233,7 +233,7 @@ impl Connection {
             Ask::List => {
                 let mut descriptions = Vec::new();
                 for terminal in shared.terminals.all() {
-                    // One that was closed just now is not there.
+                    // A terminal that was closed at this moment is not listed.
                     descriptions.extend(terminal.describe().await.ok());
                 }
                 self.say(number, descriptions)
@@ -380,7 +380,7 @@ impl Connection {
         }
     }
 
-    /// Tells the output until somebody ends it. Who falls behind is shown the screen anew.
+    /// Sends the output until the client cancels it. A client that falls behind receives the whole screen anew.
     async fn attach(&self, terminal: &Terminal, number: u64) -> Result<Result<(), Over>, steplatch_terminal::Gone> {
         let Attached { snapshot, size, mut output } = terminal.attach().await?;
         if self.say(number, AttachedNow { snapshot, size }).is_err() {

@@ -86,7 +86,7 @@ impl HostedTerminal {
     /// Returns variables of its shell, see [`steplatch_terminal::Terminal::variables`].
     ///
     /// # Errors
-    /// When there is no such terminal; inside, why the shell did not tell.
+    /// When there is no such terminal; inside, why the shell did not answer.
     pub async fn variables(
         &self,
         names: Vec<String>,
@@ -122,8 +122,8 @@ impl HostedTerminal {
         self.ask(TerminalAsk::View(colours)).await
     }
 
-    /// Returns the cells of the screen as of now, with their colours. A screen of a million cells in as many
-    /// colours is more than a frame holds: ask for the size first.
+    /// Returns the cells of the screen as of now, with their colours. A screen of a million cells in as many colours
+    /// is more than a frame holds: check the size first.
     ///
     /// # Errors
     /// When there is no such terminal.
@@ -139,7 +139,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Read(part, limit)).await
     }
 
-    /// Returns what can be told without looking at the screen.
+    /// Returns the state that needs no look at the screen.
     ///
     /// # Errors
     /// When there is no such terminal.
@@ -177,7 +177,7 @@ impl HostedTerminal {
     /// Takes the writer's seat, see [`steplatch_terminal::Terminal::hold`].
     ///
     /// # Errors
-    /// When there is no such terminal; inside, who holds it already.
+    /// When there is no such terminal; inside, the current holder.
     pub async fn hold(&self, holder: Holder, key: HoldKey) -> Result<Result<(), Holder>, AskError> {
         self.ask(TerminalAsk::Hold(holder, key)).await
     }
@@ -190,7 +190,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::GiveBack(key)).await
     }
 
-    /// Returns who held the terminal since this was last asked, if somebody did and gave it back.
+    /// Returns who held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
     /// When there is no such terminal.
@@ -215,7 +215,7 @@ impl HostedTerminal {
     }
 }
 
-/// What one who joins sees first, and then as it comes.
+/// What a new viewer sees first, and then as it comes.
 #[derive(Debug)]
 pub struct Attached {
     /// Escape sequences that show the screen as it is.
@@ -227,7 +227,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Returns the next event; none when the host has ended. Who is too slow is shown the screen anew.
+    /// Returns the next event; none when the host has ended. A slow viewer receives the whole screen anew.
     pub async fn next(&mut self) -> Option<AttachEvent> {
         if let Some(event) = self.events.next().await {
             return Some(event);

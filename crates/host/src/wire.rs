@@ -1,13 +1,12 @@
-//! What is spoken with a terminal host.
+//! The protocol of a terminal host.
 //!
-//! Frames over a private stream socket: four bytes of length (big endian, without
-//! themselves), eight bytes of a number that belongs to a question and all that is
-//! said to it, and a body in MessagePack (<https://msgpack.org>) with the names of
-//! fields, so that either side may know fewer fields than the other. From the asker
-//! the body is an [`Ask`]. From the host it is a `Result` of what was asked or a
-//! [`Refusal`]; after an attachment, [`AttachEvent`]s follow under the same number.
-//! The number 0 belongs to nobody's question: under it the host tells what must be
-//! kept secret.
+//! Frames over a private stream socket: four bytes of length (big endian, without themselves),
+//! eight bytes of a number that identifies a request and everything sent in reply to it, and a body
+//! in MessagePack (<https://msgpack.org>) with the names of fields, so that either side may know
+//! fewer fields than the other. From the client the body is an [`Ask`]. From the host it is a
+//! `Result` of the requested value or a [`Refusal`]; after an attachment, [`AttachEvent`]s follow
+//! under the same number. The number 0 belongs to no request: under it the host sends texts that
+//! must be kept secret.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,7 +20,8 @@ use steplatch_terminal::{
     Until,
 };
 
-/// The version of what is spoken. A host that speaks another one keeps its terminals and is not asked about them.
+/// The version of the protocol. A host that speaks another one keeps its terminals and receives no requests about
+/// them.
 pub const WIRE_VERSION: u32 = 1;
 
 /// The longest body.
@@ -30,38 +30,38 @@ pub(crate) const LONGEST: usize = 64 << 20;
 /// Bytes before a body: its length and its number.
 pub(crate) const HEAD: usize = 12;
 
-/// The number of what the host says without being asked: a text that must be hidden wherever it comes back.
+/// The number of the frames that the host sends without a request: a text that must be hidden wherever it comes back.
 pub(crate) const SECRETS: u64 = 0;
 
-/// What can be asked of a host.
+/// A request to a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Ask {
-    /// Who are you? → [`crate::Greeting`]
+    /// Exchange versions and secrets. → [`crate::Greeting`]
     Hello {
-        /// The version that the asker speaks.
+        /// The version that the client speaks.
         wire: u32,
     },
     /// Open a terminal. → `Result<OpenedTerminal, OpenRefused>`
     Open(Box<NewTerminal>),
-    /// Which terminals are there? → `Vec<Description>`
+    /// List the open terminals. → `Vec<Description>`
     List,
-    /// Which terminal has this id or name? → `Option<TerminalId>`
+    /// Find the terminal with this id or name. → `Option<TerminalId>`
     Find(String),
-    /// Which terminal did this step open? Waits for an opening that is under way. → `Option<TerminalId>`
+    /// Find the terminal that this step opened. Waits for an opening that is under way. → `Option<TerminalId>`
     OpenedBy(String),
-    /// Something about one terminal.
+    /// A request to one terminal.
     Terminal(TerminalId, TerminalAsk),
-    /// Hide this text from now on, for whoever serves the terminals next. → `()`
+    /// Hide this text from now on, also for the daemon that serves the terminals next. → `()`
     Remember(Hidden),
     /// Take no new terminals, and end with the last one. → `()`
     Retire,
     /// Close every terminal, and end. → `()`
     Shutdown,
-    /// The answer to this question is not wanted any more. No answer.
+    /// The answer to this request is not wanted any more. No answer.
     Cancel(u64),
 }
 
-/// What can be asked of one terminal; the answers are those of [`steplatch_terminal::Terminal`]'s methods.
+/// A request to one terminal; the answers are those of [`steplatch_terminal::Terminal`]'s methods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum TerminalAsk {
     /// Type. → `Result<Sent, InputError>`
@@ -76,7 +76,7 @@ pub enum TerminalAsk {
     Picture,
     /// Read output. → `Excerpt`
     Read(Part, Limit),
-    /// Tell about it. → `Description`
+    /// Describe it. → `Description`
     Describe,
     /// Resize. → `()`
     Resize(Size),
@@ -84,17 +84,17 @@ pub enum TerminalAsk {
     Signal(i32),
     /// Join. → `AttachedNow`, then [`AttachEvent`]s until cancelled
     Attach,
-    /// Take the writer's seat. It is given back when the asker is gone for a while. → `Result<(), Holder>`
+    /// Take the writer's seat. The host gives it back when the client is gone for a while. → `Result<(), Holder>`
     Hold(Holder, HoldKey),
     /// Give it back. → `()`
     GiveBack(HoldKey),
-    /// Tell who held it meanwhile. → `Option<HandedBack>`
+    /// Report who held it meanwhile. → `Option<HandedBack>`
     HandedBack,
-    /// Tell how far the input of a step has come. → `Option<Stage>`
+    /// Report how far the input of a step has come. → `Option<Stage>`
     Stage(String),
     /// Run a command in its shell. → `Result<Ran, RunError>`
     Run(CommandRequest),
-    /// Tell variables of its shell. → `Result<Vec<(String, Option<Variable>)>, VariablesError>`
+    /// Report variables of its shell. → `Result<Vec<(String, Option<Variable>)>, VariablesError>`
     Variables(Vec<String>),
     /// Set variables of its shell, and hand them down to programs or not. → `Result<(), VariablesError>`
     SetVariables(Vec<(String, String)>, bool),
@@ -137,7 +137,7 @@ pub struct OpenedTerminal {
     pub id: TerminalId,
     /// Process id of its program.
     pub pid: i32,
-    /// Whether its shell tells when it is at its prompt.
+    /// Whether its shell reports when it is at its prompt.
     pub integrated: bool,
 }
 
@@ -155,7 +155,7 @@ pub enum OpenRefused {
     NameTaken {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The terminal that has it.
         by: TerminalId,
     },
     /// The step opened a terminal before, which was closed since.
@@ -167,7 +167,7 @@ pub enum OpenRefused {
     /// No such program.
     #[error("program '{0}' was not found")]
     NotFound(String),
-    /// No such folder.
+    /// No such directory.
     #[error("folder '{}' does not exist", .0.display())]
     NoFolder(PathBuf),
     /// The program may not be executed, or the system had nothing to give.
@@ -207,19 +207,19 @@ pub struct WaitFor {
     pub timeout: Duration,
 }
 
-/// What one who joins sees first.
+/// What a new viewer sees first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct AttachedNow {
     pub(crate) snapshot: String,
     pub(crate) size: Size,
 }
 
-/// What one who joined is told.
+/// An event that an attached client receives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttachEvent {
     /// The program wrote this.
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// The asker fell behind; this draws the screen as it is now.
+    /// The client fell behind; this draws the screen as it is now.
     Redrawn(String),
     /// The screen has another size.
     Resized(Size),
@@ -229,13 +229,13 @@ pub enum AttachEvent {
     Closed,
 }
 
-/// Why a question was not answered.
+/// Why a request was not answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// There is no such terminal (any more).
     #[error("the terminal was closed")]
     NoTerminal,
-    /// The host does not know this question, or speaks another version.
+    /// The host does not know this request, or speaks another version.
     #[error("the terminal host does not know how to do this; close its terminals and it will be replaced")]
     NotUnderstood,
     /// It takes no new terminals.
@@ -249,16 +249,16 @@ pub(crate) fn write_frame(out: &mut Vec<u8>, number: u64, body: &impl Serialize)
     out.extend_from_slice(&[0; HEAD]);
     // Writing to memory does not fail, and every type here has a form in MessagePack.
     rmp_serde::encode::write_named(out, body).expect("what is spoken can be written");
-    // Nothing that is said comes near four gigabytes: excerpts and screens are bounded.
+    // No message comes near four gigabytes: excerpts and screens are bounded.
     let length = u32::try_from(out.len() - begins - 4).expect("a frame is shorter than four gigabytes");
     out[begins..begins + 4].copy_from_slice(&length.to_be_bytes());
     out[begins + 4..begins + HEAD].copy_from_slice(&number.to_be_bytes());
 }
 
-/// Takes the first whole frame out of `bytes`: how long it is, its number, where its body lies.
+/// Takes the first whole frame out of `bytes`: its length, its number, and the range of its body.
 ///
 /// # Errors
-/// When the length is out of bounds, so that what follows can not be read either.
+/// When the length is out of bounds, so that what follows cannot be read either.
 pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::Range<usize>)>, BadFrame> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
@@ -301,7 +301,7 @@ mod tests {
         assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
     }
 
-    /// What is spoken stands in one golden file, a type and its JSON a line; in the other, all of it in frames.
+    /// One golden file holds all messages, a type and its JSON a line; the other holds all of them in frames.
     #[test]
     fn what_is_spoken_is_written_as_in_the_golden_files() {
         use steplatch_golden::{Tag, check_enum, check_struct};
@@ -322,7 +322,7 @@ mod tests {
                 let begins = frames.len();
                 let body: T = serde_json::from_str(line).unwrap();
                 write_frame(frames, number, &body);
-                // A frame says the same as the line.
+                // A frame holds the same value as the line.
                 let read: T = read_body(&frames[begins + HEAD..]).unwrap();
                 assert_eq!(serde_json::to_string(&read).unwrap(), line);
             }
@@ -356,7 +356,7 @@ mod tests {
             if let Ok(Some((taken, _, body))) = first_frame(&bytes) {
                 assert!(taken <= bytes.len() && body.end <= taken);
             }
-            // Whatever they say: a question or an error.
+            // Any result is fine: a request or an error.
             let _ = read_body::<Ask>(&bytes);
         }
 

@@ -1,4 +1,4 @@
-//! Terminal hosts in this process, over real sockets, and those who come and go.
+//! Terminal hosts in this process, over real sockets, and clients that come and go.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::Path;
@@ -215,7 +215,7 @@ async fn a_step_opens_one_terminal() {
     one.close(Closing::default()).await.unwrap();
     let closed = hosts.open(new).await;
     assert!(matches!(closed, Err(HostsError::Refused(OpenRefused::OpenedBefore { .. }))), "{closed:?}");
-    // One that failed did nothing, so it may be tried again.
+    // An opening that failed did nothing, so it may be tried again.
     let missing = Spec { step: Some("run/open/2".into()), ..spec(&["no-such-program"]) };
     for _ in 0..2 {
         let failed = hosts.open(missing.clone()).await;

@@ -1,8 +1,8 @@
-//! Who is let in: by the name they called us, by the page they come from, by the token.
+//! Admission of requests: by the server's name in the request, by the origin of the page, and by the token.
 //!
-//! A page in a browser on this machine can send requests to any port of it. So the name in `Host` must be one of ours
-//! (a page whose own name was made to lead here, DNS rebinding, has another one), and an `Origin`, which browsers send
-//! and others do not, must be allowed. Only then is the token looked at.
+//! A page in a browser on this machine can send requests to any local port. The name in `Host` must therefore be one of
+//! the server's own (a page that uses DNS rebinding sends another name), and an `Origin`, which only browsers send,
+//! must be allowed. Only then is the token checked.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -16,16 +16,16 @@ use axum::response::{IntoResponse, Response};
 use crate::refusal::Refusal;
 use crate::token::Token;
 
-/// What is looked at before a request is carried out.
+/// The checks before a request is carried out.
 #[derive(Debug)]
 pub(crate) struct Admission {
     token: Token,
     hosts: Vec<Name>,
-    /// Origins as browsers write them: scheme, name and port.
+    /// Allowed origins as browsers write them: scheme, name and port.
     origins: Vec<String>,
 }
 
-/// A name by which this server may be called, with a port or with any.
+/// A name of this server, with one port or with any.
 #[derive(Debug, PartialEq, Eq)]
 struct Name {
     host: String,
@@ -33,9 +33,9 @@ struct Name {
 }
 
 impl Name {
-    /// Reads `name`, `name:port`, `[::1]` and `[::1]:port`; nothing where it is none of them.
+    /// Parses `name`, `name:port`, `[::1]` and `[::1]:port`; `None` for anything else.
     fn read(text: &str) -> Option<Self> {
-        // The colons of an address in brackets, or of a bare one of IPv6, stand before no port.
+        // The colons of an address in brackets, or of a bare IPv6 address, do not separate a port.
         let is_bare_v6 = text.contains("::") && !text.starts_with('[');
         let colon = text.rfind(':').filter(|colon| !is_bare_v6 && !text[*colon..].contains(']'));
         let (host, port) = match colon {
@@ -43,43 +43,43 @@ impl Name {
             None => (text, None),
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        // A dot at the end of a name is the root of all names, and means the same.
+        // A trailing dot denotes the DNS root and does not change the meaning.
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         (!host.is_empty()).then_some(Self { host, port })
     }
 
     fn is_called(&self, called: &Self) -> bool {
-        // A name without a port is at the usual one.
+        // A name without a port is on port 80.
         self.host == called.host && self.port.is_none_or(|port| port == called.port.unwrap_or(80))
     }
 }
 
-/// A name or an origin that can not be meant.
+/// An invalid name or origin in the options.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidName {
-    /// It is no name of a host.
+    /// Not the name of a host.
     #[error("'{0}' is not the name of a host, such as steplatch.example or steplatch.example:443")]
     Host(String),
-    /// It is no origin.
+    /// Not an origin.
     #[error("'{0}' is not an origin, such as https://page.example or http://localhost:3000")]
     Origin(String),
 }
 
-/// What is looked at in requests that need no token.
+/// Whether the request had the token; for requests that do not require it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The token was right.
     Known,
-    /// There was none, or a wrong one.
+    /// The token was missing or wrong.
     Unknown,
 }
 
 impl Admission {
-    /// Lets in who has `token` and calls a server at `address` (with `port`) by its name, by a name of this machine for
-    /// itself, or by one of `hosts`; pages of this server and of `origins`.
+    /// Creates the checks of a server at `address` (with `port`): a request must have `token`, call the server by its
+    /// name, by a loopback name or by one of `hosts`, and come from a page of this server or of `origins`.
     ///
     /// # Errors
-    /// When one of the names can not be meant.
+    /// When one of the names is invalid.
     pub(crate) fn new(
         token: Token,
         address: &str,
@@ -108,7 +108,7 @@ impl Admission {
         Ok(Self { token, hosts: names, origins: allowed })
     }
 
-    /// Whether the request calls this server by its name, and comes from a page that may.
+    /// Checks that the request calls this server by its name, and comes from an allowed page.
     ///
     /// # Errors
     /// When it does not.
@@ -120,7 +120,7 @@ impl Admission {
             let called = text.and_then(Name::read);
             called.is_some_and(|called| self.hosts.iter().any(|host| host.is_called(&called)))
         };
-        // A request to a proxy has the name in its first line too.
+        // A request to a proxy names the server in its first line as well.
         let in_line = request.uri().authority().is_none_or(|authority| known(Some(authority.as_str())));
         if second.is_some() || !in_line || !known(first.and_then(|name| name.to_str().ok())) {
             return forbidden(
@@ -138,7 +138,7 @@ impl Admission {
         Ok(())
     }
 
-    /// The origin that the request comes from, if it may.
+    /// Returns the origin of the request, if it is allowed.
     fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut given = headers.get_all(ORIGIN).iter();
         let (Some(origin), None) = (given.next(), given.next()) else { return None };
@@ -146,7 +146,7 @@ impl Admission {
         self.origins.contains(&text).then(|| origin.clone())
     }
 
-    /// Whether the request has the token, as `Bearer TOKEN` or `Api-Key TOKEN` (RFC 9110, 11.6.2).
+    /// Returns whether the request has the token, as `Bearer TOKEN` or `Api-Key TOKEN` (RFC 9110, 11.6.2).
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Caller {
         let mut given = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (given.next(), given.next()) else { return Caller::Unknown };
@@ -157,8 +157,8 @@ impl Admission {
         if known && self.token.is(token.trim()) { Caller::Known } else { Caller::Unknown }
     }
 
-    /// What a browser is answered that asks, before a request of an allowed page, whether it may; browsers ask without
-    /// the token (<https://fetch.spec.whatwg.org/#http-cors-protocol>).
+    /// Returns the response to a browser's preflight request for an allowed origin. Browsers send it without the token
+    /// (<https://fetch.spec.whatwg.org/#http-cors-protocol>).
     pub(crate) fn preflight(&self, request: &Request) -> Option<Response> {
         let asks = request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         if !asks || self.origin(request.headers()).is_none() {
@@ -174,7 +174,7 @@ impl Admission {
         Some(response)
     }
 
-    /// Lets the page of an allowed origin read a response.
+    /// Adds the headers that let a page of an allowed origin read a response.
     pub(crate) fn share(&self, request: &HeaderMap, response: &mut Response) {
         if let Some(origin) = self.origin(request) {
             let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! The routes, put together.
+//! The router of the API.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,7 +18,7 @@ use crate::route::{BASE, Method, ROUTES};
 use crate::server::App;
 use crate::{dialect, health, metrics, openapi, stream};
 
-/// Returns everything that is served but MCP.
+/// Returns all routes except MCP.
 pub(crate) fn routes() -> Router<Arc<App>> {
     let mut router = Router::new()
         .route("/health", get(health::health))
@@ -58,7 +58,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     router
 }
 
-/// Answers with the document that describes all of this.
+/// Returns the OpenAPI document.
 async fn document() -> Response {
     static TEXT: LazyLock<String> = LazyLock::new(|| openapi::document().to_string());
     ([(CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()

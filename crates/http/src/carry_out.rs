@@ -1,8 +1,8 @@
-//! A request of the table of routes, carried out.
+//! Execution of a request of the table of routes.
 //!
-//! Parameters are gathered from the address, the query and the body into the one object that the verb takes; the
-//! daemon reads and checks them. What it replies is the response, under a status that follows from the reply's fields
-//! and from whether the thing that the address names is there. Nothing is concluded from the words of an error.
+//! The parameters of the address, the query and the body are merged into the one object that the verb takes; the daemon
+//! parses and checks them. The daemon's reply is the response. Its status follows from the reply's fields and from
+//! whether the thing named in the address exists, never from the text of an error.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -18,17 +18,18 @@ use steplatch_protocol::{
 use crate::refusal::Refusal;
 use crate::route::{Route, Thing, Unsuccessful};
 
-/// The header that names a request, so that it is done once
+/// The header with the idempotency key of a request, so that it is carried out once
+/// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// The longest name of a request, in bytes.
+/// The longest idempotency key, in bytes.
 const LONGEST_KEY: usize = 255;
 
-/// The parameter of verbs that take such a name.
+/// The parameter of the verbs that take an idempotency key.
 const KEY_FIELD: &str = "idempotency_key";
 
-/// A route with what is looked up in its verb again and again.
+/// A route with cached facts about its verb.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) route: &'static Route,
@@ -36,15 +37,15 @@ pub(crate) struct Prepared {
     known: Map<String, Value>,
 }
 
-/// What a request brings.
+/// The parts of a request.
 #[derive(Debug)]
 pub(crate) struct Given {
-    /// Parameters of the address, as they are called there.
+    /// The parameters of the address, by their names there.
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// Where the request comes from.
+    /// The address of the client.
     pub(crate) peer: Option<Peer>,
 }
 
@@ -61,7 +62,7 @@ impl Prepared {
     /// Carries a request out.
     ///
     /// # Errors
-    /// When it is not one of this route, or the daemon did not carry it out.
+    /// When the request does not fit this route, or the daemon did not carry it out.
     pub(crate) async fn answer(&self, daemon: &Steady, given: Given) -> Result<Response, Refusal> {
         let named = given.path.first().map(|(_, value)| value.clone());
         let peer = given.peer;
@@ -72,7 +73,7 @@ impl Prepared {
         };
         let status = self.status(&reply, daemon, named.as_deref()).await?;
         if let Value::Object(fields) = &mut reply {
-            // A few replies can not be anything but a success, and do not say so.
+            // Replies that are always successes have no `success` field.
             fields.entry("success").or_insert(true.into());
             if !warnings.is_empty() {
                 match fields.entry("warnings").or_insert_with(|| json!([])) {
@@ -90,7 +91,7 @@ impl Prepared {
         Ok((status, Json(reply)).into_response())
     }
 
-    /// Gathers the parameters of the verb.
+    /// Merges the parameters of the verb.
     fn parameters(&self, given: Given) -> Result<Map<String, Value>, Refusal> {
         let Given { path, query, headers, body, peer: _ } = given;
         let mut params = match self.route.method.has_body() {
@@ -124,7 +125,7 @@ impl Prepared {
         Ok(params)
     }
 
-    /// Reads a query. Text is made a number where one is wanted by who reads all parameters.
+    /// Parses a query. Text becomes a number where the verb's schema wants one.
     fn of_query(&self, query: Vec<(String, String)>) -> Result<Map<String, Value>, Refusal> {
         let mut params = Map::new();
         for (name, value) in query {
@@ -152,13 +153,13 @@ impl Prepared {
         Ok(params)
     }
 
-    /// Takes the name of a request from its header.
+    /// Takes the idempotency key from its header.
     fn take_key(&self, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), Refusal> {
         let Some(key) = idempotency_key(headers)? else { return Ok(()) };
         let nature = self.route.info().nature;
         if !self.known.contains_key(KEY_FIELD) {
             return match nature.idempotent {
-                // Done twice it does no more than done once.
+                // The verb is idempotent by itself.
                 true => Ok(()),
                 false => Err(Refusal::invalid(
                     "This can not be told apart from the same again: Idempotency-Key is for what starts a run",
@@ -176,7 +177,7 @@ impl Prepared {
         }
     }
 
-    /// What a reply is, as a status.
+    /// Returns the status of a reply.
     async fn status(&self, reply: &Value, daemon: &Steady, named: Option<&str>) -> Result<StatusCode, Refusal> {
         if reply["success"] != false {
             return Ok(StatusCode::OK);
@@ -208,14 +209,14 @@ impl Prepared {
         }
         Ok(match self.route.unsuccessful {
             Unsuccessful::Conflict => StatusCode::CONFLICT,
-            // A call that came to nothing of a node that is there.
+            // An unsuccessful call of an existing node.
             Unsuccessful::Value => StatusCode::OK,
             Unsuccessful::Unprocessable | Unsuccessful::Run => StatusCode::UNPROCESSABLE_ENTITY,
         })
     }
 }
 
-/// A status of a reply in a word.
+/// Returns the short name of a status.
 fn word(status: StatusCode) -> Option<&'static str> {
     match status {
         StatusCode::NOT_FOUND => Some("not_found"),
@@ -227,7 +228,7 @@ fn word(status: StatusCode) -> Option<&'static str> {
 }
 
 impl Thing {
-    /// Asks whether there is a thing of this name.
+    /// Returns whether a thing of this name exists.
     async fn is_there(self, name: &str, daemon: &Steady) -> Result<bool, AskError> {
         let name = name.to_owned();
         Ok(match self {
@@ -238,7 +239,7 @@ impl Thing {
             }
             Self::Workflow => {
                 let found = daemon.call(DescribeWorkflow { name }).await?;
-                // One that is not valid is there all the same.
+                // An invalid workflow exists all the same.
                 found.success || found.file.is_some()
             }
             Self::Node => daemon.call(DescribeNode { node_id: name }).await?.success,
@@ -258,10 +259,10 @@ impl Thing {
     }
 }
 
-/// Passes an answer to a gate on.
+/// Passes an answer to a gate on to the daemon.
 ///
-/// Who has the token is a program. They are taken for a person if they know the approver's passphrase, where one is
-/// set: the daemon looks at it. Without one it would be anybody who is taken for a person.
+/// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase, which the
+/// daemon checks. If no passphrase is set, no answer over HTTP counts as a person's.
 async fn answer_gate(daemon: &Steady, params: Value, peer: Option<Peer>) -> Result<(Value, Vec<String>), AskError> {
     let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
     if has_passphrase && daemon.call(GetApprover {}).await?.is_set {
@@ -270,10 +271,10 @@ async fn answer_gate(daemon: &Steady, params: Value, peer: Option<Peer>) -> Resu
     daemon.call_raw("ANSWER_GATE", params).await
 }
 
-/// The name of a request, where its header has one.
+/// Returns the idempotency key of the header, if there is one.
 ///
 /// # Errors
-/// When there is more than one, or it is none.
+/// When there is more than one, or it is invalid.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = given.next() else { return Ok(None) };
@@ -286,10 +287,10 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Ref
     }
 }
 
-/// Reads the body of a request; nothing is an object without fields.
+/// Parses the body of a request; an empty body is an object without fields.
 ///
 /// # Errors
-/// When it is not JSON, or no object.
+/// When it is not a JSON object.
 pub(crate) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     if body.is_empty() {
         return Ok(Map::new());

@@ -1,8 +1,8 @@
-//! The open connections, of which there are only so many.
+//! The open connections, up to a limit.
 //!
-//! Whoever connects and says nothing costs a place. When all are taken, the one that has been quiet the longest gives
-//! way, those who never showed the token first; one that is being answered never does. So a crowd that holds
-//! connections open keeps out nobody who has something to ask.
+//! An idle connection occupies a place. When all places are taken, the connection that has been idle the longest is
+//! closed for a new one, first those that never sent the token. A connection with a request in progress is never
+//! closed. A crowd of idle connections therefore cannot block other clients.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,21 +25,21 @@ struct Open {
     all: BTreeMap<u64, Arc<Connection>>,
 }
 
-/// One connection.
+/// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Requests that are being answered.
+    /// The number of requests in progress.
     answering: AtomicUsize,
     quiet_since: Mutex<Instant>,
-    /// Whether a request of it had the token.
+    /// Whether one of its requests had the token.
     known: AtomicBool,
-    /// Its first request has come, head and all.
+    /// Notified when the head of the first request has arrived.
     pub(crate) spoke: Notify,
-    /// It has to give way.
+    /// Cancelled when the connection must make room.
     pub(crate) gives_way: CancellationToken,
 }
 
-/// The place of a connection, for as long as it is open.
+/// The place of a connection, held while it is open.
 #[derive(Debug)]
 pub(crate) struct Seat {
     connections: Arc<Connections>,
@@ -47,7 +47,7 @@ pub(crate) struct Seat {
     pub(crate) connection: Arc<Connection>,
 }
 
-/// A request that is being answered, until its response has been sent.
+/// A request in progress, until its response has been sent.
 #[derive(Debug)]
 pub(crate) struct Answering(Arc<Connection>);
 
@@ -64,7 +64,7 @@ impl Connections {
         self.lock().all.len()
     }
 
-    /// Gives a new connection a place. Returns nothing when all are taken and all of them are being answered.
+    /// Gives a new connection a place. `None` when all connections have requests in progress.
     pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
         let mut open = self.lock();
         if open.all.len() >= self.most {
@@ -99,17 +99,17 @@ impl Connection {
         *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request of it is being answered.
+    /// Returns whether a request is in progress.
     pub(crate) fn is_answering(&self) -> bool {
         self.answering.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that a request of it had the token.
+    /// Records that a request had the token.
     pub(crate) fn is_known(&self) {
         self.known.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a request for as long as it is answered.
+    /// Counts a request until the guard is dropped.
     pub(crate) fn answers(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::Relaxed);
         self.spoke.notify_one();

@@ -1,8 +1,8 @@
-//! The dialect of remote workflow services, served: what another instance discovers and runs.
+//! The server side of the protocol of remote workflow services, by which another instance discovers and runs workflows.
 //!
-//! Four addresses over the same verbs as everything else. The list is the library's proven workflows; a run is an
-//! ordinary run, in other words: states in upper case, times in milliseconds since 1970, and a run that waits for
-//! somebody is running with the question in `output.pending_gate`.
+//! It consists of four addresses over the usual verbs. The list shows the library's proven workflows. A run is an
+//! ordinary run with other field names and formats: states in upper case, times in milliseconds since 1970. A run that
+//! waits on a gate is running, with the question in `output.pending_gate`.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use crate::carry_out::{idempotency_key, object};
 use crate::refusal::Refusal;
 use crate::server::App;
 
-/// Where the dialect is spoken.
+/// The base address.
 pub(crate) const BASE: &str = "/api/v1/service/workflows";
 
-/// Entries of a page, when nothing is said.
+/// The default number of entries of a page.
 const PAGE: usize = 50;
 
-/// Entries of a page, at most.
+/// The maximum number of entries of a page.
 const LARGEST_PAGE: usize = 200;
 
 /// A workflow that can be started.
@@ -186,7 +186,7 @@ pub(crate) struct Cancelled {
     message: String,
 }
 
-/// The word for a state of a run; one that waits for somebody goes on when they have answered.
+/// Returns the state of a run in this protocol; a run that waits on a gate is running.
 fn word(state: &str) -> &'static str {
     match state {
         "completed" => "COMPLETED",
@@ -220,7 +220,7 @@ impl Offered {
     }
 }
 
-/// Answers with what can be started.
+/// Lists the workflows that can be started.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     wanted: Result<Query<WantedPage>, QueryRejection>,
@@ -250,7 +250,7 @@ pub(crate) async fn list(
     })))
 }
 
-/// Starts a run. Asked for again with the same Idempotency-Key, the run that it started is the answer.
+/// Starts a run. A repeated Idempotency-Key returns the run that was started with it.
 pub(crate) async fn start(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
@@ -280,7 +280,7 @@ pub(crate) async fn start(
     Ok(Json(Started { success: true, correlation_id: reply.run_id.clone(), workflow_id: reply.run_id }))
 }
 
-/// The record of a run of this workflow.
+/// Returns the record of a run of this workflow.
 async fn record(app: &App, workflow: &str, run_id: String) -> Result<RunRecord, Refusal> {
     let reply = app.daemon.call(GetWorkflowRun { run_id }).await?;
     match reply.run {
@@ -290,7 +290,7 @@ async fn record(app: &App, workflow: &str, run_id: String) -> Result<RunRecord, 
     }
 }
 
-/// Tells how a run is.
+/// Returns the state of a run.
 pub(crate) async fn status(
     State(app): State<Arc<App>>,
     ids: Result<Path<(String, String)>, PathRejection>,
@@ -331,11 +331,11 @@ fn status_of(run: RunRecord, told: Option<RunReply>) -> Status {
     }
 }
 
-/// What came of a run that is over.
+/// Returns the output of a run that has ended.
 fn output_of(told: RunReply, error: Option<String>) -> Map<String, Value> {
     let mut output = Map::new();
     if told.status == "completed" {
-        // What a function returned, or the return values of a machine.
+        // The return value of a function, or the return values of a machine.
         output.insert("result".to_owned(), told.result.unwrap_or_else(|| told.return_values.into()));
     }
     if let Some(state) = told.final_state {
@@ -347,7 +347,7 @@ fn output_of(told: RunReply, error: Option<String>) -> Map<String, Value> {
     output
 }
 
-/// A machine has its whole input as a variable beside those that its fields became; nobody gave it that one.
+/// Removes the variable that a machine adds to its input: its whole input, beside one variable for each field.
 fn as_it_was_given(mut input: Map<String, Value>) -> Map<String, Value> {
     let whole = input.get("input").and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok());
     if let Some(Value::Object(whole)) = whole

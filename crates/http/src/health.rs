@@ -1,4 +1,4 @@
-//! How this server, the daemon and the remote services are.
+//! The health of this server, the daemon and the remote services.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) struct Health {
     code: Option<&'static str>,
 }
 
-/// Answers `/health`.
+/// Returns the response to `/health`.
 pub(crate) async fn health(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>) -> Response {
     if caller == Caller::Unknown {
         return Json(Health { success: true, status: "ok", ..Health::default() }).into_response();

@@ -1,9 +1,9 @@
 //! The contract over HTTP.
 //!
-//! Owns how programs and pages see steplatch over a network socket: who is let in, the table of routes with the document
-//! that describes them, the events of runs as server-sent events, the dialect that remote workflow services speak,
-//! health and metrics. It does nothing itself: every route is a verb that the daemon answers, so this process may be
-//! killed without taking anything with it, and a daemon that is killed is seen by nobody.
+//! Owns the API over a network socket: the admission of requests, the table of routes and its OpenAPI document, the
+//! events of runs as server-sent events, the protocol of remote workflow services, health and metrics. Every route is a
+//! verb that the daemon answers. This process has no state of its own, so it may be killed at any time, and clients do
+//! not notice a restart of the daemon.
 
 mod admission;
 mod api;

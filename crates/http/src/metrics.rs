@@ -1,6 +1,6 @@
-//! Numbers for monitoring, as text.
+//! Metrics for monitoring, as text.
 //!
-//! The daemon's own come from GET_METRICS; beside them stand those of this server. The format is Prometheus' text
+//! The daemon's metrics come from GET_METRICS; the metrics of this server are added. The format is Prometheus' text
 //! exposition, version 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use steplatch_protocol::{GetMetrics, Histogram, Metric, MetricKind, Sample};
 use crate::refusal::Refusal;
 use crate::server::App;
 
-/// Bounds of the buckets of a duration, in seconds.
+/// The bounds of the buckets of a duration, in seconds.
 const BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 
-/// How requests went, by route. There are as many as the table of routes has rows, whatever is asked.
+/// Counts and durations of requests, by route. The number of series is bounded by the table of routes.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     routes: Mutex<BTreeMap<(String, String), Answers>>,
@@ -39,9 +39,9 @@ impl Default for Answers {
 }
 
 impl Metrics {
-    /// Notes that a request was answered; of events that the first of them are on their way.
+    /// Records a response; for a stream of events, when its first events are sent.
     pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
-        // A method is foreign text, too.
+        // A method is foreign text as well.
         let known = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS];
         let method = if known.contains(method) { method.as_str() } else { "other" };
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ impl Metrics {
         answers.took.note(took);
     }
 
-    /// Returns what was noted.
+    /// Returns the recorded metrics.
     fn told(&self) -> Vec<Metric> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut requests, mut durations) = (Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ fn metric(name: &str, help: &str, kind: MetricKind, samples: Vec<Sample>) -> Met
     Metric { name: name.to_owned(), help: help.to_owned(), kind, samples }
 }
 
-/// Answers `/metrics`. A daemon that can not be reached is a number, too: whoever monitors wants to be told.
+/// Returns the response to `/metrics`. An unreachable daemon is reported as a metric.
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
     let asked = app.daemon.call(GetMetrics {}).await;
     let reached = asked.is_ok();
@@ -96,7 +96,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&all)).into_response())
 }
 
-/// Writes metrics as text.
+/// Formats metrics as text.
 fn exposition(metrics: &[Metric]) -> String {
     let mut out = String::new();
     for metric in metrics {

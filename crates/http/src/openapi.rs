@@ -1,7 +1,7 @@
 //! The document that describes the API (OpenAPI 3.1, <https://spec.openapis.org/oas/v3.1.0>).
 //!
-//! It is made from the table of routes and the schemas of the contract's types; no schema is written by hand. A copy is
-//! committed, so that a change of the API is seen where it is made.
+//! It is generated from the table of routes and the schemas of the contract's types; no schema is written by hand. A
+//! committed copy makes changes of the API visible in review.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::route::{BASE, ROUTES, Route, Thing, Unsuccessful};
 use crate::stream::Wanted;
 
-/// What each status says, of those that are not 200.
+/// The descriptions of the statuses other than 200.
 const STATUSES: &[(&str, &str)] = &[
     ("400", "The request can not be understood"),
     ("401", "The token is missing or wrong"),
@@ -81,7 +81,7 @@ fn add(paths: &mut Map<String, Value>, path: &str, method: &str, operation: Valu
     item[method] = operation;
 }
 
-/// The schema of a type of ours.
+/// Returns the schema of a type of the contract.
 fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -160,7 +160,7 @@ fn of_route(route: &Route, id: &str) -> Value {
     operation
 }
 
-/// What every operation can be answered with, besides what it replies.
+/// Returns the responses of an operation: its reply, and the errors that every operation may return.
 fn responses(reply: Value, statuses: &[&str]) -> Value {
     let mut all = json!({"200": reply});
     let always = ["401", "403", "500", "501", "503"];
@@ -178,7 +178,7 @@ fn idempotency_key() -> Value {
     })
 }
 
-/// Takes a parameter out of a schema that comes in another place.
+/// Removes a parameter from a schema, because it is passed elsewhere.
 fn take_out(schema: &mut Value, field: &str) {
     if let Some(fields) = schema["properties"].as_object_mut() {
         fields.shift_remove(field);
@@ -188,7 +188,7 @@ fn take_out(schema: &mut Value, field: &str) {
     }
 }
 
-/// The schemas of replies leave out that what need not be there may also be null, which agents do not need to know.
+/// Lets optional fields be null: the schemas of replies omit that, because agents do not need it.
 fn admit_null(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     let required = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -221,7 +221,7 @@ fn or_null(schema: &mut Value) {
     }
 }
 
-/// What is served besides verbs.
+/// Returns the addresses that are not verbs.
 fn own() -> Vec<(String, &'static str, Value)> {
     let json_reply = |description: &str, schema: Value| json!({"description": description, "content": {"application/json": {"schema": schema}}});
     let text = |description: &str, kind: &str| json!({"description": description, "content": {kind: {"schema": {"type": "string"}}}});
@@ -319,13 +319,13 @@ fn own() -> Vec<(String, &'static str, Value)> {
     all
 }
 
-/// The fields of a type of ours as parameters of a query.
+/// Returns the fields of a type of the contract as parameters of a query.
 fn in_query<T: JsonSchema>() -> Vec<Value> {
     let schema = schema::<T>();
     let fields = schema["properties"].as_object().cloned().unwrap_or_default();
     let parameters = fields.into_iter().map(|(name, mut schema)| {
         let description = schema.as_object_mut().and_then(|schema| schema.shift_remove("description"));
-        // Nothing is said by leaving it out; there is no null in a query.
+        // An absent parameter replaces null, which a query cannot express.
         if let Some(Value::Array(types)) = schema.get_mut("type") {
             types.retain(|kind| kind != "null");
             if let [only] = types.as_slice() {

@@ -1,4 +1,4 @@
-//! What callers are told when a request is not carried out.
+//! The response to a request that is not carried out.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -84,7 +84,7 @@ impl IntoResponse for Refusal {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"steplatch\""));
             }
-            // What was not read of a body would be taken for the next request.
+            // An unread rest of a body would be taken for the next request.
             StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }

@@ -1,34 +1,34 @@
 //! The table of routes.
 //!
-//! A route is a verb of the contract at an address. One row makes it be served, documented and tested; its parameters
-//! and its reply are the verb's, and nothing is said twice. Verbs that have no row are on a list, with the reason.
+//! A route is a verb of the contract at an address. One row makes the server serve, document and test the route; its
+//! parameters and its reply are the verb's. Verbs without a row are on a list, with the reason.
 
 use steplatch_protocol::{VERBS, VerbInfo};
 
-/// What is before every address of the table.
+/// The prefix of every address of the table.
 pub const BASE: &str = "/api/v1";
 
-/// How an address is asked.
+/// The method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Parameters are in the address and its query.
     Get,
     /// Parameters are in the address and in a JSON object.
     Post,
-    /// The same, to set something.
+    /// As Post, for setting a value.
     Put,
     /// Parameters are in the address and its query.
     Delete,
 }
 
 impl Method {
-    /// Whether parameters come in a body.
+    /// Returns whether parameters come in a body.
     #[must_use]
     pub fn has_body(self) -> bool {
         matches!(self, Self::Post | Self::Put)
     }
 
-    /// Returns the word in a request.
+    /// Returns the name of the method.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Method {
     }
 }
 
-/// What is named in an address, so that it can be told whether it is there.
+/// The thing that an address names, whose existence determines the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thing {
     /// A run, by its id.
@@ -59,39 +59,39 @@ pub enum Thing {
     RemoteWorkflow,
 }
 
-/// What a reply with `success: false` is, of a thing that is there.
+/// The meaning of a reply with `success: false`, if the thing exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsuccessful {
-    /// Its state does not allow it: 409.
+    /// Its state does not allow the request: 409.
     Conflict,
-    /// It was understood, and can not be done: 422.
+    /// The request is valid but cannot be carried out: 422.
     Unprocessable,
-    /// An answer like any other, if it tells of a run: of one that has failed.
+    /// An ordinary answer about a failed run, if the reply has a run.
     Run,
-    /// An answer like any other: what came of a call.
+    /// An ordinary answer: the outcome of a call.
     Value,
 }
 
 /// A verb at an address.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// How it is asked.
+    /// The method.
     pub method: Method,
-    /// The address below [`BASE`]; what stands in braces is a parameter.
+    /// The address below [`BASE`]; parameters are in braces.
     pub path: &'static str,
     /// The verb.
     pub verb: &'static str,
-    /// Parameters of the address that the verb calls otherwise.
+    /// The parameters of the address that have another name in the verb.
     pub renamed: &'static [(&'static str, &'static str)],
-    /// What the address names.
+    /// The thing that the address names.
     pub thing: Option<Thing>,
-    /// What it is when it did not do what was asked.
+    /// The meaning of an unsuccessful reply.
     pub unsuccessful: Unsuccessful,
 }
 
 macro_rules! routes {
     ($( $method:ident $path:literal $verb:literal $({ $($from:literal = $to:literal),+ })? $(of $thing:ident)?, $unsuccessful:ident; )*) => {
-        /// Every verb that can be asked over HTTP as a request with one answer.
+        /// Every verb that can be called over HTTP as a request with one response.
         pub const ROUTES: &[Route] = &[
             $( Route {
                 method: Method::$method,
@@ -157,7 +157,7 @@ routes! {
     Get "/approver" "GET_APPROVER", Unprocessable;
 }
 
-/// Verbs that have no route, each with the reason.
+/// The verbs without a route, each with the reason.
 pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("HELLO", "begins a connection to the daemon, which is this server's own"),
     ("SUBSCRIBE", "brings events: GET /runs/{run_id}/events"),
@@ -178,7 +178,7 @@ impl Route {
     /// Returns the verb.
     ///
     /// # Panics
-    /// When the table names a verb that there is not, which a test sees to.
+    /// When the table names a verb that does not exist, which a test prevents.
     #[must_use]
     pub fn info(&self) -> &'static VerbInfo {
         VERBS.iter().find(|verb| verb.name == self.verb).expect("a verb of the table is one of the contract")
@@ -190,13 +190,13 @@ impl Route {
         format!("{BASE}{}", self.path)
     }
 
-    /// Returns the parameters of the address: what they are called there, and by the verb.
+    /// Returns the parameters of the address: their names there, and in the verb.
     pub fn in_path(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         names.map(|name| (name, self.field(name)))
     }
 
-    /// Returns what the verb calls a parameter of the address.
+    /// Returns the verb's name of a parameter of the address.
     pub(crate) fn field(&self, name: &'static str) -> &'static str {
         self.renamed.iter().find(|(known, _)| *known == name).map_or(name, |(_, field)| field)
     }

@@ -1,4 +1,4 @@
-//! The listener, and everything that a request goes through before it is answered.
+//! The listener, and the layers that every request passes before it is answered.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -38,37 +38,37 @@ use crate::token::Token;
 /// The largest body, in bytes. A large workflow takes 1 MB.
 pub const MAX_BODY: usize = 4 << 20;
 
-/// How long a body may take to come.
+/// The time limit for receiving a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// How long a new connection may take to say what it wants.
+/// The time limit for the first request of a new connection.
 const FIRST_HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// How long a connection may be quiet before its next request has come. Longer than clients keep connections for their
-/// next request (90 s in several), so that it is they who close them.
+/// How long a connection may be idle between requests. Longer than clients keep idle connections (90 s in several), so
+/// that the clients close them.
 const QUIET_TIME: Duration = Duration::from_secs(120);
 
 /// The longest head of a request, in bytes.
 const MAX_HEAD: usize = 32 << 10;
 
-/// How long answers that are under way may take once the server is to end.
+/// How long requests in progress may take once the server shuts down.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
-/// How long the end of an answer may take to be sent then.
+/// How long the rest of a response may take to be sent during shutdown.
 const SENDING_TIME: Duration = Duration::from_millis(250);
 
-/// Where and for whom to listen.
+/// The options of the server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The address, or a name that leads to one.
+    /// The address, or a name that resolves to one.
     pub host: String,
-    /// The port; 0 for any that is free.
+    /// The port; 0 for any free port.
     pub port: u16,
-    /// Names by which it may be called, besides its own.
+    /// Further host names under which clients may call the server.
     pub allowed_hosts: Vec<String>,
-    /// Origins whose pages may ask.
+    /// The origins whose pages may send requests.
     pub allowed_origins: Vec<String>,
-    /// Connections at once.
+    /// The most connections at the same time.
     pub most_connections: usize,
 }
 
@@ -84,33 +84,33 @@ impl Default for Options {
     }
 }
 
-/// Why nothing is served.
+/// Why the server cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Nobody can listen there.
+    /// The address cannot be listened on.
     #[error("nothing can listen on {host}:{port}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         host: String,
-        /// On which port.
+        /// The port.
         port: u16,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A name can not be meant.
+    /// A name in the options is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
 }
 
-/// What answers have in common.
+/// The state that all handlers share.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) daemon: Steady,
     pub(crate) metrics: Metrics,
     pub(crate) streams: Streams,
     pub(crate) connections: Arc<Connections>,
-    /// Cancelled when the server is to end.
+    /// Cancelled when the server shuts down.
     pub(crate) ended: CancellationToken,
     pub(crate) admission: Admission,
 }
@@ -125,10 +125,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and answers nothing yet.
+    /// Listens without answering yet.
     ///
     /// # Errors
-    /// When nobody can listen there, or a name can not be meant.
+    /// When the address cannot be listened on, or a name is invalid.
     pub async fn bind(options: &Options, token: Token, daemon: Steady) -> Result<Self, ServeError> {
         let Options { host, port, allowed_hosts, allowed_origins, most_connections } = options;
         let failed = |source| ServeError::Listen { host: host.clone(), port: *port, source };
@@ -148,20 +148,20 @@ impl Server {
         Ok(Self { listener, address, app, routes: Router::new() })
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves the contract: REST, events, the dialect of remote services, health, metrics, and the document of all that.
+    /// Adds the API: REST, events, the protocol of remote services, health, metrics, and the OpenAPI document.
     #[must_use]
     pub fn with_api(mut self) -> Self {
         self.routes = self.routes.merge(api::routes());
         self
     }
 
-    /// Serves `service` at `path`, behind the same checks as everything else.
+    /// Adds `service` at `path`, behind the same checks as everything else.
     #[must_use]
     pub fn with<S>(mut self, path: &str, service: S) -> Self
     where
@@ -173,13 +173,13 @@ impl Server {
         self
     }
 
-    /// Returns what is cancelled when the server is to end, for whoever answers for a long time.
+    /// Returns the token that is cancelled when the server shuts down, for handlers of long responses.
     #[must_use]
     pub fn ended(&self) -> CancellationToken {
         self.app.ended.clone()
     }
 
-    /// Answers until `end` comes; then events end, and what is being answered is finished within some seconds.
+    /// Serves until `end` completes; then event streams end, and requests in progress are finished within some seconds.
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let Self { listener, app, routes, .. } = self;
         let router = routes
@@ -212,7 +212,7 @@ impl Server {
                         }
                     });
                 }
-                // Out of descriptors, or a client that was gone before it was accepted. The former lasts.
+                // Either descriptors are exhausted, which lasts, or the client was gone before it was accepted.
                 Err(error) => {
                     tracing::warn!(%error, "a connection can not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -229,7 +229,7 @@ impl Server {
     }
 }
 
-/// Tells a client in words that there is no room for it.
+/// Sends a client the response that the server has no room for it.
 fn turn_away(stream: &TcpStream) {
     let body = r#"{"success":false,"error":"All connections are being answered; try again in a moment","code":"too_many_connections"}"#;
     let length = body.len();
@@ -237,13 +237,13 @@ fn turn_away(stream: &TcpStream) {
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
          retry-after: 1\r\nconnection: close\r\n\r\n{body}"
     );
-    // A new connection has room for so little; where it has not, nobody is there to read it.
+    // The send buffer of a new connection has room for the response; otherwise the client is gone.
     let _ = stream.try_write(text.as_bytes());
 }
 
-/// Answers one connection until its end.
+/// Serves one connection until its end.
 async fn talk(stream: TcpStream, peer: Peer, seat: Seat, router: Router, ended: CancellationToken) {
-    // Answers are written in small pieces, and a delayed acknowledgement of one would hold up the next for 40 ms.
+    // Responses are written in small pieces, and a delayed acknowledgement of one would hold up the next for 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "small answers may be late");
     }
@@ -251,7 +251,7 @@ async fn talk(stream: TcpStream, peer: Peer, seat: Seat, router: Router, ended: 
     let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
         let answering = connection.answers();
         request.extensions_mut().insert(connection.clone());
-        // Whoever asks for them can tell who they are.
+        // Handlers can read the client's address.
         request.extensions_mut().insert(peer);
         let router = router.clone();
         async move {
@@ -280,7 +280,7 @@ async fn talk(stream: TcpStream, peer: Peer, seat: Seat, router: Router, ended: 
             () = ended.cancelled(), if !ending => {
                 ending = true;
                 talk.as_mut().graceful_shutdown();
-                // Who has only begun to say what they want is not waited for.
+                // A connection without a complete request is not waited for.
                 let left = if seat.connection.is_answering() { ENDING_TIME } else { SENDING_TIME };
                 silent.as_mut().reset(tokio::time::Instant::now() + left);
             }
@@ -288,7 +288,7 @@ async fn talk(stream: TcpStream, peer: Peer, seat: Seat, router: Router, ended: 
     }
 }
 
-/// The body of a response: its request is being answered for as long as it is there.
+/// The body of a response; its request counts as in progress until the body is dropped.
 struct Sending {
     body: Body,
     _answering: Answering,
@@ -314,12 +314,12 @@ impl hyper::body::Body for Sending {
     }
 }
 
-/// Whether an address is answered without the token: one tells that there is a server, the other what it can be asked.
+/// Returns whether an address needs no token: the health check, and the OpenAPI document.
 fn is_open(method: &Method, path: &str) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && ["/health", "/api/openapi.json"].contains(&path)
 }
 
-/// Lets a request in, or does not; what comes in has its whole body.
+/// Admits or refuses a request; an admitted request has its whole body.
 async fn admitted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers().clone();
     let mut response = match look(&app, request).await {
@@ -357,7 +357,7 @@ async fn look(app: &App, mut request: Request) -> Result<Looked, Refusal> {
         return Ok(Looked::Request(request));
     }
     if caller == Caller::Unknown {
-        // Nobody fills our memory who does not have the token.
+        // A body is read into memory only for requests with the token.
         return Err(Refusal::unauthorized());
     }
     let too_large = || {
@@ -381,7 +381,7 @@ async fn look(app: &App, mut request: Request) -> Result<Looked, Refusal> {
     }
 }
 
-/// Notes how requests go, by the rows of the table of routes: addresses are foreign text and have no end.
+/// Records requests by the rows of the table of routes, because the addresses themselves are foreign and unbounded.
 async fn observed(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = request.method().clone();

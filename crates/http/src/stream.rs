@@ -1,9 +1,9 @@
 //! The events of runs, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
-//! Everybody who follows the same run shares one subscription at the daemon: a thousand of them cost the run what one
-//! costs. The newest events are kept for all, ready to be sent; who is further behind, because they came late or read
-//! slowly, fetches the next few by themselves whenever they have room for them. So nobody holds up a run or anybody
-//! else, and what is in memory for one follower is a few events, however slowly they read.
+//! All followers of a run share one subscription at the daemon, so a thousand followers cost the run as much as one.
+//! The newest events are kept for all, ready to be sent. A follower that is further behind, because it joined late or
+//! reads slowly, fetches the next few events itself whenever it has room for them. A slow follower therefore delays
+//! neither the run nor other followers, and occupies memory for a few events only.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,22 +27,22 @@ use crate::admission::Caller;
 use crate::refusal::Refusal;
 use crate::server::App;
 
-/// Events of a run that are kept ready, at most.
+/// The most events of a run that are kept ready.
 const KEPT: usize = 256;
 
-/// Bytes of them, at most; the newest is kept however long it is.
+/// The most bytes of kept events; the newest event is kept whatever its size.
 const KEPT_BYTES: usize = 2 << 20;
 
-/// Events that somebody who is behind fetches at once.
+/// How many events a follower that is behind fetches at once.
 const FETCHED: u64 = 32;
 
-/// Events that are sent in one piece.
+/// How many events are sent in one piece.
 const SENT: usize = 64;
 
-/// The pause after which a silent stream says that it is there.
+/// The pause after which a silent stream sends a sign of life.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// The header in which a client that lost its stream says how far it came.
+/// The header in which a reconnecting client gives the last event that it received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Which events are wanted.
@@ -54,16 +54,16 @@ pub(crate) struct Wanted {
     from_seq: Option<u64>,
 }
 
-/// Everybody who follows a run.
+/// The followers of all runs.
 #[derive(Debug)]
 pub(crate) struct Streams {
     daemon: Steady,
-    /// By run. Those that nobody follows any more are dropped when the next one begins.
+    /// By run. Feeds without followers are dropped when the next feed begins.
     feeds: Mutex<HashMap<String, Weak<Feed>>>,
     open: Arc<AtomicUsize>,
 }
 
-/// The newest events of one run, for all who follow it.
+/// The newest events of one run, shared by its followers.
 #[derive(Debug)]
 struct Feed {
     kept: Arc<Mutex<Kept>>,
@@ -75,9 +75,9 @@ struct Feed {
 struct Kept {
     events: VecDeque<Ready>,
     bytes: usize,
-    /// All events from this number on that have come are kept.
+    /// All events from this number on are kept.
     from: u64,
-    /// No more will come: the run is over, or it can not be followed any further.
+    /// No more events will arrive: the run has ended, or it cannot be followed any further.
     over: bool,
 }
 
@@ -92,7 +92,7 @@ struct Ready {
 impl Ready {
     fn new(event: &RunEvent) -> Self {
         let data = serde_json::to_string(event).expect("an event has only JSON in it");
-        // What a function emits names its events itself.
+        // An event that a function emits has a type of the author's choice.
         let kind: String = event.event_type.chars().filter(|character| !character.is_control()).collect();
         let text = format!("id: {}\nevent: {kind}\ndata: {data}\n\n", event.seq);
         Self { seq: event.seq, text: text.into(), is_last: event.is_last() }
@@ -111,7 +111,7 @@ impl Kept {
         }
     }
 
-    /// The events from number `next` on, as many as are sent at once; nothing for who is too far behind.
+    /// Returns the events from number `next` on, up to one piece; `None` for a follower that is too far behind.
     fn from(&self, next: u64) -> Option<Vec<Ready>> {
         if next < self.from {
             return None;
@@ -132,12 +132,13 @@ impl Streams {
         Self { daemon, feeds: Mutex::default(), open: Arc::default() }
     }
 
-    /// How many follow a run.
+    /// Returns the number of clients that follow a run.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// The feed of a run, if somebody follows it; else a new one that begins at number `next`, where that is known.
+    /// Returns the feed of a run if it has followers; otherwise a new one that begins at number `next`, if that is
+    /// known.
     fn feed(&self, run_id: &str, next: Option<u64>) -> Option<Arc<Feed>> {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(feed) = feeds.get(run_id).and_then(Weak::upgrade) {
@@ -171,17 +172,17 @@ impl Streams {
     }
 }
 
-/// One who follows a run.
+/// A follower of a run.
 struct Following {
     app: Arc<App>,
     run_id: String,
-    /// Number of the event that is due next.
+    /// The number of the next event.
     next: u64,
-    /// What was fetched before the response began.
+    /// The events that were fetched before the response began.
     first: Option<Vec<Ready>>,
     feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
     over: bool,
-    /// What let the request in. A stream ends once that opens nothing any more.
+    /// The headers of the request. The stream ends once they no longer admit a request.
     headers: HeaderMap,
     ended: CancellationToken,
     _counted: Counted,
@@ -202,14 +203,14 @@ impl Drop for Counted {
     }
 }
 
-/// What is fetched by who is behind.
+/// The outcome of a fetch by a follower that is behind.
 enum Fetched {
     Events(Vec<Ready>),
-    /// There is nothing newer than this number yet.
+    /// There is no event newer than this number yet.
     Nothing {
         newest: u64,
     },
-    /// There is nothing newer, and will never be.
+    /// There is no newer event, and there will be none.
     Over,
 }
 
@@ -227,13 +228,13 @@ async fn fetch(daemon: &Steady, run_id: &str, next: u64) -> Result<Fetched, Foll
 }
 
 impl Following {
-    /// Returns what is sent next; nothing once the stream is over.
+    /// Returns the next piece to send; `None` once the stream is over.
     async fn piece(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
         }
         if let Some(first) = self.first.take() {
-            // How long a client waits that lost us; and something to see before the first event.
+            // The delay before a client reconnects; the stream also sends something before the first event.
             let mut text = b"retry: 1000\n\n".to_vec();
             text.extend_from_slice(&self.sent(first));
             return Some(text.into());
@@ -246,7 +247,7 @@ impl Following {
                 Err(error) => {
                     tracing::warn!(run = self.run_id, %error, "a run can not be followed any further");
                     self.over = true;
-                    // Clients come back after it, with the number of the last event that they saw.
+                    // Clients reconnect afterwards, with the number of the last event that they received.
                     Some(Bytes::from_static(b": the stream broke off\n\n"))
                 }
             },
@@ -305,7 +306,7 @@ impl Following {
     }
 }
 
-/// Answers with the events of a run, from the first or from where a client was, until the run is over.
+/// Streams the events of a run, from the first or from the client's last event, until the run has ended.
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     run_id: Result<Path<String>, axum::extract::rejection::PathRejection>,
@@ -325,7 +326,7 @@ pub(crate) async fn events(
     let first = match fetch(&app.daemon, &run_id, next).await {
         Ok(Fetched::Events(events)) => events,
         Ok(Fetched::Nothing { .. }) => Vec::new(),
-        // So that a client that comes back after the end of the run does so no more.
+        // The status stops a client from reconnecting after the end of the run.
         Ok(Fetched::Over) => return Ok(StatusCode::NO_CONTENT.into_response()),
         Err(FollowError::Unknown(error)) => return Err(Refusal::not_found(error)),
         Err(FollowError::Connect(error)) => return Err(steplatch_protocol::AskError::from(error).into()),
@@ -351,7 +352,7 @@ pub(crate) async fn events(
     });
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
-        // Proxies keep what they are sent, unless they are told.
+        // Proxies buffer responses unless this header forbids it.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, Body::from_stream(pieces)).into_response())
@@ -386,7 +387,7 @@ mod tests {
     #[test]
     fn only_the_newest_events_are_kept_and_who_is_behind_them_is_told_so() {
         let mut kept = Kept { from: 5, ..Kept::default() };
-        // Some numbers are told to nobody.
+        // Some numbers are missing.
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
             kept.take(&event(seq, "log"));
         }

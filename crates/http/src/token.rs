@@ -1,8 +1,8 @@
 //! The token that every request carries.
 //!
-//! Owns the file `http-token` of the state folder: 256 random bits, readable by their owner only. It is looked at again
-//! whenever it has changed, so that a token that was replaced opens nothing from that moment on. A token out of the
-//! environment stands for itself, and the file is left alone.
+//! Owns the file `http-token` of the state directory: 256 random bits, readable by their owner only. The file is read
+//! again whenever it has changed, so a replaced token is rejected immediately. A token from the environment is used
+//! instead of the file, which stays unchanged.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,42 +14,42 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-/// Random bytes of a token.
+/// The number of random bytes of a token.
 const BYTES: usize = 32;
 
-/// The shortest token that is taken from elsewhere, in characters.
+/// The shortest token that is accepted from the environment, in characters.
 const SHORTEST: usize = 16;
 
-/// The longest one.
+/// The longest token that is accepted.
 const LONGEST: usize = 512;
 
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file can not be used.
+    /// The file cannot be used.
     #[error("the token in '{}' can not be used: {source}", .file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// Others can read the file.
+    /// Other users can read the file.
     #[error("others can read the token in '{}'; make a new one with: steplatch serve token --new", .0.display())]
     Exposed(PathBuf),
-    /// It is no token.
+    /// The text is not a token.
     #[error("{0} must be {SHORTEST} to {LONGEST} visible ASCII characters without blanks")]
     Unfit(String),
 }
 
-/// Where the token of a state folder lies.
+/// Returns the file of the token of a state directory.
 #[must_use]
 pub fn token_file(state: &Path) -> PathBuf {
     state.join("http-token")
 }
 
-/// The token that opens a server.
+/// The token that a server requires.
 #[derive(Debug)]
 pub struct Token {
     kept: Kept,
@@ -57,13 +57,13 @@ pub struct Token {
 
 #[derive(Debug)]
 enum Kept {
-    /// For as long as the process lives.
+    /// A token for the lifetime of the process.
     Here(Secret),
-    /// In a file, with what was read from it last.
+    /// A token in a file, with the version that was read last.
     File(PathBuf, Mutex<Option<(Version, Secret)>>),
 }
 
-/// The text of a token. What is printed of it for developers says nothing.
+/// The text of a token. Its debug output is redacted.
 struct Secret(String);
 
 impl std::fmt::Debug for Secret {
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What tells one version of a file from another.
+/// Identifies a version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     inode: u64,
@@ -87,10 +87,10 @@ impl Version {
 }
 
 impl Token {
-    /// A token that was given, by what it is called to whoever gave it.
+    /// Uses a given token; `called` is its name in error messages.
     ///
     /// # Errors
-    /// When it is too short to be one, or can not stand in a header.
+    /// When it is too short, or cannot be sent in a header.
     pub fn given(text: &str, called: &str) -> Result<Self, TokenError> {
         if !is_fit(text) {
             return Err(TokenError::Unfit(called.to_owned()));
@@ -98,10 +98,11 @@ impl Token {
         Ok(Self { kept: Kept::Here(Secret(text.to_owned())) })
     }
 
-    /// The token of a state folder, which is there and private. Returns its text too if it was made just now.
+    /// Returns the token of a state directory, whose file exists and is private. Returns its text too if it was just
+    /// created.
     ///
     /// # Errors
-    /// When the file can not be read or made, or others can read it.
+    /// When the file cannot be read or created, or other users can read it.
     pub fn of(state: &Path) -> Result<(Self, Option<String>), TokenError> {
         let file = token_file(state);
         let made = match fs::symlink_metadata(&file) {
@@ -115,20 +116,20 @@ impl Token {
             Err(source) => return Err(TokenError::File { file, source }),
         };
         let token = Self { kept: Kept::File(file.clone(), Mutex::default()) };
-        // What can not be read is better said now than to everybody who comes.
+        // A file that cannot be read is reported now rather than at each request.
         read(&file)?;
         Ok((token, made))
     }
 
-    /// Makes a new token for a state folder, and returns its text. Nothing is opened by the old one any more.
+    /// Creates a new token for a state directory, and returns its text. The old one is rejected from then on.
     ///
     /// # Errors
-    /// When the file can not be written.
+    /// When the file cannot be written.
     pub fn renew(state: &Path) -> Result<String, TokenError> {
         Ok(make(&token_file(state), true)?.expect("a token that replaces what is there is made"))
     }
 
-    /// Whether `text` is the token. Takes as long for any text of the same length.
+    /// Returns whether `text` is the token, in constant time for texts of the same length.
     pub(crate) fn is(&self, text: &str) -> bool {
         let same = |secret: &Secret| bool::from(secret.0.as_bytes().ct_eq(text.as_bytes()));
         match &self.kept {
@@ -170,13 +171,13 @@ fn read(file: &Path) -> Result<Secret, TokenError> {
     Ok(Secret(text.to_owned()))
 }
 
-/// Makes a token in `file`, whole or not at all. Returns nothing when there is one that is not to be replaced.
+/// Creates a token in `file` atomically. `None` when there is one that is not to be replaced.
 fn make(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
     let failed = |source| TokenError::File { file: file.to_owned(), source };
     let mut random = [0; BYTES];
     getrandom::fill(&mut random).map_err(|error| failed(io::Error::other(error.to_string())))?;
     let text = format!("slt_{}", URL_SAFE_NO_PAD.encode(random));
-    // Two that begin at the same time write different files, and one of them is the first.
+    // Two processes that start at the same time write different files, and one of them is first.
     let new = file.with_extension(format!("new-{}", std::process::id()));
     let _ = fs::remove_file(&new);
     let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;

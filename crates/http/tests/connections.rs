@@ -1,4 +1,4 @@
-//! A server with few places.
+//! A server with a low limit of connections.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// Asks for what needs no daemon, and returns the response.
+/// Sends a request that needs no daemon, and returns the response.
 async fn asks(port: u16, path: &str, rest: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\n{rest}\r\n");
@@ -25,7 +25,7 @@ async fn asks(port: u16, path: &str, rest: &str) -> String {
 async fn who_holds_places_without_asking_gives_way_to_who_asks() {
     let folder = tempfile::tempdir().unwrap();
     let place = Place::new(folder.path().join("state"), folder.path().join("run"));
-    // Nothing here asks a daemon, so none is started.
+    // No request needs a daemon, so none is started.
     let daemon = Steady::new(place, Starter { program: "/nonexistent".into() }, Hello::default());
     let options = Options { port: 0, most_connections: 8, ..Options::default() };
     let server = Server::bind(&options, Token::given(TOKEN, "it").unwrap(), daemon).await.unwrap().with_api();
@@ -41,12 +41,12 @@ async fn who_holds_places_without_asking_gives_way_to_who_asks() {
         let said = asks(port, "/health", "").await;
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     }
-    // The first of them were hung up on to make room.
+    // The first of them were closed to make room.
     let mut nothing = Vec::new();
     let hung_up = tokio::time::timeout(Duration::from_secs(60), holders[0].read_to_end(&mut nothing)).await;
     assert!(hung_up.is_ok() && nothing.is_empty(), "{}", String::from_utf8_lossy(&nothing));
 
-    // A daemon that can not be started is told in words.
+    // A daemon that cannot be started is reported with a message.
     let said = asks(port, "/api/v1/runs", &format!("authorization: Bearer {TOKEN}\r\n")).await;
     assert!(said.starts_with("HTTP/1.1 503") && said.contains("daemon_unavailable"), "{said}");
     let said = asks(port, "/health", &format!("authorization: Bearer {TOKEN}\r\n")).await;

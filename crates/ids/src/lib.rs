@@ -1,9 +1,8 @@
 //! Names of the things that outlive a call: runs, terminals, steps, workflows.
 //!
-//! Owns how an id looks, how it is made and how it is read back; nothing else.
-//! Ids are parsed once, at the border, so that a `RunId` deeper inside is
-//! always a well-formed one. Random ids are unguessable only as a courtesy:
-//! who may use them is decided by who can reach the socket.
+//! Owns the form of ids, how they are made and how they are parsed; nothing else. Ids are parsed once, where they enter
+//! the program, so that a `RunId` is always well formed. Random ids are hard to guess, but are no access control:
+//! access is decided by who can reach the socket.
 
 mod random;
 mod step;
@@ -23,7 +22,7 @@ pub struct InvalidId {
 
 impl InvalidId {
     fn new(text: &str, expected: &'static str) -> Self {
-        // An id that is a megabyte of garbage should not make a megabyte of error.
+        // A megabyte of garbage as an id should not make a megabyte of error.
         Self { text: text.chars().take(80).collect(), expected }
     }
 }

@@ -1,4 +1,4 @@
-//! Ids drawn at random: `run_…` and `term_…`.
+//! Random ids: `run_…` and `term_…`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ fn draw(length: usize) -> String {
     bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
 }
 
-/// Draws a name that nobody guesses and nothing else has: 130 random bits.
+/// Draws a name that cannot be guessed and is unique: 130 random bits.
 ///
 /// # Panics
 /// When the operating system has no randomness to give.

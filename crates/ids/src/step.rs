@@ -1,4 +1,4 @@
-//! Which occurrence of which part of a run.
+//! Step ids: one occurrence of one part of a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub struct StepId {
     pub run: RunId,
     /// The state of a machine, or the node of a call.
     pub place: String,
-    /// How often the run has come by here, counted from 1.
+    /// How often the run has reached this place, counted from 1.
     pub visit: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What a workflow may be called.
+//! The names of workflows.
 
 use std::fmt;
 use std::str::FromStr;

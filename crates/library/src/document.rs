@@ -1,4 +1,4 @@
-//! One file of the library: a definition, and what became of it.
+//! One file of the library: a definition, and the statistics of its runs.
 
 use std::time::SystemTime;
 
@@ -57,7 +57,7 @@ impl Metadata {
     /// Whether a run that was over at that time, to the second, or a later one, is counted.
     #[must_use]
     pub fn counts(&self, at: SystemTime) -> bool {
-        // Times as they are told are in the order of their texts.
+        // Formatted times sort in the order of the times.
         self.last_run.as_ref().is_some_and(|last| *last >= told(at))
     }
 
@@ -140,7 +140,7 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, String> {
     let hash = Signature::of(&definition);
     if metadata.hash != hash {
         metadata.status = Status::Draft;
-        // Without a hash an edit can not be told from what another program saved.
+        // Without a hash an edit cannot be distinguished from what another program saved.
         if !metadata.hash.as_str().is_empty() || metadata.version == 0 {
             metadata.version = metadata.version.saturating_add(1);
         }

@@ -1,11 +1,11 @@
-//! What can go wrong with the library, by what its caller can do about it.
+//! The errors of the library, by what its caller can do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use steplatch_ids::{InvalidId, WorkflowName};
 
-/// Why the folder could not be read or changed. It is as it was before.
+/// Why the directory could not be read or changed. It is as it was before.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// It may be read and not written.
@@ -13,7 +13,7 @@ pub enum FolderError {
     ReadOnly {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         cause: io::Error,
     },
@@ -22,7 +22,7 @@ pub enum FolderError {
     NoRoom {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         cause: io::Error,
     },
@@ -31,7 +31,7 @@ pub enum FolderError {
     Failed {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         cause: io::Error,
     },
@@ -45,7 +45,7 @@ impl FolderError {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::ReadOnly { folder: file.parent().map(Path::to_owned).unwrap_or(file), cause }
             }
-            // A limit on the size of files is as good as a full disk.
+            // A limit on the size of files is treated as a full disk.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::NoRoom { file, cause }
             }
@@ -66,7 +66,7 @@ pub enum CreateError {
     /// The definition has no name to save it under.
     #[error("a workflow that is to be saved needs a 'name'")]
     NoName,
-    /// The name is none that a file can have.
+    /// The name cannot be that of a file.
     #[error(transparent)]
     InvalidName(#[from] InvalidId),
     /// The name is that of a file of the library itself.
@@ -81,12 +81,12 @@ pub enum CreateError {
     /// The definition is too long.
     #[error("the definition takes {bytes} bytes, and a saved workflow has at most {at_most}")]
     TooLarge {
-        /// What it would take.
+        /// The size that it would take.
         bytes: usize,
-        /// What it may take.
+        /// The size that it may take.
         at_most: usize,
     },
-    /// The folder can not be written.
+    /// The directory cannot be written.
     #[error(transparent)]
     Folder(#[from] FolderError),
 }
@@ -100,7 +100,7 @@ pub enum LookupError {
         /// The name.
         name: WorkflowName,
     },
-    /// There is a file, and it makes no sense.
+    /// There is a file, and it is invalid.
     #[error("the file '{}' is broken: {reason}", .file.display())]
     Broken {
         /// The file.
@@ -108,7 +108,7 @@ pub enum LookupError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The folder can not be read or written.
+    /// The directory cannot be read or written.
     #[error(transparent)]
     Folder(#[from] FolderError),
 }

@@ -13,7 +13,8 @@ use crate::FolderError;
 const LOCK: &str = ".lock";
 /// What the names of files begin with that are not finished.
 const UNFINISHED: &str = ".unfinished-";
-/// What git should leave alone. Written with the folder and shared with it, so that nobody has to know.
+/// The files that git should ignore. Written with the directory and shared with it, so that no user has to configure
+/// it.
 const IGNORED: &str = "/index.json\n/.lock\n/.unfinished-*\n";
 
 /// The lock, until it is dropped. It belongs to an open file, so that threads exclude each other as processes do.
@@ -23,7 +24,7 @@ pub(crate) struct Locked<'f> {
     file: File,
 }
 
-/// By what a file that was replaced or edited is told from the one that was read.
+/// Distinguishes a file that was replaced or edited from the one that was read.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     size: u64,
@@ -47,7 +48,7 @@ impl Stamp {
     pub fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // Its seconds are whole ones, so one more is not known.
+        // The time is truncated to whole seconds, so the change may be up to one second later.
         SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED)
     }
 
@@ -87,14 +88,14 @@ impl<'f> Locked<'f> {
         Ok(locked)
     }
 
-    /// Takes the lock of a folder that is there, if nobody has it.
+    /// Takes the lock of an existing directory, if it is free.
     pub(crate) fn at_once(folder: &'f Path) -> Option<Self> {
         let file = lock_file(folder).ok()?;
         file.try_lock().ok()?;
         Some(Self { folder, file })
     }
 
-    /// Puts a file in the place of the one of that name: who reads sees the old or the new one, also after a crash.
+    /// Puts a file in the place of the one of that name: a reader sees the old or the new one, also after a crash.
     pub(crate) fn put(&self, name: &str, text: &[u8]) -> Result<(), FolderError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +115,7 @@ impl<'f> Locked<'f> {
         })
     }
 
-    /// Removes a file. Tells whether there was one.
+    /// Removes a file. Returns whether there was one.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, FolderError> {
         let file = self.folder.join(name);
         match fs::remove_file(&file).and_then(|()| self.sync()) {
@@ -128,12 +129,12 @@ impl<'f> Locked<'f> {
         File::open(self.folder)?.sync_all()
     }
 
-    /// Removes what a writer left that did not live to finish it: under the lock nobody else is writing.
+    /// Removes what a killed writer left unfinished: under the lock there is no other writer.
     fn clear(&self) {
         let Ok(files) = fs::read_dir(self.folder) else { return };
         for file in files.flatten() {
             if file.file_name().to_string_lossy().starts_with(UNFINISHED) {
-                // It harms nobody if it stays.
+                // It does no harm if it stays.
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -163,7 +164,7 @@ fn lock_file(folder: &Path) -> Result<File, FolderError> {
     file.map_err(|cause| FolderError::of(&path, cause))
 }
 
-/// Returns the visible files of the folder that end like that, by name; none when there is no folder.
+/// Returns the visible files of the directory that end like that, by name; none when there is no directory.
 pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<Found>, FolderError> {
     let failed = |cause| FolderError::of(&folder.join("."), cause);
     let listed = match fs::read_dir(folder) {
@@ -195,7 +196,7 @@ pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
 /// # Errors
 /// With what is wrong with it, in words.
 pub(crate) fn read(path: &Path, largest: usize) -> Result<Option<Vec<u8>>, String> {
-    // Looked at first, because opening a pipe waits for who writes into it.
+    // Looked at first, because opening a pipe blocks until a writer opens it.
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => return Err("it is not a file".to_owned()),
         Ok(_) => {}

@@ -1,4 +1,4 @@
-//! One file of functions in the library: its text, and what became of it.
+//! One file of functions in the library: its text, and the statistics of its runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::{Signature, Stamp};
 pub struct FunctionFile {
     /// Its name without the ending.
     pub name: WorkflowName,
-    /// What stands in it.
+    /// Its text.
     pub text: String,
     /// What is kept about it. The hash is that of the text as it is, and the workflows of an edited one are drafts.
     pub metadata: FunctionMetadata,
@@ -37,7 +37,7 @@ pub struct FunctionMetadata {
     /// The file that it was loaded from, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// What it declared when it was loaded, for people who read it. Nothing is taken from here.
+    /// What it declared when it was loaded, for people who read it. The library does not read it.
     pub declares: Vec<Declares>,
     /// The runs of its workflows, by their ids.
     pub workflows: BTreeMap<String, Counts>,
@@ -49,7 +49,7 @@ pub struct FunctionMetadata {
 /// The file that something was loaded from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Where it is; a relative path begins at the folder in which the library lies.
+    /// Its path; a relative path begins at the directory that contains the library.
     pub file: PathBuf,
     /// The signature of its text when it was loaded.
     pub hash: Signature,
@@ -67,7 +67,7 @@ pub struct Declares {
     pub description: Option<String>,
 }
 
-/// What became of the runs of a workflow.
+/// The statistics of the runs of a workflow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
@@ -95,14 +95,14 @@ pub struct FoundFunctions {
     pub file: String,
     /// Its name without the ending, or why it can have none.
     pub name: Result<WorkflowName, String>,
-    /// How it is told from another one; nothing for what is no ordinary file.
+    /// Distinguishes it from another version; nothing for what is no ordinary file.
     pub stamp: Option<Stamp>,
     /// The same for what is kept about it.
     pub about: Option<Stamp>,
 }
 
 impl FunctionMetadata {
-    /// Reads what is kept about a file with this text; what makes no sense is as good as nothing, with the reason.
+    /// Reads what is kept about a file with this text; invalid data count as none, with the reason.
     pub(crate) fn read(kept: Result<Option<Vec<u8>>, String>, text: &str) -> (Self, Option<String>) {
         let read = kept.and_then(|kept| match kept {
             Some(kept) => serde_json::from_slice::<Self>(&kept).map(Some).map_err(|error| error.to_string()),
@@ -132,7 +132,7 @@ impl FunctionMetadata {
         text
     }
 
-    /// Whether the text is another one than that which was loaded: somebody edited it in the library.
+    /// Whether the text is another one than that which was loaded: a user edited it in the library.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.hash != self.hash)

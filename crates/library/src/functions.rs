@@ -24,7 +24,7 @@ impl Library {
     /// Returns the files of functions that are there, by name. None of them is read.
     ///
     /// # Errors
-    /// When the folder can not be read. One that is not there is empty.
+    /// When the directory cannot be read. A missing one is empty.
     pub fn functions(&self) -> Result<Vec<FoundFunctions>, FolderError> {
         let found = folder::files(self.folder(), TEXT)?.into_iter().map(|found| {
             let file = found.name.to_string_lossy().into_owned();
@@ -36,10 +36,10 @@ impl Library {
         Ok(found.collect())
     }
 
-    /// Returns a file of functions. What is kept about it may be missing, or make no sense.
+    /// Returns a file of functions. What is kept about it may be missing, or invalid.
     ///
     /// # Errors
-    /// When there is none of that name, or its text can not be read.
+    /// When there is none of that name, or its text cannot be read.
     pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
         let file = self.function_path(name);
         let broken = |reason: String| LookupError::Broken { file: file.clone(), reason };
@@ -51,11 +51,11 @@ impl Library {
         Ok(FunctionFile { name: name.clone(), text, metadata, trouble })
     }
 
-    /// Keeps a file of functions as `name`. In the place of another one only if that is the text with the signature
-    /// `over`; the counts of that one are kept. Its workflows are drafts when the text is another one.
+    /// Keeps a file of functions as `name`. Replaces another one only if that is the text with the signature `over`;
+    /// the counts of that one are kept. Its workflows are drafts when the text is another one.
     ///
     /// # Errors
-    /// When another one is there, the text is too long, or the folder can not be written.
+    /// When another one is there, the text is too long, or the directory cannot be written.
     pub fn keep_functions(
         &self,
         name: &WorkflowName,
@@ -70,7 +70,7 @@ impl Library {
         let locked = Locked::wait(self.folder())?;
         let metadata = match self.function_file(name) {
             Ok(old) if old.text == text || over == Some(&old.metadata.hash) => old.metadata,
-            // What is there and can not be read has no signature that somebody could know.
+            // A file that exists and cannot be read has no signature that a caller could know.
             Ok(_) | Err(LookupError::Broken { .. }) => return Err(CreateError::Exists { name: name.clone() }),
             Err(LookupError::NotFound { .. }) => {
                 FunctionMetadata { created: told(SystemTime::now()), ..FunctionMetadata::default() }
@@ -80,16 +80,16 @@ impl Library {
         let mut metadata = metadata.of_text(text);
         metadata.origin = origin;
         metadata.declares = declares;
-        // The text first: with what was kept about another one it is an edited one, which is what it is.
+        // The text first: beside the metadata of another text it counts as edited, which it is.
         locked.put(&text_name(name), text.as_bytes())?;
         locked.put(&about_name(name), metadata.text().as_bytes())?;
         Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, trouble: None })
     }
 
-    /// Removes a file of functions with what is kept about it, also one that can not be read.
+    /// Removes a file of functions with what is kept about it, also one that cannot be read.
     ///
     /// # Errors
-    /// When there is none of that name, or the folder can not be written.
+    /// When there is none of that name, or the directory cannot be written.
     pub fn delete_functions(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if !self.folder().is_dir() {
@@ -101,11 +101,12 @@ impl Library {
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts `run`, one of the workflow `id` of a file, that is over. A success proves the workflow. Returns whether the
-    /// run is counted, now or before: a run of a text that has another `hash` than the saved one says nothing about it.
+    /// Counts `run`, one of the workflow `id` of a file, that is over. A success proves the workflow. Returns whether
+    /// the run is counted, now or before: a run of a text that has another `hash` than the saved one is not evidence
+    /// about it.
     ///
     /// # Errors
-    /// When there is none of that name, it can not be read, or the folder can not be written.
+    /// When there is none of that name, it cannot be read, or the directory cannot be written.
     pub fn note_function_run(
         &self,
         name: &WorkflowName,

@@ -1,4 +1,4 @@
-//! What a list tells, and the file that saves reading all others for it.
+//! The entries of a list, and the index file that saves reading all other files for it.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use crate::folder::{self, Found, Stamp};
 use crate::functions::ABOUT;
 use crate::{FolderError, Stored};
 
-/// The name of the file. No workflow can be called so.
+/// The name of the file. No workflow can have this name.
 pub(crate) const FILE: &str = "index.json";
-/// Raised when an entry says something else than before; an index with another one is made anew.
+/// Raised when the meaning of an entry changes; an index with another format is made anew.
 const FORMAT: u32 = 2;
 /// What an index may take before it is thought to be something else, in bytes.
 const LARGEST_INDEX: usize = 256 << 20;
 
-/// A workflow, as lists tell of it.
+/// A workflow, as lists show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name.
@@ -35,7 +35,7 @@ pub struct Entry {
     pub metadata: Metadata,
 }
 
-/// A file that makes no sense.
+/// A file that is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Broken {
     /// Its name within the folder.
@@ -49,7 +49,7 @@ pub struct Broken {
 pub struct Listing {
     /// The workflows, by name.
     pub entries: Vec<Entry>,
-    /// The files that are none, by name.
+    /// The files that are no workflows, by name.
     pub broken: Vec<Broken>,
 }
 
@@ -74,7 +74,7 @@ enum Told {
 }
 
 impl Index {
-    /// Reads the index; an empty one when there is none that makes sense.
+    /// Reads the index; an empty one when there is no valid one.
     pub(crate) fn read(folder: &std::path::Path) -> Self {
         let text = folder::read(&folder.join(FILE), LARGEST_INDEX).ok().flatten();
         let read: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -86,13 +86,13 @@ impl Index {
         let known: HashMap<String, &Indexed> = self.files.iter().map(|known| (known.told.file(), known)).collect();
         let files = folder::files(folder, ".json")?.into_iter().filter(|found| {
             let name = found.name.to_string_lossy();
-            // What is kept about functions is no machine, and none of a person's mistakes.
+            // The metadata of functions are no workflow, and no mistake of a person.
             name != FILE && !name.ends_with(ABOUT)
         });
         let renew = |found: Found| {
             let same = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);
             match same {
-                // What could not be read may be readable by now, without a trace in its stamp.
+                // A file that could not be read may be readable by now, without a trace in its stamp.
                 Some(known) if found.stamp.is_some() && matches!(known.told, Told::Entry(_)) => Some((*known).clone()),
                 _ => Some(Indexed { stamp: found.stamp.clone(), told: Told::of(&found)? }),
             }

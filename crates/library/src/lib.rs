@@ -1,18 +1,17 @@
-//! The folder of saved workflows.
+//! The directory of saved workflows.
 //!
-//! Owns `NAME.json` for each of them: the definition as its author wrote it, and
-//! what became of it. The files are made for people and for git, so whatever
-//! somebody does to one by hand counts: the name of the file is the name of the
-//! workflow, and an edited definition is a draft again.
+//! Owns `NAME.json` for each of them: the definition as its author wrote it, and the statistics of
+//! its runs. The files are made for people and for git, so edits by hand count: the name of the
+//! file is the name of the workflow, and an edited definition is a draft again.
 //!
-//! Functions are kept in files of their own: `NAME.py` as its author wrote it, which
-//! may declare several workflows, and `NAME.meta.json` with what became of it.
+//! Functions are kept in files of their own: `NAME.py` as its author wrote it, which may declare
+//! several workflows, and `NAME.meta.json` with the statistics of its runs.
 //!
-//! Every write is one file put in the place of another, under a lock that all
-//! processes share; readers need no lock. `index.json` only saves time: it is
-//! derived from the files and made anew whenever it does not fit them.
+//! Every write replaces one file by another, under a lock that all processes share; readers need no
+//! lock. `index.json` only saves time: it is derived from the files and made anew whenever it does
+//! not fit them.
 //!
-//! All calls block. Whether a definition makes sense is not judged here.
+//! All calls block. This crate does not judge whether a definition is valid.
 
 mod document;
 mod error;

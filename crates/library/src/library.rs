@@ -14,13 +14,13 @@ use crate::{CreateError, FolderError, LookupError, Signature};
 /// The longest name, in characters: see [`WorkflowName`].
 const LONGEST_NAME: usize = 64;
 
-/// A folder of saved workflows. Cheap to make; it holds nothing but the name of the folder.
+/// A library of saved workflows. Cheap to make; it holds nothing but the path of its directory.
 #[derive(Debug, Clone)]
 pub struct Library {
     folder: PathBuf,
 }
 
-/// What came of keeping a workflow.
+/// The result of keeping a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Whether there is a new file; otherwise one with the same content was there.
@@ -30,13 +30,13 @@ pub struct Kept {
 }
 
 impl Library {
-    /// Returns the library in `folder`, which comes into being when the first workflow is saved.
+    /// Returns the library in `folder`, which is created when the first workflow is saved.
     #[must_use]
     pub fn open(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// Returns the folder.
+    /// Returns the directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -48,11 +48,11 @@ impl Library {
         self.folder.join(file_name(name))
     }
 
-    /// Saves a definition under its own name, as a draft. In the place of one of that name only if `overwrite`;
-    /// the counts of that one are kept, and its status too if it does the same.
+    /// Saves a definition under its own name, as a draft. Replaces one of that name only if `overwrite`; the counts
+    /// of that one are kept, and its status too if it does the same.
     ///
     /// # Errors
-    /// When the name is taken, missing or not possible, the definition too long, or the folder can not be written.
+    /// When the name is taken, missing or not possible, the definition too long, or the directory cannot be written.
     pub fn create(&self, definition: &Value, overwrite: bool) -> Result<Stored, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let name: WorkflowName = fields.get("name").and_then(Value::as_str).ok_or(CreateError::NoName)?.parse()?;
@@ -81,8 +81,8 @@ impl Library {
     }
 
     /// Keeps a definition that ran to its end, as `name`, else under its own name, else as `workflow_` with its
-    /// signature; with `_2`, `_3` and so on where that is the name of a file here, or something else has it. One that does the same as a saved one is not saved
-    /// again, and that one is proven now.
+    /// signature; with `_2`, `_3` and so on where that is the name of a file here, or is taken otherwise. One that
+    /// does the same as a saved one is not saved again, and that one is proven now.
     ///
     /// # Errors
     /// As [`Self::create`]; a taken name is none.
@@ -104,7 +104,7 @@ impl Library {
         let known = Index::read(&self.folder).renewed(&self.folder)?.into_listing();
         let alike = || known.entries.iter().filter(|entry| entry.metadata.hash == hash);
         if let Some(entry) = alike().find(|entry| entry.name == wanted).or_else(|| alike().next()) {
-            // Read again because an index tells less than a file; it was whole a moment ago, under the same lock.
+            // Read again because an index holds less than a file; it was whole a moment ago, under the same lock.
             if entry.metadata.status == Status::Draft
                 && let Ok(mut stored) = self.read(&entry.name)
                 && stored.metadata.hash == hash
@@ -131,7 +131,7 @@ impl Library {
     /// Returns all workflows, and the files that are broken, each by name.
     ///
     /// # Errors
-    /// When the folder can not be read. One that is not there is empty.
+    /// When the directory cannot be read. A missing one is empty.
     pub fn list(&self) -> Result<Listing, FolderError> {
         let before = Index::read(&self.folder);
         let index = before.renewed(&self.folder)?;
@@ -147,7 +147,7 @@ impl Library {
     /// Removes a saved workflow, also a broken one.
     ///
     /// # Errors
-    /// When there is none of that name, or the folder can not be written.
+    /// When there is none of that name, or the directory cannot be written.
     pub fn delete(&self, name: &WorkflowName) -> Result<(), LookupError> {
         let not_found = || LookupError::NotFound { name: name.clone() };
         if is_reserved(name) || !self.folder.is_dir() {
@@ -159,10 +159,10 @@ impl Library {
 
     /// Counts a run of the workflow `name` that is over: it executed so many states and was over at that time. A
     /// success proves the workflow. Returns whether it was counted: a run of a definition that has another `hash`
-    /// than the saved one says nothing about it.
+    /// than the saved one is not evidence about it.
     ///
     /// # Errors
-    /// When there is none of that name, its file is broken, or the folder can not be written.
+    /// When there is none of that name, its file is broken, or the directory cannot be written.
     pub fn note_run(
         &self,
         name: &WorkflowName,
@@ -227,7 +227,7 @@ fn file_name(name: &WorkflowName) -> String {
     format!("{name}.json")
 }
 
-/// Tells whether a workflow of that name would have the file of the index.
+/// Returns whether a workflow of that name would have the file of the index.
 fn is_reserved(name: &WorkflowName) -> bool {
     file_name(name) == index::FILE
 }

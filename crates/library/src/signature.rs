@@ -1,4 +1,4 @@
-//! By what two definitions are told to be the same.
+//! The signature of a definition: two definitions with the same signature do the same.
 
 use std::fmt::{self, Write as _};
 

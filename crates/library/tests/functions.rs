@@ -1,4 +1,4 @@
-//! Files of functions, as one who uses the library sees them.
+//! Files of functions, as a user of the library sees them.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -93,7 +93,7 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
     assert_eq!(notes.last_run.as_deref(), Some("2026-11-21T12:00:00Z"));
     assert_eq!(counts(&library, "other").status, Status::Draft);
 
-    // Edited by hand, with nobody told.
+    // Edited by hand, without a notification to the library.
     let path = library.function_path(&name("notes"));
     fs::write(&path, NOTES.replace("return 1", "return 2")).unwrap();
     let edited = library.function_file(&name("notes")).unwrap().metadata;
@@ -141,7 +141,7 @@ fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
         assert_eq!((file.text.as_str(), &file.metadata.hash), (NOTES, &kept.hash), "{junk}");
         assert!(file.trouble.is_some() && file.metadata.workflows.is_empty(), "{junk}");
     }
-    // What a newer build knows is left to it, also what it says of one workflow of many.
+    // What a newer build wrote is kept, also within one workflow of many.
     fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
     assert!(library.note_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
     let about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();

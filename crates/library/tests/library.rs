@@ -1,4 +1,4 @@
-//! Saving, finding and forgetting, as one who uses the library sees it.
+//! Saving, finding and forgetting, as a user of the library sees it.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -444,7 +444,7 @@ fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
     library.create(&machine("build", "make\n"), false).unwrap();
     let hash = library.get(&name("build")).unwrap().metadata.hash;
     use std::os::unix::fs::PermissionsExt as _;
-    // Who runs the tests may be root, for whom permissions do not count; a thread can be somebody else.
+    // The tests may run as root, for whom permissions do not count; a thread can change its user.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o555)).unwrap();
     let before = files(library.folder());

@@ -1,6 +1,6 @@
 //! What several processes do to one library, and what a process does that finds no room.
 //!
-//! The test program starts itself again, asking for one of the ignored tests.
+//! The test program starts itself again, with one of the ignored tests.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::PathBuf;

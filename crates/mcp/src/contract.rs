@@ -1,4 +1,4 @@
-//! The contract as an offer to agents: each tool is a verb of the daemon, or a workflow that it runs.
+//! The offer to agents: each tool is a verb of the daemon, or a workflow that the daemon runs.
 
 mod gates;
 mod prompts;
@@ -26,7 +26,7 @@ use gates::{Caller, People, Reached};
 use registry::{Found, Registry};
 use ways::Ways;
 
-/// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
+/// The server's instructions to an agent. The most important comes first, because some clients cut at 2,048 characters.
 const INSTRUCTIONS: &str = "\
 Real interactive terminals. Use them for programs that ask questions or stay open: installers, debuggers, ssh, REPLs, \
 editors, release procedures.
@@ -48,10 +48,10 @@ e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows befor
 describe_workflow says what one must be given. Some workflows, also of remote services, are tools themselves: workflow_*.
 Terminals and runs are resources as well: terminal://ID/screen, run://ID.";
 
-/// A tool call goes on for so many seconds with a workflow that is to be waited for.
+/// How many seconds a tool call waits for a workflow that is called to its end.
 const TO_ITS_END: f64 = 7200.0;
 
-/// Everything that the daemon does for agents.
+/// The daemon's verbs and workflows, offered as MCP tools, prompts, resources and tasks.
 #[derive(Debug)]
 pub struct Contract {
     ways: Ways,
@@ -60,15 +60,15 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// What the daemon does that this leads to.
+    /// Creates the offer of the daemon behind `daemon`.
     #[must_use]
     pub fn new(daemon: Steady) -> Self {
-        // On a connection of its own, because a list that is looked at is nobody's call.
+        // On a connection of its own, because watching the list of tools belongs to no client's call.
         let registry = Registry::new(daemon.apart("mcp tools"));
         Self { registry, people: People::default(), ways: Ways::new(daemon) }
     }
 
-    /// The daemon, asked under the client's name.
+    /// Returns the connection to the daemon that carries the client's name.
     fn daemon_of(&self, asker: &Asker<'_>) -> Steady {
         self.ways.of(asker.name())
     }
@@ -101,7 +101,7 @@ impl Contract {
     }
 }
 
-/// What an agent is told of a call that has no reply.
+/// Returns the tool result of a call that the daemon did not answer.
 fn failed(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
     let error = match error {
         AskError::Call(CallError::Refused(refusal)) if refusal.code == ErrorCode::InvalidParams => {
@@ -119,13 +119,13 @@ fn failed(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(error)])
 }
 
-/// A reply as a result.
+/// Returns a reply as a tool result.
 fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let mut image = None;
     if let Value::Object(fields) = &mut data {
         image = fields.remove(PNG_FIELD);
         if !warnings.is_empty() {
-            // A reply may have warnings of its own.
+            // A reply may contain warnings of its own.
             match fields.entry("warnings").or_insert_with(|| Value::Array(Vec::new())) {
                 Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
                 other => *other = warnings.into(),
@@ -134,20 +134,20 @@ fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     }
     let mut result = CallToolResult::structured(data);
     if let Some(Value::String(png)) = image {
-        // As text it would cost an agent a hundred thousand tokens and show it nothing.
+        // As text an image would cost an agent a hundred thousand tokens and show it nothing.
         result.content.push(ContentBlock::image(png, "image/png"));
     }
     result
 }
 
-/// The result of a call that the daemon replied to, by what was asked.
+/// Returns the tool result of a reply, according to the verb.
 fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
     if verb == CallTool::NAME { finished(data, warnings) } else { completed(data, warnings) }
 }
 
-/// The result of a workflow that was called as a tool: one that failed is a tool that failed, one that goes on or was
-/// cancelled is not. What a remote service said of its
-/// run stands where the service's users look for it, beside what is told of the run here.
+/// Returns the result of a workflow that was called as a tool. A failed run is a failed tool call; a run that still
+/// runs or was cancelled is not. The result of a remote service's run is placed where that service's users expect it,
+/// beside the fields of the run here.
 fn finished(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let is_error = data["status"] == "failed";
     let of_service =

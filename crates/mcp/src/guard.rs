@@ -1,10 +1,9 @@
-//! A transport that ends well.
+//! A transport that shuts down cleanly.
 //!
-//! Around the real one, for three faults of the protocol library: a notification
-//! as the first message ends the process; the end of input is waited on for five
-//! seconds while anything is in flight; and the end of input before the first
-//! request is an error. Here, notifications before the first real request are
-//! dropped, and the end of input cancels a token that everything in flight heeds.
+//! It wraps the real transport to work around three faults of the protocol library: a notification as the first message
+//! ends the process; the end of input is awaited for five seconds while a request is in flight; and the end of input
+//! before the first request is an error. The guard drops notifications before the first real request, and at the end of
+//! input it cancels a token that every request in flight observes.
 
 use std::borrow::Cow;
 
@@ -14,7 +13,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio_util::sync::CancellationToken;
 
-/// Wraps a transport.
+/// A wrapper of a transport.
 #[derive(Debug)]
 pub(crate) struct Guard<T> {
     inner: T,
@@ -23,7 +22,7 @@ pub(crate) struct Guard<T> {
 }
 
 impl<T> Guard<T> {
-    /// `ended` is cancelled when there is no more input.
+    /// Wraps `inner`; `ended` is cancelled at the end of input.
     pub(crate) fn new(inner: T, ended: CancellationToken) -> Self {
         Self { inner, ended, begun: false }
     }
@@ -51,7 +50,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Guard<T> {
             };
             match &message {
                 JsonRpcMessage::Request(request) => {
-                    // These two only ask who is there; what follows may be of either era.
+                    // Ping and discover only probe the server; the next message may be of either era.
                     let asks =
                         matches!(request.request, ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_));
                     self.begun |= !asks;

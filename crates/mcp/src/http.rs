@@ -1,6 +1,6 @@
 //! MCP over HTTP (Streamable HTTP, in both eras of the protocol).
 //!
-//! What comes before, a token above all, is whose service this is mounted in.
+//! Authentication, above all the check of a token, is done by the service that mounts this one.
 
 mod sessions;
 
@@ -19,22 +19,23 @@ use crate::seal::Seals;
 use crate::server::{Server, Shared};
 pub use sessions::Sessions;
 
-/// How long a session of before 2026-07-28 lives without a message from its client. A gate may be open meanwhile: a person may
-/// take a night.
+/// How long a session of before 2026-07-28 lives without a message from its client. A gate may be open meanwhile, for
+/// example overnight.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
 
-// A session that ended while its client's person is asked would take the call with it.
+// A session that ended while its client's person is asked would abort the call.
 const _: () = assert!(KEEP_ALIVE.as_secs() > 2 * LONGEST_QUESTION.as_secs());
 
-/// Sessions at the same time.
+/// The most sessions at the same time.
 const MOST_SESSIONS: usize = 256;
 
-/// From whom, and how much, is taken.
+/// The limits on requests.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// The hosts that a client may have reached this under, with or without a port.
+    /// The host names under which a client may reach the service, with or without a port.
     pub hosts: Vec<String>,
-    /// The origins of pages that may call, with a port or `:*`; no page may if there are none. What is no page sends no origin.
+    /// The origins of web pages that may call, with a port or `:*`; none are allowed if the list is empty. Clients that
+    /// are not web pages send no origin.
     pub origins: Vec<String>,
     /// The longest body that is read, in bytes.
     pub longest_body: usize,
@@ -53,17 +54,17 @@ impl Default for HttpOptions {
     }
 }
 
-/// A service for requests to one path, to be mounted where that path is.
+/// A service for requests to one path, to be mounted there.
 pub type HttpService<O> = StreamableHttpService<Server<O>, Sessions>;
 
-/// Offers the contract to MCP clients. The service is cheap to clone; all clones are one.
+/// Offers the contract to MCP clients. The service is cheap to clone; all clones share one state.
 #[must_use]
 pub fn http_service(daemon: Steady, options: HttpOptions) -> HttpService<Contract> {
     let seals = Seals::new(Some(daemon.place().state().to_owned()));
     service(Shared { offer: Contract::new(daemon), seals }, options)
 }
 
-/// Offers something else in the same manners.
+/// Offers `offer` to MCP clients over the same server.
 #[must_use]
 pub fn http_service_of<O: Offer>(offer: O, options: HttpOptions) -> HttpService<O> {
     service(Shared { offer, seals: Seals::new(None) }, options)

@@ -1,9 +1,9 @@
 //! The contract as an MCP server.
 //!
-//! Owns how agents see steplatch: its tools, their schemas and annotations, its resources and prompts, and
-//! the manners of the protocol in both of its eras (with `initialize`, and
-//! stateless since 2026-07-28, <https://modelcontextprotocol.io/specification>), over standard input and output and
-//! over HTTP. It does nothing itself: every tool is a verb that the daemon answers.
+//! Owns what agents see of steplatch: its tools, their schemas and annotations, its resources and prompts, and the
+//! protocol in both of its eras (with `initialize`, and stateless since 2026-07-28,
+//! <https://modelcontextprotocol.io/specification>), over standard input and output and over HTTP. Every tool is a verb
+//! that the daemon answers.
 
 mod contract;
 mod guard;

@@ -1,7 +1,8 @@
-//! Messages as lines of JSON, with an answer to each that is none.
+//! Messages as lines of JSON, with an error response to each invalid line.
 //!
-//! The transport of the protocol library drops what it can not read, and its client waits for ever. Here such a line is answered as
-//! JSON-RPC 2.0 says (<https://www.jsonrpc.org/specification#error_object>), under its id where it has one.
+//! The transport of the protocol library drops lines that it cannot read, and the client waits forever. This transport
+//! answers such a line as JSON-RPC 2.0 requires (<https://www.jsonrpc.org/specification#error_object>), under its id if
+//! it has one.
 
 use std::borrow::Cow;
 use std::io;
@@ -17,7 +18,7 @@ use steplatch_protocol::{Line, LineReader};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 
-/// Faults in a row that are answered. A peer that sends our answers back, mangled, is not answered for ever.
+/// The most consecutive faults that are answered, so that a peer that echoes the answers is not answered forever.
 const MOST_FAULTS: usize = 100;
 
 /// A transport over two streams.
@@ -29,7 +30,7 @@ pub(crate) struct Lines<R, W> {
 }
 
 impl<R: AsyncBufRead + Unpin, W> Lines<R, W> {
-    /// Reads lines of at most `longest` bytes.
+    /// Creates a transport that reads lines of at most `longest` bytes.
     pub(crate) fn new(input: R, output: W, longest: usize) -> Self {
         Self { lines: LineReader::with_longest(input, longest), out: Arc::new(Mutex::new(output)), faults: 0 }
     }
@@ -75,7 +76,7 @@ where
                     tracing::debug!(?fault, "a line is no message");
                     self.faults += 1;
                     if self.faults <= MOST_FAULTS {
-                        // This call may be dropped at any moment, and half a line would spoil the next one.
+                        // This future may be dropped at any moment, and half a line would spoil the next one.
                         let out = self.out.clone();
                         tokio::spawn(async move { write(&out, &fault.answer()).await });
                     }
@@ -97,12 +98,12 @@ async fn write(out: &Mutex<impl AsyncWrite + Unpin>, message: &impl Serialize) -
     out.flush().await
 }
 
-/// What is wrong with a line.
+/// The problem of an invalid line.
 #[derive(Debug, PartialEq)]
 struct Fault {
     code: ErrorCode,
     message: String,
-    /// The request that it is, as far as it can be told.
+    /// The id of the request, if it can be read.
     id: Option<Value>,
 }
 
@@ -116,7 +117,7 @@ impl Fault {
     }
 }
 
-/// Reads a line. Returns none where there is nothing on it, and nothing to be said about it.
+/// Parses a line. Returns `None` for a blank line, and for one that needs no response.
 fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
@@ -144,7 +145,7 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
     let params = Value::clone(fields.get("params").unwrap_or(&Value::Null));
     match serde_json::from_value(value) {
         Ok(JsonRpcMessage::Request(request)) => match &request.request {
-            // A request that the library knows, with other parameters than it knows, is none that it knows.
+            // A request of a known method with unknown parameters is invalid.
             ClientRequest::CustomRequest(custom) if KNOWN.contains(&custom.method.as_str()) => {
                 let wrong = match custom.params {
                     Some(Value::Object(_)) | None => "are not those of this method",
@@ -156,7 +157,7 @@ fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
             _ => Ok(Some(JsonRpcMessage::Request(request))),
         },
         Ok(message) => Ok(Some(message)),
-        // An answer to nothing, and what is told in passing, wait for no answer.
+        // Invalid responses and notifications get no answer.
         Err(_) if !asks => Ok(None),
         Err(error) => Err(Fault::new(ErrorCode::INVALID_REQUEST, format!("the message can not be read: {error}"), id)),
     }
@@ -169,7 +170,7 @@ fn about_arguments(params: &Value) -> &'static str {
     }
 }
 
-/// The methods of the protocol that clients ask for with parameters of a shape.
+/// The methods of the protocol whose requests have typed parameters.
 const KNOWN: [&str; 17] = [
     "initialize",
     "server/discover",

@@ -1,8 +1,8 @@
-//! Whoever wants to be told of changes.
+//! Clients that receive notifications of changes.
 //!
-//! Before 2026-07-28 a client is told of changed lists without having asked, and asks to be told of a resource; since then it
-//! listens, in a request that lasts as long as it wants to. Each waits for changes by itself, and gathers those that come
-//! within a moment, so that it is told once.
+//! Before 2026-07-28 a client receives changes of lists unasked, and subscribes to single resources. Since then a
+//! client sends a request to listen, which lasts until the client ends it. Each listener collects the changes of a
+//! short interval and sends one notification for them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,16 +19,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::offer::{Changed, Offer, Updates};
 
-/// How long changes of lists are gathered.
+/// How long changes of lists are collected.
 const GATHERING: Duration = Duration::from_millis(150);
 
-/// The shortest time between two updates of a resource: nobody reads faster.
+/// The shortest time between two updates of a resource.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Resources that one client, or one request to listen, can follow.
+/// The most resources that one client, or one request to listen, can follow.
 const MOST_FOLLOWED: usize = 32;
 
-/// What a client of before 2026-07-28 is told. All of it ends when this is dropped.
+/// The notifications to a client of before 2026-07-28. All of them end when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     followed: Mutex<HashMap<String, DropGuard>>,
@@ -37,7 +37,7 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     /// # Errors
-    /// When as many resources are followed as can be.
+    /// When the limit of followed resources is reached.
     pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
         let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         if followed.len() < MOST_FOLLOWED || followed.contains_key(uri) {
@@ -47,7 +47,7 @@ impl Listeners {
         Err(ErrorData::invalid_params(error, None))
     }
 
-    /// Tells a client of a resource from now on.
+    /// Sends the changes of a resource to a client from now on.
     ///
     /// # Errors
     /// As [`Listeners::make_room`].
@@ -79,7 +79,7 @@ impl Listeners {
     }
 }
 
-/// Tells a client of changed lists from now on.
+/// Sends changes of lists to a client from now on.
 pub(crate) fn tell_of_changes(
     listeners: &Arc<Listeners>,
     changes: broadcast::Receiver<Changed>,
@@ -104,16 +104,16 @@ pub(crate) fn tell_of_changes(
     }));
 }
 
-/// As many resources as one request to listen may follow.
+/// Cuts the list of resources to the limit of one request to listen.
 pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
     uris.truncate(MOST_FOLLOWED);
     uris
 }
 
-/// Tells of what is listened for, until the client or the server ends it.
+/// Sends the requested notifications until the client or the server ends the request.
 ///
 /// # Errors
-/// When what is to be followed can not be.
+/// When a resource cannot be followed.
 pub(crate) async fn listen(
     offer: &impl Offer,
     context: SubscriptionContext,
@@ -125,7 +125,7 @@ pub(crate) async fn listen(
     let mut following = JoinSet::new();
     let work = async {
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            // One that is not there is never updated. Whoever reads it is told so.
+            // A resource that does not exist is never updated. Reading it returns an error.
             let Some(mut updates) = offer.follow(uri).await? else { continue };
             let (uri, sender) = (uri.clone(), sender.clone());
             following.spawn(async move {
@@ -167,11 +167,11 @@ pub(crate) async fn listen(
     }
 }
 
-/// Changes of lists, a moment's worth at a time.
+/// Changes of lists, collected over a short interval.
 struct Gathered {
     changes: broadcast::Receiver<Changed>,
     changed: BTreeSet<Changed>,
-    /// When the moment is over that began with the first of them.
+    /// The end of the interval that began with the first change.
     until: Option<Instant>,
 }
 
@@ -180,7 +180,7 @@ impl Gathered {
         Self { changes, changed: BTreeSet::new(), until: None }
     }
 
-    /// Waits for a change, and then a moment for more of them. None when there will be no more. Safe to drop and call again.
+    /// Waits for a change and collects further ones. `None` when there will be no more. Cancellation-safe.
     async fn next(&mut self) -> Option<BTreeSet<Changed>> {
         loop {
             let next = match self.until {
@@ -189,7 +189,7 @@ impl Gathered {
             };
             match next {
                 Some(Ok(list)) => drop(self.changed.insert(list)),
-                // Many were missed, so anything may have changed.
+                // Changes were missed, so any list may have changed.
                 Some(Err(RecvError::Lagged(_))) => self.changed.extend([Changed::Tools, Changed::Prompts]),
                 Some(Err(RecvError::Closed)) if self.changed.is_empty() => return None,
                 Some(Err(RecvError::Closed)) | None => {
@@ -216,10 +216,10 @@ mod tests {
         sender.send(Changed::Tools).unwrap();
         sender.send(Changed::Prompts).unwrap();
         assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([Changed::Tools, Changed::Prompts]));
-        // The clock is the test's, and a timer of tokio's is exact to a millisecond.
+        // The clock is the test's; tokio's timers are accurate to a millisecond.
         let took = began.elapsed();
         assert!(took >= GATHERING && took <= GATHERING + Duration::from_millis(2), "{took:?} since the first change");
-        // More than are kept for a slow listener.
+        // More changes than are buffered for a slow listener.
         for _ in 0..3 {
             sender.send(Changed::Tools).unwrap();
         }

@@ -1,8 +1,9 @@
-//! What a server offers, apart from the manners in which it does.
+//! What a server offers, independent of the protocol.
 //!
-//! Tools, prompts, resources and tasks come from an [`Offer`]; the protocol's two eras, who is asked and told how, what is
-//! carried between two rounds of a call, hints for caches and the like are the [`Server`](crate::Server)'s. So the server that
-//! the public test suite is run against is the one that agents use, with another offer in it (`examples/conformance.rs`).
+//! Tools, prompts, resources and tasks come from an [`Offer`]. The [`Server`](crate::Server) owns the protocol's two
+//! eras: how clients are asked and notified, what is carried between two rounds of a call, and the hints for caches.
+//! The public test suite therefore tests the server that agents use, with another offer in it
+//! (`examples/conformance.rs`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,66 +22,66 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::progress::Progress;
 
-/// What a server offers. Everything is the same for every client and every connection; who asks matters for what they can
-/// be asked in return only.
+/// What a server offers. It is the same for every client and every connection; the requesting client only determines
+/// which questions it can be asked in return.
 pub trait Offer: Send + Sync + 'static {
-    /// Who this is, what it can do, and what an agent is told first.
+    /// Returns the server's identity, capabilities and instructions.
     fn about(&self) -> ServerConfig;
 
-    /// The tools, sorted by name.
+    /// Returns the tools, sorted by name.
     fn tools(&self) -> impl Future<Output = Listed<Tool>> + Send;
 
-    /// The tool called `name`, as far as that is known without asking anybody.
+    /// Returns the tool called `name`, from what is known without a request to the daemon.
     fn tool(&self, name: &str) -> Option<Tool>;
 
     /// Calls a tool.
     fn call(&self, call: &mut Call<'_>) -> impl Future<Output = Outcome<Called>> + Send;
 
-    /// The prompts.
+    /// Returns the prompts.
     fn prompts(&self) -> Listed<Prompt>;
 
     /// Writes a prompt.
     fn prompt(&self, call: &mut Call<'_>) -> impl Future<Output = Outcome<GetPromptResult>> + Send;
 
-    /// The resources that there are just now.
+    /// Returns the current resources.
     ///
     /// # Errors
-    /// When they can not be found out.
+    /// When they cannot be listed.
     fn resources(&self, asker: &Asker<'_>) -> impl Future<Output = Result<Listed<Resource>, ErrorData>> + Send;
 
-    /// The kinds of resources.
+    /// Returns the URI templates of the resources.
     fn templates(&self) -> Listed<ResourceTemplate>;
 
-    /// Reads a resource; `None` where there is none of that URI.
+    /// Reads a resource; `None` if there is none of that URI.
     ///
     /// # Errors
-    /// When it can not be read.
+    /// When it cannot be read.
     fn read(
         &self,
         uri: &str,
         asker: &Asker<'_>,
     ) -> impl Future<Output = Result<Option<Vec<ResourceContents>>, ErrorData>> + Send;
 
-    /// Follows a resource; `None` where there is none of that URI.
+    /// Follows a resource; `None` if there is none of that URI.
     ///
     /// # Errors
-    /// When it can not be followed.
+    /// When it cannot be followed.
     fn follow(&self, uri: &str) -> impl Future<Output = Result<Option<Updates>, ErrorData>> + Send;
 
-    /// What an argument of a prompt, or a part of the URI of a resource, may be: all that begins as it does, the best first.
+    /// Returns the completions of an argument of a prompt, or of a part of a resource's URI, the best first.
     fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> impl Future<Output = Vec<String>> + Send;
 
-    /// How far a task is; `None` where there is none of that id.
+    /// Returns the state of a task; `None` if there is none of that id.
     ///
     /// # Errors
-    /// When nobody can say.
+    /// When the state cannot be read.
     fn task(&self, id: &str, asker: &Asker<'_>)
     -> impl Future<Output = Result<Option<DetailedTask>, ErrorData>> + Send;
 
-    /// Takes what a task asked for. Returns whether there is such a task.
+    /// Passes on the input that a task requested. Returns whether there is such a task.
     ///
     /// # Errors
-    /// When it can not be passed on.
+    /// When it cannot be passed on.
     fn answer_task(
         &self,
         id: &str,
@@ -88,20 +89,21 @@ pub trait Offer: Send + Sync + 'static {
         asker: &Asker<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// Ends a task; one that is over does not mind. Returns whether there is such a task.
+    /// Cancels a task; no effect on one that has ended. Returns whether there is such a task.
     ///
     /// # Errors
-    /// When it can not be ended.
+    /// When it cannot be cancelled.
     fn cancel_task(&self, id: &str, asker: &Asker<'_>) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// What is told of changes of the lists from now on. Somebody begins to listen, so whatever notices them is to begin.
+    /// Returns a receiver of the changes of the lists from now on. Starts the watcher of the lists, since there is a
+    /// listener.
     fn changes(&self) -> broadcast::Receiver<Changed>;
 }
 
-/// Everything of one kind, and for how long a client may take it for true.
+/// All items of one kind, and for how long a client may cache them.
 #[derive(Debug, Clone)]
 pub struct Listed<T> {
-    /// The items, in an order that stays.
+    /// The items, in a stable order.
     pub items: Vec<T>,
     /// Milliseconds for which the list is fresh.
     pub ttl_ms: u64,
@@ -116,80 +118,80 @@ pub enum Changed {
     Prompts,
 }
 
-/// Comes whenever a resource that is followed is another one; it may come once for many changes. Following ends when this is
-/// dropped, and there will be no more changes when it ends.
+/// Receives a message whenever a followed resource has changed; one message may cover several changes. Following ends
+/// when this is dropped; the end of the channel means that there will be no more changes.
 pub type Updates = mpsc::Receiver<()>;
 
-/// What is asked for: a tool to be called, or a prompt to be written.
+/// A request to call a tool, or to write a prompt.
 #[derive(Debug)]
 pub struct Call<'c> {
-    /// Its name.
+    /// The name of the tool or prompt.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Option<JsonObject>,
-    /// Who asks.
+    /// The requesting client.
     pub asker: Asker<'c>,
-    /// How far it is is told by way of this, if somebody wants to know.
+    /// Sends progress to the client, if it requested that.
     pub progress: Option<Progress>,
-    /// What came before.
+    /// The previous round of the call.
     pub round: Round,
 }
 
-/// What came before in a call: a call that asks its client for something is made again, with what came of that.
+/// The previous round of a call: a call that asks its client a question is made again with the outcome.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// What was to be carried until then, as it was.
+    /// The state that the previous round gave to the client, unchanged.
     pub carried: Option<Value>,
-    /// What came of the questions.
+    /// The outcome of the questions.
     pub came: Came,
 }
 
-/// What came of questions to a client.
+/// The outcome of questions to a client.
 #[derive(Debug, Default)]
 pub enum Came {
-    /// Nothing was asked yet.
+    /// No question was asked yet.
     #[default]
     Nothing,
-    /// What was answered, by the names of the questions. Some may not be answered, and answers may be nonsense.
+    /// The answers, by the names of the questions. Some may be missing, and answers may be invalid.
     Answers(InputResponses),
-    /// Nobody needs to answer any more.
+    /// An answer is no longer needed.
     Moot,
-    /// Nobody answered for a long time.
+    /// The client did not answer in time.
     Late,
-    /// The client can not be asked that.
+    /// The client does not support the question.
     Unreachable,
 }
 
-/// What a call comes to.
+/// The outcome of a call.
 #[derive(Debug)]
 pub enum Outcome<T> {
-    /// It is done.
+    /// The call is complete.
     Done(T),
-    /// The client is to be asked first.
+    /// The client must be asked first.
     Ask(Ask),
-    /// There is nothing of that name.
+    /// There is no tool or prompt of that name.
     Unknown,
-    /// It can not be done at all, for a reason that is the client's and not the agent's.
+    /// The call is impossible, for a reason that lies with the client and not with the agent.
     Refused(ErrorData),
 }
 
-/// What comes of a tool.
+/// The outcome of a tool call.
 #[derive(Debug)]
 pub enum Called {
-    /// Its result.
+    /// The tool's result.
     Result(CallToolResult),
-    /// A task that will have one, for an asker who takes tasks.
+    /// A task that will have a result, for a client that supports tasks.
     Task(CreateTaskResult),
 }
 
 /// Questions to a client.
 pub struct Ask {
-    /// The questions, by names.
+    /// The questions, by name.
     pub questions: InputRequests,
-    /// What is needed to go on. It may travel by way of the client, which can read it. Without it, answers are taken from
-    /// whoever gives them, and they must say it all.
+    /// The state that is needed to continue. It may travel through the client, which can read it. Without it, answers
+    /// are accepted from any client and must be complete in themselves.
     pub carried: Option<Value>,
-    /// Ends when nobody needs to answer any more.
+    /// Completes when an answer is no longer needed.
     pub moot: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -203,14 +205,14 @@ impl std::fmt::Debug for Ask {
 }
 
 impl Ask {
-    /// Questions that are never moot.
+    /// Creates questions that remain relevant until they are answered.
     #[must_use]
     pub fn new(questions: InputRequests, carried: Option<Value>) -> Self {
         Self { questions, carried, moot: Box::pin(std::future::pending()) }
     }
 }
 
-/// Who asks, by what they say of themselves: with each request since 2026-07-28, once before that.
+/// The requesting client, as it describes itself: with each request since 2026-07-28, once per session before that.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'c> {
     context: &'c RequestContext<RoleServer>,
@@ -221,57 +223,57 @@ impl<'c> Asker<'c> {
         Self { context }
     }
 
-    /// The request.
+    /// Returns the context of the request.
     #[must_use]
     pub fn context(&self) -> &'c RequestContext<RoleServer> {
         self.context
     }
 
-    /// What the client calls itself.
+    /// Returns the name that the client gives itself.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         self.context.client_info().map(|client| client.name)
     }
 
-    /// Where it is, over HTTP.
+    /// Returns the client's address, over HTTP.
     #[must_use]
     pub fn peer(&self) -> Option<Peer> {
         self.context.extensions.get::<http::request::Parts>()?.extensions.get::<Peer>().copied()
     }
 
-    /// Whether it speaks the protocol of 2026-07-28 or a later one, in which nobody is asked but by a result.
+    /// Returns whether the client speaks the protocol of 2026-07-28 or later, in which questions are results of calls.
     #[must_use]
     pub fn is_modern(&self) -> bool {
         self.speaks(&ProtocolVersion::V_2026_07_28)
     }
 
-    /// Whether it speaks that version of the protocol, or a later one.
+    /// Returns whether the client speaks that version of the protocol, or a later one.
     fn speaks(&self, version: &ProtocolVersion) -> bool {
         // Versions are dates, which sort as text.
         self.context.protocol_version().is_some_and(|spoken| spoken.as_str() >= version.as_str())
     }
 
-    /// Whether it can be given a task in place of a result.
+    /// Returns whether the client accepts a task in place of a result.
     #[must_use]
     pub fn takes_tasks(&self) -> bool {
         self.is_modern() && self.context.client_capabilities().is_some_and(|can| can.supports_tasks())
     }
 
-    /// Whether it can put a form to its person.
+    /// Returns whether the client can show a form to its person.
     #[must_use]
     pub fn takes_forms(&self) -> bool {
         let can = self.context.client_capabilities().unwrap_or_default();
-        // One that says nothing about modes has the form, which was there first.
+        // A client that names no modes supports forms, which were specified first.
         can.elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
     }
 
-    /// Whether it knows choices with titles of their own.
+    /// Returns whether the client supports choices with titles.
     #[must_use]
     pub fn knows_titles(&self) -> bool {
         self.speaks(&ProtocolVersion::V_2025_11_25)
     }
 
-    /// Whether it can be asked that.
+    /// Returns whether the client supports that question.
     #[must_use]
     pub fn takes(&self, question: &InputRequest) -> bool {
         let can = || self.context.client_capabilities().unwrap_or_default();

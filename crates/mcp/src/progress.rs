@@ -1,4 +1,4 @@
-//! How far a call is, told to a client that gave a token with it.
+//! Progress notifications of a call, sent to a client that gave a progress token with it.
 
 use std::time::{Duration, Instant};
 
@@ -9,33 +9,33 @@ use rmcp::{Peer, RoleServer};
 /// The shortest time between two messages.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The time between two signs of life of a wait in which nothing is to be told.
+/// The time between two signs of life of a wait without progress.
 pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// Characters of a message, at the most: it is read on one line.
+/// The most characters of a message, which clients show on one line.
 const LONGEST: usize = 200;
 
-/// Somebody who wants to be told.
+/// The receiver of the progress of a request.
 #[derive(Debug)]
 pub struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
-    /// The last progress that was told. It has to grow.
+    /// The last progress that was sent. The protocol requires it to grow.
     told: f64,
-    /// What is to be told next; a later message takes its place.
+    /// The next message; a later message replaces it.
     due: Option<String>,
-    /// Not before then.
+    /// The earliest time of the next message.
     next: tokio::time::Instant,
 }
 
 impl Progress {
-    /// Whoever wants to be told about a request, if somebody does.
+    /// Returns the receiver of a request's progress, if the client gave a token.
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Option<Self> {
         let token = context.meta.get_progress_token()?;
         Some(Self { peer: context.peer.clone(), token, told: 0.0, due: None, next: tokio::time::Instant::now() })
     }
 
-    /// Tells how far it is, as a number that grows, of how many.
+    /// Sends the progress, as a growing number out of `total`.
     pub async fn tell(&mut self, done: f64, total: Option<f64>) {
         let mut progress = ProgressNotificationParam::new(self.token.clone(), done);
         progress.total = total;
@@ -43,17 +43,17 @@ impl Progress {
         self.send(progress).await;
     }
 
-    /// Has a message told when the last one was long enough ago; one that is due already gives way.
+    /// Schedules a message for when the pause since the last one is over; replaces a pending message.
     pub(crate) fn say(&mut self, message: String) {
         self.due = Some(message);
     }
 
-    /// Tells nothing for a moment, in which what happened can be gathered.
+    /// Sends nothing for a moment, so that events can be collected.
     pub(crate) fn gather(&mut self, moment: Duration) {
         self.next = tokio::time::Instant::now() + moment;
     }
 
-    /// Ends when it is time to tell what is due; never while nothing is.
+    /// Completes when it is time to send the pending message; never while there is none.
     pub(crate) async fn is_due(&self) {
         match self.due {
             Some(_) => tokio::time::sleep_until(self.next).await,
@@ -61,7 +61,7 @@ impl Progress {
         }
     }
 
-    /// Tells what is due now, if anything is.
+    /// Sends the pending message now, if there is one.
     pub(crate) async fn flush(&mut self) {
         let Some(message) = self.due.take() else { return };
         self.told += 1.0;
@@ -72,7 +72,7 @@ impl Progress {
         self.send(ProgressNotificationParam::new(self.token.clone(), self.told).with_message(message)).await;
     }
 
-    /// Tells that a person is asked, for as long as they take: clients give up on calls that they hear nothing of.
+    /// Reports that a person is asked, until they answer: clients abort calls that stay silent.
     pub(crate) async fn waits_for_a_person(&mut self, since: Instant) {
         tokio::time::sleep(SIGN_OF_LIFE).await;
         self.say(format!("waiting for a person since {} s", since.elapsed().as_secs()));

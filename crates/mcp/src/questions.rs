@@ -1,8 +1,8 @@
-//! Questions to a client, by what it speaks.
+//! Questions to a client, according to its protocol version.
 //!
-//! Since 2026-07-28 a question is the result of a call, which is made again with the answers. Before that it is a request to the
-//! client while the call is under way. An [`Offer`](crate::Offer) knows neither: it asks, and is called again with what
-//! came of it.
+//! Since 2026-07-28 a question is the result of a call, which the client makes again with the answers. Before that it
+//! is a request to the client during the call. An [`Offer`](crate::Offer) sees neither: it returns a question, and is
+//! called again with the outcome.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use crate::seal::{Seals, Unsealed, same_call};
 /// How long a client may take to answer a request.
 pub(crate) const LONGEST_QUESTION: Duration = Duration::from_secs(600);
 
-/// Rounds of one call: no person answers more in a row.
+/// The most rounds of one call.
 pub(crate) const MOST_ROUNDS: usize = 100;
 
-/// A call as it came.
+/// A call as the server received it.
 pub(crate) struct Arrived<'c> {
     pub(crate) method: &'static str,
     pub(crate) name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Arrived<'c> {
     pub(crate) asker: Asker<'c>,
 }
 
-/// A call under way.
+/// A call in progress.
 pub(crate) struct UnderWay<'c> {
     pub(crate) call: Call<'c>,
     method: &'static str,
@@ -43,10 +43,10 @@ fn refused(why: &Unsealed) -> ErrorData {
 }
 
 impl<'c> UnderWay<'c> {
-    /// Begins, or goes on with, a call.
+    /// Begins or continues a call.
     ///
     /// # Errors
-    /// When the client carried something else than it was given.
+    /// When the client returned another state than it was given.
     pub(crate) async fn new(arrived: Arrived<'c>, seals: &Seals) -> Result<Self, ErrorData> {
         let Arrived { method, name, arguments, answers, state, asker } = arrived;
         let round = match (state, answers) {
@@ -54,7 +54,7 @@ impl<'c> UnderWay<'c> {
                 let same = same_call(method, &name, arguments.as_ref());
                 let carried = seals.open(&sealed, &same).await.map_err(|why| refused(&why))?;
                 let mut answers = answers.unwrap_or_default();
-                // What was not asked for is none of our business.
+                // Only answers to questions that were asked are kept.
                 answers.retain(|name, answer| carried.asked.contains(name) && answer.is_object());
                 if !answers.is_empty() {
                     seals.spend(&carried).map_err(|why| refused(&why))?;
@@ -68,10 +68,11 @@ impl<'c> UnderWay<'c> {
         Ok(Self { call: Call { name, arguments, asker, progress, round }, method, rounds: 0 })
     }
 
-    /// Puts questions to the client. Returns the result that this round of the call ends with, or none when it goes on.
+    /// Sends questions to the client. Returns the result that ends this round of the call, or `None` when the call
+    /// continues.
     ///
     /// # Errors
-    /// When it goes on and on.
+    /// When the call exceeds the limit of rounds.
     pub(crate) async fn put(&mut self, ask: Ask, seals: &Seals) -> Result<Option<InputRequiredResult>, ErrorData> {
         let Ask { questions, carried, moot } = ask;
         self.rounds += 1;
@@ -111,7 +112,7 @@ impl<'c> UnderWay<'c> {
     }
 }
 
-/// Asks a client of before 2026-07-28, for as long as anybody waits for its answer.
+/// Sends a question as a request to a client of before 2026-07-28, and waits as long as the answer is needed.
 async fn requested(
     question: InputRequest,
     call: &mut Call<'_>,
@@ -145,7 +146,7 @@ async fn requested(
             () = context.ct.cancelled() => break Came::Moot,
         }
     };
-    // A dialog that nobody waits for goes away.
+    // The client closes a dialog whose answer is no longer needed.
     if let Err(error) = asked.cancel(Some("the question is no longer open here".to_owned())).await {
         tracing::debug!(%error, "a question can not be taken back");
     }

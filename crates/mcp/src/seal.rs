@@ -1,12 +1,12 @@
-//! What a client carries between two rounds of a call, sealed.
+//! Sealing of the state that a client carries between two rounds of a call.
 //!
 //! Since 2026-07-28 a question to the client's person is a result of the call, and its answer comes with the same call
-//! again (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). What the client
-//! carries meanwhile is foreign when it comes back: it counts only unchanged, for the same call, in time, and once.
+//! again (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). The state that the
+//! client returns is untrusted: it is accepted only unchanged, for the same call, in time, and once.
 //!
-//! All servers of a state folder seal with one key, which lies there: whichever of them the call comes back to goes on with it,
-//! also after a restart. Each remembers for itself what was used. Where it matters that nothing is used twice, as with
-//! gates, what the seal leads to is closed by then, and refuses it as well.
+//! All servers of a state directory seal with one key, which is stored there, so that any of them can continue the
+//! call, also after a restart. Each server remembers used seals by itself. Where single use matters, as with gates, the
+//! target of the seal is closed by then and refuses a second use as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
@@ -22,10 +22,10 @@ use serde_json::Value;
 use steplatch_protocol::ensure_private;
 use tokio::sync::OnceCell;
 
-/// How long a question may be carried.
+/// How long a sealed state is valid.
 const LASTS: Duration = Duration::from_secs(24 * 3600);
 
-/// Seals that are remembered as used.
+/// The most used seals that are remembered.
 const MOST_USED: usize = 10_000;
 
 /// The name of the file with the key.
@@ -33,28 +33,28 @@ const KEY_FILE: &str = "mcp.key";
 
 type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
 
-/// Seals what is carried.
+/// Seals and opens states.
 #[derive(Debug)]
 pub(crate) struct Seals {
-    /// The folder in which the key lies; without one it is drawn for this server only.
+    /// The directory of the key; without one a key is drawn for this server only.
     folder: Option<PathBuf>,
     codec: OnceCell<RequestStateCodec>,
     lasts: Duration,
     used: Mutex<VecDeque<u128>>,
 }
 
-/// What is carried.
+/// The content of a seal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Carried {
-    /// The names of the questions.
+    /// The names of the questions that were asked.
     pub(crate) asked: Vec<String>,
-    /// What is needed to go on.
+    /// The state that is needed to continue.
     pub(crate) state: Value,
-    /// By what this seal is told from all others.
+    /// The number that identifies this seal.
     once: u128,
 }
 
-/// Why something that was carried does not count.
+/// Why a seal is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unsealed {
     #[error("this requestState is too old, so nothing was answered; ask again, about a run with get_run")]
@@ -69,12 +69,12 @@ pub(crate) enum Unsealed {
 }
 
 impl Seals {
-    /// Seals with the key of a state `folder`, or with one of its own.
+    /// Creates seals with the key of a state `folder`, or with a key of their own.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, codec: OnceCell::new(), lasts: LASTS, used: Mutex::default() }
     }
 
-    /// Seals what a `call` needs to go on, for that call only.
+    /// Seals the state that a `call` needs to continue, for that call only.
     pub(crate) async fn close(&self, asked: Vec<String>, state: Value, call: &str) -> String {
         let mut once = [0; 16];
         getrandom::fill(&mut once).expect("the operating system has randomness");
@@ -83,10 +83,10 @@ impl Seals {
         self.codec().await.seal_json_with(&carried, &options).expect("what is carried has only JSON in it")
     }
 
-    /// Opens what came back with a `call`.
+    /// Opens the seal that a `call` returned.
     ///
     /// # Errors
-    /// When it is not what was given with that call, is too old, or was used.
+    /// When it was not issued for that call, is too old, or was used.
     pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<Carried, Unsealed> {
         let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
         let carried: Carried = opened.map_err(|error| match error {
@@ -97,10 +97,10 @@ impl Seals {
         if used.contains(&carried.once) { Err(Unsealed::Used) } else { Ok(carried) }
     }
 
-    /// Uses it up.
+    /// Marks a seal as used.
     ///
     /// # Errors
-    /// When somebody else did.
+    /// When it was used already.
     pub(crate) fn spend(&self, carried: &Carried) -> Result<(), Unsealed> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.contains(&carried.once) {
@@ -138,15 +138,15 @@ fn drawn() -> Key {
     key
 }
 
-/// Returns the key of a state folder, which is drawn now if there is none.
+/// Returns the key of a state directory; draws one if there is none.
 fn key_of(folder: &Path) -> io::Result<Key> {
     let path = folder.join(KEY_FILE);
     if let Some(key) = read_key(&path)? {
         return Ok(key);
     }
     ensure_private(folder).map_err(io::Error::other)?;
-    // Written elsewhere and then linked, which fails if somebody was faster: whoever sees the file sees all of it, and all
-    // see the same.
+    // The key is written to another file and then linked, which fails if another process was faster. The file is thus
+    // always complete, and all processes read the same key.
     let mut suffix = [0; 8];
     getrandom::fill(&mut suffix).expect("the operating system has randomness");
     let own = folder.join(format!(".{KEY_FILE}.{:016x}", u64::from_le_bytes(suffix)));
@@ -176,7 +176,7 @@ fn read_key(path: &Path) -> io::Result<Option<Key>> {
     Key::try_from(key).map(Some).map_err(|_| said("is no key"))
 }
 
-/// Returns what two calls have in common that are the same: what is asked for, and its arguments, in whatever order they stand.
+/// Returns a text that is the same for equal calls: the method, the name and the arguments with their fields sorted.
 pub(crate) fn same_call(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
     let arguments: BTreeMap<_, _> =
         arguments.into_iter().flatten().map(|(name, value)| (name, sorted(value))).collect();
@@ -247,7 +247,7 @@ mod tests {
         let folder = base.path().join("state");
         let of_folder = || Seals::new(Some(folder.clone()));
         let (one, other) = (of_folder(), of_folder());
-        // At the same time: one of them draws it.
+        // Concurrently: one of them draws the key.
         let (first, second) = tokio::join!(sealed(&one, "call"), sealed(&other, "call"));
         for carried in [&first, &second] {
             assert!(one.open(carried, "call").await.is_ok() && other.open(carried, "call").await.is_ok());

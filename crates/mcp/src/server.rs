@@ -1,8 +1,8 @@
-//! The manners of the protocol, whatever is offered.
+//! The MCP protocol, independent of the offer.
 //!
-//! One [`Server`] serves one client: over standard input and output, a session over HTTP, or, since 2026-07-28, a single request
-//! there. All servers of a process share what they offer and the seals; what a client has asked to be told belongs to
-//! its server, and ends with it.
+//! One [`Server`] serves one client: over standard input and output, a session over HTTP, or, since 2026-07-28, a
+//! single request over HTTP. All servers of a process share the offer and the seals; a client's subscriptions belong to
+//! its server, and end with it.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ use crate::offer::{Asker, Called, Offer, Outcome};
 use crate::questions::{Arrived, UnderWay};
 use crate::seal::Seals;
 
-/// The key under which a server says who it is in a result (2026-07-28).
+/// The key under which a server identifies itself in a result (2026-07-28).
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Milliseconds for which a client may take for true who this is.
+/// How many milliseconds a client may cache the server's identity.
 const IDENTITY_TTL_MS: u64 = 3_600_000;
 
 /// Answers one MCP client.
 #[derive(Debug)]
 pub struct Server<O> {
     pub(crate) shared: Arc<Shared<O>>,
-    /// Cancelled when the client is gone, or is to go.
+    /// Cancelled when the client is gone, or the server shuts down.
     ended: CancellationToken,
-    /// What the client asked to be told, before 2026-07-28.
+    /// The client's subscriptions, before 2026-07-28.
     listeners: Arc<Listeners>,
 }
 
@@ -56,14 +56,14 @@ impl<O: Offer> Server<O> {
         &self.shared.offer
     }
 
-    /// Does something for as long as anybody waits for it. A wait ends with who asked for it; what it waits for goes on.
+    /// Runs a future until the request is cancelled. A cancelled request stops only the wait; the awaited run continues.
     async fn awaited<T>(
         &self,
         context: &RequestContext<RoleServer>,
         work: impl Future<Output = Result<T, ErrorData>>,
     ) -> Result<T, ErrorData> {
         tokio::select! {
-            // First, so that a question which is open for this call is taken back.
+            // First, so that an open question of this call is withdrawn.
             biased;
             done = work => done,
             () = context.ct.cancelled() => Err(ErrorData::internal_error("the call was cancelled", None)),
@@ -71,7 +71,7 @@ impl<O: Offer> Server<O> {
         }
     }
 
-    /// Says who answers, to clients that know no session in which it was said.
+    /// Adds the server's identity to a result, for clients without a session.
     fn signed(&self, meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
         if !Asker::of(context).is_modern() {
             return meta;
@@ -140,7 +140,7 @@ impl<O: Offer> Server<O> {
     }
 }
 
-/// A foreign name, as it is said back.
+/// Shortens a foreign name for use in an error message.
 fn shortened(name: &str) -> String {
     name.chars().filter(|character| !character.is_control()).take(80).collect()
 }
@@ -155,7 +155,7 @@ fn no_such_task(id: &str) -> ErrorData {
     ErrorData::invalid_params(error, None)
 }
 
-/// Everything is on one page: lists are short, and clients that forget to turn the page are not.
+/// Rejects cursors: every list has one page, because lists are short and some clients do not page.
 fn first_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     match request.and_then(|request| request.cursor) {
         None => Ok(()),
@@ -277,7 +277,7 @@ impl<O: Offer> ServerHandler for Server<O> {
         let read = self.awaited(&context, self.offer().read(&request.uri, &asker)).await?;
         let mut result = ReadResourceResult::new(read.ok_or_else(|| no_such_resource(&request.uri))?);
         result.meta = self.signed(result.meta, &context);
-        // What lives is another thing the next moment.
+        // A live resource may change at any moment.
         Ok(result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
     }
 
@@ -301,7 +301,7 @@ impl<O: Offer> ServerHandler for Server<O> {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // As much as is asked for: the protocol library takes away what this server has not said it tells.
+        // The filter as requested: the protocol library removes what this server does not announce.
         let mut accepted = SubscriptionFilter::default();
         accepted.tools_list_changed = requested.tools_list_changed;
         accepted.prompts_list_changed = requested.prompts_list_changed;
@@ -335,7 +335,7 @@ impl<O: Offer> ServerHandler for Server<O> {
         _request: rmcp::model::SetLevelRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // Logs are on stderr; whoever offers some to clients says so and sends all of them.
+        // The server logs to stderr. An offer that announces logging to clients sends all its log messages itself.
         match self.offer().about().capabilities.logging {
             Some(_) => Ok(()),
             None => Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),

@@ -16,15 +16,16 @@ use crate::lines::Lines;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
 
-/// The longest message that is read. It is more than can be asked of the daemon, which says in words what is too long.
+/// The longest message that is read. It exceeds the longest request to the daemon, which rejects long ones with a
+/// message.
 const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
 
-/// Serves one client until its input ends, which is no error whenever it happens.
+/// Serves one client until its input ends, which is never an error.
 ///
 /// Standard output carries the protocol and nothing else.
 ///
 /// # Errors
-/// When the client breaks the rules of the protocol before it has begun.
+/// When the client violates the protocol before the session has begun.
 pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();
@@ -32,7 +33,7 @@ pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
     let seals = Seals::new(Some(daemon.place().state().to_owned()));
     let shared = Shared { offer: Contract::new(daemon.clone()), seals };
     let server = Server::new(Arc::new(shared), ended.clone());
-    // So that the first call finds the way made.
+    // Connects early, so that the first call finds the connection ready.
     tokio::spawn(async move {
         if let Err(error) = daemon.client().await {
             tracing::warn!(%error, "the daemon can not be reached");
@@ -40,7 +41,7 @@ pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
     });
     match Box::pin(server.serve(Guard::new(transport, ended))).await {
         Ok(running) => {
-            // However it ended: the client is gone and there is nothing left to answer.
+            // The outcome does not matter: the client is gone and there is nothing left to answer.
             let quit = running.waiting().await;
             tracing::debug!(?quit, "the client is gone");
             Ok(())

@@ -1,6 +1,6 @@
-//! The public test suite for MCP servers, run against ours.
+//! The public test suite for MCP servers, run against this server.
 //!
-//! The suite wants tools, prompts and resources of its own. They are offered by the modules of the example, on the server that
+//! The suite expects tools, prompts and resources of its own. The modules of the example offer them, on the server that
 //! agents use, over HTTP on a free port of the loopback.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
@@ -17,14 +17,14 @@ use std::process::{Command, Stdio};
 use fixture::Fixture;
 use steplatch_mcp::{HttpOptions, http_service_of};
 
-/// What the suite found: each line of its summary, and the sums of passed and failed checks.
+/// The suite's outcome: each line of its summary, and the sums of passed and failed checks.
 struct Found {
     lines: Vec<String>,
     passed: usize,
     failed: usize,
 }
 
-/// Runs the suite and returns what it found. What it can not be run for is a failure, not a reason to skip it.
+/// Runs the suite and returns its outcome. A suite that cannot be run is a failure, not a reason to skip it.
 fn tested(arguments: &[&str]) -> Found {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = HttpOptions::default();
@@ -57,7 +57,7 @@ fn tested(arguments: &[&str]) -> Found {
     let (passed, failed) = total.split_once(" passed, ").unwrap();
     let failed = failed.split_once(' ').unwrap().0.parse().unwrap();
     let found = Found { lines, passed: passed.parse().unwrap(), failed };
-    // Also those that the suite itself does not count.
+    // Includes checks that the suite itself does not count.
     if found.failed > 0 || !output.status.success() {
         let details: Vec<&str> = said.lines().filter(|line| line.contains('✗') || line.contains("Error: ")).collect();
         panic!("{total}\n{}", details.join("\n"));
@@ -65,7 +65,7 @@ fn tested(arguments: &[&str]) -> Found {
     found
 }
 
-/// A file of a package that `cargo xtask test` has installed: it lies in the target folder, as this very program does.
+/// Returns a file of a package that `cargo xtask test` has installed in the target directory.
 fn installed(folder: &str, file: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let packages = exe.ancestors().map(|ancestor| ancestor.join(folder).join("node_modules"));

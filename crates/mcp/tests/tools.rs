@@ -1,4 +1,4 @@
-//! Workflows that are tools: as a daemon tells them that is played here, line by line.
+//! Workflows as tools, with a simulated daemon that lists them, line by line.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixListener;
 use tokio::sync::broadcast;
 
-/// How long something may take that is not going to.
+/// The timeout of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A daemon that knows nothing but its tools.
+/// A simulated daemon that knows only its tools.
 struct Daemon {
     folder: tempfile::TempDir,
     state: Arc<Mutex<State>>,
-    /// What is sent to everybody who watches; an empty line ends their connections.
+    /// The events for all watchers; an empty line ends their connections.
     events: broadcast::Sender<String>,
     listening: Option<tokio::task::JoinHandle<()>>,
 }
@@ -28,7 +28,7 @@ struct Daemon {
 #[derive(Default)]
 struct State {
     tools: Vec<Value>,
-    /// The verbs that were asked for, but for the first ones of each connection.
+    /// The verbs that were called, without the first ones of each connection.
     asked: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Daemon {
         Place::new(self.folder.path().join("state"), self.folder.path().to_owned())
     }
 
-    /// A way to it. Nobody can start it.
+    /// Returns a connection to it. The connection cannot start a daemon.
     fn steady(&self) -> Steady {
         let hello = Hello { client: "test".to_owned(), ..Hello::default() };
         Steady::new(self.place(), Starter { program: PathBuf::from("/bin/false") }, hello)
@@ -79,7 +79,7 @@ impl Daemon {
         }));
     }
 
-    /// Goes away, with all connections.
+    /// Ends the daemon, with all connections.
     fn dies(&mut self) {
         self.listening.take().unwrap().abort();
         std::fs::remove_file(self.place().socket()).unwrap();
@@ -160,12 +160,13 @@ async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any()
     assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "nobody knows what it does");
     assert!(contract.tools().await.ttl_ms < 60_000);
 
-    // For another server of the same daemon the list is the same, whatever the order in which the daemon tells them.
+    // Another server of the same daemon lists the tools in the same order, whatever the order in which the daemon lists
+    // them.
     daemon.has(&["workflow_a", "workflow_b"]);
     let other = Contract::new(daemon.steady());
     assert_eq!(names(&other).await, listed);
 
-    // Said and not so: nobody is told.
+    // An event without a change of the list causes no notification.
     let mut changes = contract.changes();
     let looked = daemon.was_asked_for("LIST_TOOLS");
     daemon.says_that_they_changed(1);
@@ -196,7 +197,7 @@ async fn tools_stay_while_there_is_no_daemon_and_the_next_one_is_found() {
     daemon.listens();
     changed(&mut changes).await;
     assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
-    // The next one tells of changes as well.
+    // The next daemon reports changes as well.
     daemon.has(&[]);
     daemon.says_that_they_changed(1);
     changed(&mut changes).await;

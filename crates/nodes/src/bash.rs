@@ -1,9 +1,8 @@
-//! Nodes that run one command line.
+//! Bash nodes, which run one command line.
 //!
-//! The command is the leader of a session of its own, without a terminal. A
-//! time-out or an interrupt ends everything that it started. A command that ends
-//! by itself may leave something running, as in any shell; what that prints
-//! afterwards is nobody's.
+//! The command is the leader of a session of its own, without a terminal. A time-out or an interrupt ends all processes
+//! that it started. A command that ends by itself may leave processes running, as in any shell; their later output is
+//! discarded.
 
 mod capture;
 
@@ -89,7 +88,7 @@ enum Over {
     Cut(Failure),
 }
 
-/// Ends a command, and takes in what it has to say to that.
+/// Ends a command, and captures the rest of its output.
 async fn end(piped: Piped, out: &mut Capture, err: &mut Capture) -> Ended {
     let ending = piped.end(Some(Signal::TERM));
     let reading = async { tokio::join!(out.read(), err.read()) };
@@ -138,7 +137,7 @@ fn told(
     came.with("survivors", named)
 }
 
-/// Writes what the command reads, and closes it. One that does not want it all is none of our business.
+/// Writes the command's standard input, and closes it. A command need not read all of it.
 async fn feed(stdin: Option<Sender>, text: String) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(text.as_bytes()).await;
@@ -151,7 +150,7 @@ pub(crate) fn not_started(error: &SpawnError) -> Failure {
     Failure::new(ErrorType::NotStarted, format!("The program could not be started: {error}{cause}."))
 }
 
-/// Returns the folder that a declaration names, from the workspace's on.
+/// Returns the working directory that a declaration names, relative to the workspace.
 pub(crate) fn folder(declared: Option<&str>, filling: &Filling, surroundings: &Surroundings) -> PathBuf {
     declared.map_or_else(|| surroundings.folder.clone(), |folder| surroundings.folder.join(filling.text(folder)))
 }
@@ -167,7 +166,7 @@ pub(crate) fn environment(
     surroundings.environment.iter().cloned().chain(own).collect()
 }
 
-/// Returns the last line of what somebody said, for an error.
+/// Returns the last non-empty line of a program's output, for an error.
 pub(crate) fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

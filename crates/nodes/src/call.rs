@@ -1,4 +1,4 @@
-//! One call of a node: what it is given, how long it may take, and who may end it.
+//! One call of a node: its input, its time limit, and its interrupt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::result::{ErrorType, Failure};
 /// One call of a node.
 #[derive(Clone, Default)]
 pub struct Call {
-    /// What the node is given.
+    /// The node's input.
     pub input: Value,
-    /// How long it may take, besides what the node itself says.
+    /// Its time limit, in addition to that of the node itself.
     pub timeout: Option<Duration>,
-    /// Ends the call: its result says that it was interrupted.
+    /// Ends the call, whose result reports the interruption.
     pub interrupt: CancellationToken,
-    /// Is told the answer of a model as it comes. Must return soon, and keep what it was told in bounds. A secret that
-    /// the model was told and repeats is still in it: it may be cut anywhere.
+    /// Receives the text of a model's answer as it arrives. Must return soon, and must bound what it keeps. A secret
+    /// that the model received and repeats is still in the text, possibly cut anywhere.
     pub on_text: Option<OnText>,
-    /// What the programs are called that it starts, so that another process finds them: see
+    /// A label for the programs that it starts, by which another process finds them: see
     /// [`Programs::end_left`](steplatch_terminal::Programs::end_left).
     pub family: Option<String>,
 }
 
-/// Somebody who is told pieces of a text.
+/// A callback for pieces of a text.
 pub type OnText = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Call {
-    /// Returns a call that may take as long as the node says, and that nobody ends.
+    /// Returns a call with the node's own time limit and without an interrupt.
     #[must_use]
     pub fn new(input: impl Into<Value>) -> Self {
         Self { input: input.into(), ..Self::default() }
@@ -45,7 +45,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What ends a call before it is done.
+/// The conditions that end a call early.
 #[derive(Debug, Clone)]
 pub(crate) struct Cut {
     limit: Option<Duration>,
@@ -61,7 +61,7 @@ impl Cut {
         Self { limit, deadline, interrupt: call.interrupt.clone() }
     }
 
-    /// Waits until the call has to end, and says why.
+    /// Waits until the call has to end, and returns the reason.
     pub(crate) async fn reached(&self) -> Failure {
         let out_of_time = async {
             match self.deadline {

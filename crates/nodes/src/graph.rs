@@ -1,9 +1,8 @@
 //! Graphs: steps in the order of their dependencies.
 //!
-//! A [`Graph`] in hand can be run to its end: every dependency is there and none
-//! leads back to where it began. What happens next is decided by [`decide`], a
-//! pure function over the [`Progress`] that a history folds into, so that a run
-//! that was cut off goes on where it was. The daemon performs what is decided.
+//! A [`Graph`] is valid by construction: every dependency exists and there is no cycle. [`decide`] returns what
+//! follows, as a pure function over the [`Progress`] that a history folds into, so that an interrupted run continues
+//! where it was. The daemon performs the decisions.
 
 mod decide;
 mod event;
@@ -42,14 +41,14 @@ pub struct Graph {
     plan: Plan,
 }
 
-/// A step of a graph: a node, and what it is given.
+/// A step of a graph: a node, and its input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
     /// Its name, unique in the graph; `input` is no name, because it means the graph's input
     pub id: NodeId,
     /// The node that it calls
     pub node: NodeId,
-    /// What the node is given: `{step_id}` is the output of a step, on which it then depends, `{input}` the graph's input
+    /// The node's input: `{step_id}` is the output of a step, on which it then depends, `{input}` the graph's input
     pub input: Value,
     /// Steps that must be over before
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -92,7 +91,7 @@ impl Graph {
         &self.steps[self.plan.last()]
     }
 
-    /// Returns what is wrong with the nodes that steps name, given the ids of all that there are.
+    /// Returns the problems of the nodes that steps name, given the ids of all existing nodes.
     #[must_use]
     pub fn check_nodes(&self, known: &[&str]) -> Vec<Problem> {
         let mut problems = Vec::new();

@@ -1,7 +1,7 @@
-//! Nodes that make one HTTP request.
+//! HTTP nodes, which make one request.
 //!
-//! Redirects are followed here rather than by the client, because what is secret
-//! must not go to another origin: neither in a header nor in a body.
+//! Redirects are followed in this module rather than by the HTTP library, because secrets must not reach another
+//! origin: neither in a header nor in a body.
 
 mod body;
 
@@ -23,8 +23,8 @@ use crate::template::Filling;
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(30);
 
-/// The client that all nodes share, made when the first of them needs it: reading the system's certificates takes a
-/// while, and where there are none, nodes that need no network are none the worse.
+/// The HTTP client that all nodes share, created on first use: reading the system's certificates takes a while, and
+/// nodes that need no network work without them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Web(Arc<OnceCell<Client>>);
 
@@ -41,7 +41,7 @@ impl Web {
 
 /// Proxies are those of the environment, as everywhere.
 fn client() -> reqwest::Result<Client> {
-    // Only the first one counts, and whoever comes later gets the same.
+    // Only the first installation takes effect; later calls get the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
@@ -151,7 +151,7 @@ impl Request {
         request.send().await.map_err(|error| unreachable(&error))
     }
 
-    /// Turns to where a redirect leads, see RFC 9110, 15.4.
+    /// Changes the request to the target of a redirect, see RFC 9110, 15.4.
     fn follow(&mut self, status: StatusCode, target: Url) -> Result<(), Failure> {
         let becomes_get = match status {
             StatusCode::SEE_OTHER => self.method != reqwest::Method::HEAD,
@@ -228,7 +228,7 @@ fn is_json(kind: &str) -> bool {
     kind == "application/json" || kind.ends_with("+json")
 }
 
-/// Says why there is no answer. The URL is left out: whoever asked knows it, and there may be a secret in it.
+/// Returns the reason for a missing answer. Leaves out the URL: the caller has it, and it may contain a secret.
 pub(crate) fn unreachable(error: &reqwest::Error) -> Failure {
     let mut causes = Vec::new();
     let mut cause = std::error::Error::source(error);

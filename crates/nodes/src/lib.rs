@@ -1,10 +1,8 @@
-//! Nodes: what a run can do besides driving terminals, and graphs of them.
+//! Nodes: the actions of runs besides driving terminals, and graphs of nodes.
 //!
-//! Owns the declarations of nodes ([`Node`]), their calls ([`Nodes`]) and what
-//! these come to ([`NodeResult`]), the order of graphs ([`graph`]), and how what a
-//! program shows is read ([`pane`]). A call that goes wrong is a result like any
-//! other. What only others can do (terminals, functions in Python syntax, graphs
-//! with a history) comes in as a trait, and so do secrets.
+//! Owns the declarations of nodes ([`Node`]), their calls ([`Nodes`]) and results ([`NodeResult`]), the order of graphs
+//! ([`graph`]), and the readers of terminal panes ([`pane`]). A failed call is a result like any other. Terminals,
+//! functions in Python syntax, graphs with a history and secrets are provided by the caller through traits.
 //!
 //! Knows nothing of daemons, journals and front-ends.
 

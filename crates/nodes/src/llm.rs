@@ -1,9 +1,8 @@
-//! Nodes that ask a model behind an OpenAI-compatible endpoint.
+//! LLM nodes, which query a model behind an OpenAI-compatible endpoint.
 //!
-//! Speaks the chat completions of
-//! <https://platform.openai.com/docs/api-reference/chat>, which most servers of
-//! models understand. An endpoint that is busy is asked again; once a part of an
-//! answer was passed on it is not, because that part would come twice.
+//! Speaks the chat completions of <https://platform.openai.com/docs/api-reference/chat>, which most model servers
+//! support. A request to a busy endpoint is repeated, unless a part of an answer was passed on already: that part would
+//! arrive twice.
 
 mod answer;
 mod stream;
@@ -22,10 +21,10 @@ use crate::template::Filling;
 use answer::Answer;
 use stream::{Events, StreamError};
 
-/// The longest that an endpoint may make us wait before it is asked again; one that wants longer is given up.
+/// The longest delay that an endpoint may request before a retry; a longer one fails the call.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// Bytes of an answer, and of what an endpoint says about an error.
+/// The most bytes of an answer, and of an endpoint's error.
 const MOST_ANSWER: usize = 16 << 20;
 const MOST_ERROR: usize = 16 << 10;
 
@@ -42,7 +41,7 @@ pub(crate) async fn run(llm: &Llm, filling: &Filling, web: &Web, on_text: Option
     answer.told(failure).with("attempts", attempts)
 }
 
-/// One question, asked until it is answered.
+/// One request, repeated until it is answered.
 struct Asking<'a> {
     llm: &'a Llm,
     web: &'a Web,
@@ -51,7 +50,7 @@ struct Asking<'a> {
     attempts: u32,
 }
 
-/// Why one attempt came to nothing.
+/// Why one attempt failed.
 enum Missed {
     /// It may be tried again, after the time that the endpoint named.
     Busy(Failure, Option<Duration>),
@@ -109,7 +108,7 @@ impl Asking<'_> {
         if let Some(key) = &self.llm.api_key {
             asked = asked.bearer_auth(filling.text(key));
         }
-        // A question that is asked twice does no harm but its price.
+        // Repeating a request costs money, but is otherwise harmless.
         let response = asked.send().await.map_err(|error| match unreachable(&error) {
             failure if error.is_builder() => Missed::ForGood(failure),
             failure => Missed::Busy(failure, None),
@@ -164,7 +163,7 @@ impl Asking<'_> {
                 }
             }
         }
-        // Some servers close the connection instead of saying that they are done.
+        // Some servers close the connection without an end marker.
         if self.answer.is_finished() {
             return Ok(());
         }
@@ -181,7 +180,7 @@ fn too_large() -> Failure {
     Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MOST_ANSWER} bytes."))
 }
 
-/// Says what an endpoint refused, and whether it may be asked again.
+/// Returns the error of a refused request, and whether the request may be repeated.
 async fn refused(status: StatusCode, response: Response) -> Missed {
     let named = retry_after(&response);
     let body = read(response, MOST_ERROR).await.unwrap_or_default();
@@ -202,7 +201,7 @@ fn said(error: &Value) -> String {
     message.map_or_else(|| error.to_string(), str::to_owned)
 }
 
-/// Returns how long an endpoint wants not to be asked: seconds, or a date (RFC 9110, 10.2.3).
+/// Returns how long an endpoint wants no further request: seconds, or a date (RFC 9110, 10.2.3).
 fn retry_after(response: &Response) -> Option<Duration> {
     let named = response.headers().get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = named.parse::<f64>() {

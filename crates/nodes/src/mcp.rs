@@ -1,7 +1,7 @@
-//! Nodes that call a tool of another MCP server.
+//! MCP nodes, which call a tool of another MCP server.
 //!
-//! A call that was under way when its server was lost may have been done or not:
-//! its result says that, and it is not made again.
+//! If the server is lost during a call, it is unknown whether the call was performed: its result reports that, and the
+//! call is not repeated.
 
 mod server;
 mod servers;

@@ -1,7 +1,7 @@
-//! Nodes, as their authors declare them.
+//! The declarations of nodes.
 //!
-//! A [`Node`] in hand was read by [`Node::parse`] or built from values that can
-//! not be wrong alone. Nothing here runs anything; see [`Nodes`](crate::Nodes).
+//! A [`Node`] was read by [`Node::parse`] or built from values that are each valid. This module performs nothing; see
+//! [`Nodes`](crate::Nodes).
 
 mod id;
 mod read;

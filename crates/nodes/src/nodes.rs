@@ -1,8 +1,7 @@
-//! Performing calls of nodes.
+//! The performer of node calls.
 //!
-//! [`Nodes`] is all that calls share: the programs that were started, the HTTP
-//! client, the MCP servers that are kept running. A call never fails as such: what
-//! went wrong is in its [`NodeResult`].
+//! [`Nodes`] holds what calls share: the programs that were started, the HTTP client, and the MCP servers that are kept
+//! running. A call never returns an error: the failure is in its [`NodeResult`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -33,23 +32,23 @@ struct Shared {
     servers: Servers,
 }
 
-/// What nodes are performed with.
+/// The environment in which nodes are performed.
 pub struct Surroundings {
-    /// Where relative folders begin, and programs start that name none.
+    /// The base of relative paths, and the default working directory of programs.
     pub folder: PathBuf,
     /// The environment that programs inherit.
     pub environment: Vec<(OsString, OsString)>,
-    /// The programs of this process, of which those of nodes are some.
+    /// All programs of this process, including those of nodes.
     pub programs: Programs,
     /// Where secrets come from.
     pub secrets: Arc<dyn Secrets>,
 }
 
 impl Surroundings {
-    /// Returns this process's folder and environment, without secrets.
+    /// Returns this process's directory and environment, without secrets.
     ///
     /// # Errors
-    /// When this process's folder is gone.
+    /// When this process's directory does not exist any more.
     pub fn of_this_process() -> std::io::Result<Self> {
         Ok(Self {
             folder: std::env::current_dir()?,
@@ -60,7 +59,7 @@ impl Surroundings {
     }
 }
 
-/// Why a node can not begin.
+/// Why a node cannot begin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NodeFailure {
@@ -79,17 +78,17 @@ impl Nodes {
         Self { shared: Arc::new(Shared { surroundings, web, servers }) }
     }
 
-    /// Performs one call of a node, to its end. Those of the kinds `pty`, `function` and `graph` are data here, and fail as
-    /// unsupported: whoever has terminals and runs performs them.
+    /// Performs one call of a node, to its end. Nodes of the kinds `pty`, `function` and `graph` are only data in this
+    /// crate, and fail as unsupported: the daemon performs them.
     ///
-    /// Dropped before, it ends what it started, and nobody is told what came of it; to have a result, interrupt it.
+    /// Dropping the future ends what it started and discards the result; to get a result, use the call's interrupt.
     pub async fn run(&self, node: &Node, call: Call) -> NodeResult {
         let input = call.input.clone();
         if let NodeKind::Pty(_) | NodeKind::Function(_) | NodeKind::Graph(_) = node.kind {
             let message = format!("Node '{}' is of a kind that can not be run here.", node.id);
             return NodeResult::failed(node, input, ErrorType::Unsupported, message);
         }
-        // A declaration is made of texts and numbers, which JSON has all of.
+        // A declaration consists of texts and numbers, all of which JSON can represent.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
         let cut = Cut::of(node, &call);
         let filling = tokio::select! {
@@ -112,10 +111,10 @@ impl Nodes {
 
     async fn perform(&self, kind: &NodeKind, filling: &Filling, call: &Call, cut: &Cut) -> Came {
         let Shared { surroundings, web, servers } = &*self.shared;
-        // What connects to a server is large, and every other call would have room for it.
+        // The future that connects to a server is large; boxed, so that other calls do not reserve its size.
         match kind {
             NodeKind::Identity(_) => Came::success(call.input.clone()),
-            // It has to end its programs before it says that it is over.
+            // It has to end its programs before it returns.
             NodeKind::Bash(bash) => bash::run(bash, filling, surroundings, call.family.clone(), cut).await,
             NodeKind::Http(http) => within(cut, http::run(http, filling, web)).await,
             NodeKind::Mcp(mcp) => within(cut, Box::pin(mcp::run(mcp, filling, servers, surroundings))).await,
@@ -126,10 +125,10 @@ impl Nodes {
         }
     }
 
-    /// Returns how the program of a node that stays is started: in which folder, and with which variables set.
+    /// Returns how the program of a persistent node is started: its working directory and its variables.
     ///
     /// # Errors
-    /// With the reason, when a secret that the declaration refers to is not to be had.
+    /// With the reason, when a secret that the declaration refers to is not available.
     pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
         let surroundings = &self.shared.surroundings;
         let declared = serde_json::to_value(pty).unwrap_or_default();
@@ -139,7 +138,7 @@ impl Nodes {
         Ok((bash::folder(pty.cwd.as_deref(), &filling, surroundings), environment))
     }
 
-    /// Ends the MCP servers that were kept running. They are started again for whoever calls one afterwards.
+    /// Ends the MCP servers that were kept running. A later call starts its server again.
     pub async fn close(&self) {
         self.shared.servers.close().await;
     }

@@ -1,10 +1,8 @@
-//! What programs show in their terminals, read: sections, and whether they are
-//! ready for the next input.
+//! Readers of terminal panes: their sections, and whether the program is ready for its next input.
 //!
-//! A pane is the text of a screen or of the newest output, without escapes. What
-//! programs draw is for eyes and changes with their versions, so these readers
-//! look for few and lasting signs, and what they do not know stays text. Pure
-//! functions; nothing here waits.
+//! A pane is the text of a screen or of the newest output, without escapes. The output of programs is meant for people
+//! and changes between versions, so these readers look for a few stable markers, and treat everything else as text.
+//! Pure functions; nothing in this module waits.
 
 mod claude_code;
 mod frame;
@@ -26,7 +24,7 @@ pub enum Parser {
     GeminiCli,
 }
 
-/// What a pane says.
+/// The content of a pane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// Its parts, from the top down.
@@ -40,11 +38,11 @@ pub struct Reading {
 pub struct Section {
     /// What it is.
     pub kind: SectionKind,
-    /// Its text, without what the program draws around it.
+    /// Its text, without the frame that the program draws around it.
     pub text: String,
 }
 
-/// What a part of a pane is.
+/// The kind of a part of a pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SectionKind {
@@ -52,7 +50,7 @@ pub enum SectionKind {
     Input,
     /// What was answered, or printed.
     Text,
-    /// What the program tells of its thoughts.
+    /// The program's report of its reasoning.
     Thinking,
     /// A tool that it uses.
     ToolCall,
@@ -100,7 +98,7 @@ impl Found {
         self.open = Some((kind, vec![line.to_owned()]));
     }
 
-    /// Goes on with what is open, or with text.
+    /// Adds a line to the open section, or to text.
     fn line(&mut self, line: &str) {
         match &mut self.open {
             Some((_, lines)) => lines.push(line.to_owned()),

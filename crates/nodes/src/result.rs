@@ -1,4 +1,4 @@
-//! What a call of a node comes to: always a value, also when it failed.
+//! The result of a call of a node: always a value, also when it failed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use crate::node::{Node, NodeType};
 
-/// What came of a call of a node.
+/// The result of a call of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeResult {
-    /// Whether it did what it was asked to.
+    /// Whether it succeeded.
     pub success: bool,
-    /// What it returned; of a failed call, what there was until then.
+    /// Its output; of a failed call, the output until the failure.
     pub output: Value,
     /// Why it failed, as a whole sentence.
     pub error: Option<String>,
@@ -21,9 +21,9 @@ pub struct NodeResult {
     pub node_type: NodeType,
     /// The node's id.
     pub node_id: String,
-    /// What the node was given.
+    /// The input of the call.
     pub input: Value,
-    /// What else is known, by the kind of node.
+    /// Further facts, by the kind of node.
     pub attributes: Map<String, Value>,
 }
 
@@ -74,7 +74,7 @@ struct Returned {
     attributes: Option<Map<String, Value>>,
 }
 
-/// What an executor returns before its node and input are told with it.
+/// The outcome that an executor returns, without the node and the input.
 #[derive(Debug)]
 pub(crate) struct Came {
     pub(crate) output: Value,
@@ -127,7 +127,7 @@ impl NodeResult {
         }
     }
 
-    /// Returns the result of a call that came to nothing but an error.
+    /// Returns the result of a call that has only an error.
     #[must_use]
     pub fn failed(node: &Node, input: Value, kind: ErrorType, message: impl Into<String>) -> Self {
         Self::of(node, input, Failure::new(kind, message).into())

@@ -1,19 +1,17 @@
-//! Secrets by reference: a declaration says `{secret:NAME}`, and nobody but the
-//! other side ever sees the value.
+//! Secrets by reference: a declaration contains `{secret:NAME}`, and only the target of the call receives the value.
 //!
-//! References are looked for in what the author declared, never in an input: an
-//! agent that writes `{secret:TOKEN}` into its text sends just that text. What
-//! comes back is searched for the values, and they are taken out of it.
+//! References are searched for in the author's declaration, never in an input: an agent that writes `{secret:TOKEN}`
+//! into its text sends just that text. The values are removed from the results of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
-/// What stands in the place of a secret.
+/// The placeholder that replaces a secret.
 pub const MASK: &str = "••••••";
 
-/// The fewest characters that a value has to be taken out of texts: shorter ones would black out half of every text.
+/// The fewest characters of a value that is removed from texts: shorter ones would hide half of every text.
 const SHORTEST: usize = 4;
 
 /// Gives the values of secrets.
@@ -88,7 +86,7 @@ fn collect(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The values that must not be seen in a result, the longest first: one that contains another must not leave its rest
+/// The values that are removed from results, the longest first: one that contains another must not leave its rest
 /// behind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hidden(Vec<String>);

@@ -1,7 +1,7 @@
-//! The texts of a declaration, with the input of a call and secrets filled in.
+//! Templates: the texts of a declaration, filled in with the input of a call and with secrets.
 //!
-//! Both are filled in in one pass, so that neither can bring in the other: an
-//! input that says `{secret:NAME}` stays that text.
+//! Both are filled in in one pass, so that neither can inject the other: an input that contains `{secret:NAME}` stays
+//! that text.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use steplatch_workflow::substitute::{self, Lookup};
 use crate::result::{ErrorType, Failure};
 use crate::secrets::{Hidden, Part, Secrets, names, parts};
 
-/// What the texts of one call are filled in with.
+/// The values with which the texts of one call are filled in.
 #[derive(Debug)]
 pub(crate) struct Filling {
     input: Value,
@@ -56,7 +56,7 @@ impl Filling {
         &self.input
     }
 
-    /// Returns what must not be seen in a result.
+    /// Returns the values that must not occur in a result.
     pub(crate) fn hidden(&self) -> Hidden {
         Hidden::new(self.secrets.values())
     }

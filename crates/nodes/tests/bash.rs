@@ -1,4 +1,4 @@
-//! Commands, run for real.
+//! Bash nodes with real commands.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ async fn pid_in(file: &Path) -> i32 {
     panic!("nothing was written to {}", file.display());
 }
 
-/// Whether a process runs; one that has ended and was not collected does not.
+/// Returns whether a process runs; one that has ended and was not collected does not.
 fn runs(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().next().map(str::to_owned));

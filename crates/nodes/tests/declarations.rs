@@ -1,4 +1,4 @@
-//! Declarations of nodes: what is read, what is refused, and what authors are told.
+//! Declarations of nodes: what is read, what is refused, and the problems that are reported.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use expect_test::expect;

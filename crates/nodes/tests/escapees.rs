@@ -1,5 +1,5 @@
-//! A command whose escapees left every sign behind. In a program of its own,
-//! because only a process that is all ours may adopt orphans.
+//! A command whose descendants escaped and removed every mark. In a test program of its own, because adopting orphans
+//! affects the whole process.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a graph does next, without anybody who does it.
+//! The decisions of graphs, without performing them.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 #[path = "graphs/decisions.rs"]

@@ -1,4 +1,4 @@
-//! HTTPS, against a server whose certificate nobody knows until they are told.
+//! HTTPS, against a server whose certificate is unknown until it is configured.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Surroundings};
 
-/// Tells this very program that it is to ask this URL, and that the answer must be one.
+/// Makes this test program request this URL, and requires an answer.
 const TRUSTED: &str = "STEPLATCH_TEST_TRUSTED_URL";
 
 /// A server of openssl, while this value lives.
@@ -28,7 +28,7 @@ impl Server {
             .expect("openssl is installed; cargo xtask test sees to it");
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(said.any(|line| line.unwrap() == "ACCEPT"), "the server ended instead of listening");
-        // It goes on talking, and would be ended by a pipe that nobody holds.
+        // It keeps writing, and a closed pipe would end it.
         std::thread::spawn(move || said.for_each(drop));
         Self(child)
     }

@@ -1,5 +1,4 @@
-//! Tools of an MCP server of other people's: the one that the protocol's authors
-//! test clients with.
+//! MCP nodes against an independent server: the one with which the protocol's authors test clients.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod support;
@@ -21,7 +20,7 @@ fn nodes() -> Nodes {
     Nodes::new(surroundings)
 }
 
-/// The server's program: it lies in the target folder, as this very program does.
+/// Returns the server's program: it is in the target directory, like this test program.
 fn everything() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let path = "mcp-server/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
@@ -113,7 +112,7 @@ async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
 
     let long = json!({"tool": "trigger-long-running-operation", "args": {"duration": 1000, "steps": 2}});
     let mut under_way = Box::pin(nodes.run(&any, Call::new(long)));
-    // Calls are sent in order, so once the second is answered the first is under way.
+    // Calls are sent in order, so once the second is answered the first is in progress.
     let echoed = tokio::select! {
         biased;
         result = &mut under_way => panic!("{result:?}"),
@@ -189,7 +188,7 @@ impl OverHttp {
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let listening = tokio::task::spawn_blocking(move || {
             let found = said.find(|line| line.as_ref().unwrap().contains("listening"));
-            // It goes on talking, and would be kept from it by a pipe that nobody reads.
+            // It keeps writing, and a pipe without a reader would block it.
             std::thread::spawn(move || said.for_each(drop));
             found.is_some()
         });

@@ -1,4 +1,4 @@
-//! Panes as people see them, read.
+//! The readers of panes, with real screens.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use expect_test::{Expect, expect};

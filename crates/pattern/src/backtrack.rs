@@ -1,9 +1,8 @@
-//! The backtracking engine: one way after the other, and a count of the steps.
+//! The backtracking engine, which counts its steps.
 //!
-//! Runs what the linear engine can not: look-around, back-references, atomic
-//! groups. It goes as CPython's `_sre` goes, so that groups end up with the same
-//! text. Every step is counted, those inside look-around too, and a search that
-//! takes more steps than its text allows is given up.
+//! Runs what the linear engine cannot: look-around, back-references, atomic groups. It follows CPython's `_sre`, so
+//! that groups end up with the same text. Every step is counted, including those inside look-around, and a search that
+//! takes more steps than its text allows is aborted.
 
 use crate::program::{One, Program, Step, Turn};
 use crate::syntax::{Anchor, RepeatMode};
@@ -20,7 +19,7 @@ const MOST_WAYS: usize = 2_000_000;
 /// What a slot holds before anything is saved there.
 const NOTHING: usize = usize::MAX;
 
-/// A search was given up.
+/// A search was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GivenUp;
 
@@ -35,7 +34,7 @@ pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Optio
         if let Some(first) = &program.first_bytes {
             let next = text.as_bytes()[at..].iter().position(|byte| first[usize::from(*byte)]);
             let Some(next) = next else { return Ok(None) };
-            // A byte inside a character can look like the first one of another set: go on to a boundary.
+            // A byte inside a character can look like the first one of another set: continue to a boundary.
             at += next;
             if !text.is_char_boundary(at) {
                 at += 1;
@@ -54,16 +53,16 @@ pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Optio
     }
 }
 
-/// Something to come back to.
+/// A backtracking point.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// Another step to go on with.
+    /// Another step to continue with.
     Resume { step: usize, at: usize },
     /// One more iteration of the lazy loop at this step.
     Iterate { step: usize, at: usize },
-    /// Go on with one character less of what was repeated, down to `low`.
+    /// Continue with one character less of what was repeated, down to `low`.
     Retreat { step: usize, at: usize, low: usize },
-    /// Go on with one character more of what the step repeats, up to `left` of them.
+    /// Continue with one character more of what the step repeats, up to `left` of them.
     Advance { step: usize, at: usize, left: u32 },
     /// What a slot held, to be put back on the way.
     Restore { slot: usize, value: usize },
@@ -81,9 +80,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs from a step up to its `Accept`, and returns where that was. When it leads nowhere, nothing is left of it.
+    /// Runs from a step up to its `Accept`, and returns where that was. A failed attempt leaves no trace.
     ///
-    /// Calls itself for parts that run for themselves, as deep as groups lie in one another.
+    /// Calls itself for independent parts, as deep as groups are nested.
     fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, GivenUp> {
         let base = self.ways.len();
         let (mut step, mut at) = (step, at);
@@ -238,15 +237,15 @@ impl Run<'_> {
     fn iterate(&mut self, step: usize, at: usize, turn: &Turn) -> Result<(usize, usize), GivenUp> {
         let done = self.slots[turn.count];
         self.save(turn.count, done.saturating_add(1))?;
-        // Iterations that must be there are free to take nothing.
+        // Required iterations may take nothing.
         if done >= turn.min as usize {
             self.save(turn.last, at)?;
         }
         Ok((step + 1, at))
     }
 
-    /// Tells whether the part that begins at `step` is found here, or `back` characters earlier. What a negated
-    /// part saved is taken back: there is no match that it belongs to.
+    /// Returns whether the part that begins at `step` is found here, or `back` characters earlier. What a negated part
+    /// saved is undone: there is no match that it belongs to.
     fn look(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, GivenUp> {
         let Some(start) = self.earlier(at, back)? else { return Ok(false) };
         let base = self.ways.len();

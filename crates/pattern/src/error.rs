@@ -1,4 +1,4 @@
-//! What can be wrong with a pattern.
+//! The errors of patterns.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,22 +6,22 @@ use std::fmt;
 /// Why a text is not a pattern that we run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// The text breaks a rule of the dialect; its author can mend it at `position`.
+    /// The text breaks a rule of the dialect; its author can fix it at `position`.
     #[error("pattern '{}' does not compile: {reason} at position {position}", Excerpt(.pattern))]
     Invalid {
         /// The pattern as given.
         pattern: String,
-        /// Where the trouble is, in characters from the start of the pattern.
+        /// Where the error is, in characters from the start of the pattern.
         position: usize,
-        /// What the trouble is, as a fragment: "unclosed group".
+        /// The error, as a fragment: "unclosed group".
         reason: String,
     },
-    /// The pattern is well formed, but no engine of ours can run it.
+    /// The pattern is well formed, but neither engine can run it.
     #[error("pattern '{}' is not supported: {reason}", Excerpt(.pattern))]
     Unsupported {
         /// The pattern as given.
         pattern: String,
-        /// What stands in the way, as a fragment.
+        /// The unsupported part, as a fragment.
         reason: String,
     },
     /// The pattern would take more memory than we grant one; a shorter one will do.
@@ -34,7 +34,7 @@ pub enum PatternError {
     },
 }
 
-/// A search was given up because it went past the bound on its work.
+/// A search was aborted because it exceeded the bound on its work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("pattern '{}' takes too much work on this text", Excerpt(.pattern))]
 pub struct TooMuchWork {
@@ -42,7 +42,7 @@ pub struct TooMuchWork {
     pub pattern: String,
 }
 
-/// A pattern for the eyes of a reader: a page of pattern should not make a page of error.
+/// A pattern shortened for an error: a page of pattern should not make a page of error.
 struct Excerpt<'a>(&'a str);
 
 /// How much of a pattern an error repeats.

@@ -1,4 +1,4 @@
-//! Text that should match as it is.
+//! Escaping of literal text.
 
 /// Returns a pattern that matches exactly `text`, as Python's `re.escape` does.
 #[must_use]

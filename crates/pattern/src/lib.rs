@@ -1,12 +1,11 @@
 //! Patterns in the dialect of Python's `re`, with a bound on their work.
 //!
-//! Owns how the patterns of users are read, translated and run. Callers hold a
-//! [`Pattern`]: compiled once, cheap to clone, safe to share between threads.
+//! Owns the reading, translation and running of users' patterns. Callers hold a [`Pattern`]: compiled once, cheap to
+//! clone, safe to share between threads.
 //!
-//! Two things would surprise a reader who knows Python: `^` and `$` stand at the
-//! lines of a text from the start (as with `(?m)`), because people write patterns
-//! for single lines of a screen; and a search may end with [`TooMuchWork`] where
-//! Python would freeze.
+//! Two things differ from Python: `^` and `$` match at the lines of a text from the start (as with `(?m)`), because
+//! people write patterns for single lines of a screen; and a search may end with [`TooMuchWork`] where Python would not
+//! terminate in practice.
 
 mod backtrack;
 mod error;

@@ -12,10 +12,10 @@ use crate::{syntax, translate};
 /// How long a pattern may be. A page of pattern is a mistake, and costs a compiler's time.
 const MAX_SOURCE_BYTES: usize = 10_000;
 
-/// How much memory a compiled pattern may take: `\w{200}` fits, as a letter of any script is a large thing.
+/// How much memory a compiled pattern may take: `\w{200}` fits, because the set of all letters is large.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
 
-/// The same for what only saves the backtracking engine from work. Too large, it is left out.
+/// The same for the sieve, which only saves work for the backtracking engine. One that is too large is left out.
 const MAX_SIEVE_BYTES: usize = 1 << 20;
 
 /// How much memory the tables of one search may take while they grow.
@@ -35,9 +35,9 @@ struct Compiled {
 
 /// What runs a pattern.
 enum Engine {
-    /// Time in proportion to the text, whatever the pattern.
+    /// Takes time in proportion to the text, whatever the pattern.
     Linear(regex::Regex),
-    /// For what the other one can not express: look-around, back-references, atomic groups.
+    /// For what the linear engine cannot express: look-around, back-references, atomic groups.
     Backtracking {
         program: Program,
         /// Finds nothing where there is no match, and no later begin than the first match has.
@@ -60,7 +60,7 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// When the text breaks a rule of Python's dialect, passes a bound on size, or asks for what no engine has.
+    /// When the text breaks a rule of Python's dialect, exceeds a bound on size, or needs what no engine supports.
     pub fn new(source: &str) -> Result<Self, PatternError> {
         if source.len() > MAX_SOURCE_BYTES {
             let reason = format!("{} bytes, where {MAX_SOURCE_BYTES} are allowed", source.len());
@@ -96,11 +96,11 @@ impl Pattern {
 
     /// Finds the first match that begins at byte `from` of `text` or later.
     ///
-    /// What lies before `from` is not searched, but `^`, `\b` and look-behind see it. A `from` inside a
-    /// character counts as the next character's; one past the end finds nothing.
+    /// The text before `from` is not searched, but `^`, `\b` and look-behind see it. A `from` inside a character counts
+    /// as the next character's; one past the end finds nothing.
     ///
     /// # Errors
-    /// When the search went past the bound on its work.
+    /// When the search exceeded the bound on its work.
     pub fn find_at(&self, text: &str, from: usize) -> Result<Option<Match>, TooMuchWork> {
         let Some(from) = (from..=text.len()).find(|&at| text.is_char_boundary(at)) else { return Ok(None) };
         match &self.0.engine {
@@ -131,10 +131,10 @@ impl Pattern {
         }
     }
 
-    /// Tells whether the pattern is found anywhere in `text`.
+    /// Returns whether the pattern is found anywhere in `text`.
     ///
     /// # Errors
-    /// When the search went past the bound on its work.
+    /// When the search exceeded the bound on its work.
     pub fn is_match(&self, text: &str) -> Result<bool, TooMuchWork> {
         match &self.0.engine {
             Engine::Linear(regex) => Ok(regex.is_match(text)),
@@ -164,7 +164,7 @@ fn refused(source: &str, error: &regex::Error) -> PatternError {
             let reason = format!("it takes more than {} MiB when compiled", limit >> 20);
             PatternError::TooLarge { pattern, reason }
         }
-        // The engine draws the translated pattern over several lines; what is wrong stands in the last.
+        // The engine shows the translated pattern over several lines; the error is in the last.
         error => {
             let told = error.to_string();
             let reason = told.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned();

@@ -26,11 +26,11 @@ pub(crate) enum Step {
     One(One),
     /// Takes one kind of character again and again.
     Many { one: One, min: u32, max: u32, mode: RepeatMode },
-    /// Stands at a place.
+    /// Requires a position.
     Anchor(Anchor),
-    /// Goes on at `first`, and at `second` if that leads nowhere.
+    /// Continues at `first`, and at `second` if that fails.
     Split { first: usize, second: usize },
-    /// Goes on elsewhere.
+    /// Continues elsewhere.
     Jump(usize),
     /// Remembers the position.
     Save(usize),
@@ -38,15 +38,15 @@ pub(crate) enum Step {
     Enter { count: usize, last: usize },
     /// Iterates a loop once more, or leaves it.
     Loop(Turn),
-    /// Runs what follows up to its [`Step::Accept`] for itself, and goes on at `end`.
+    /// Runs what follows up to its [`Step::Accept`] independently, and continues at `end`.
     Atomic { end: usize },
-    /// As `Atomic`, only looking; `back` characters earlier.
+    /// As `Atomic`, without taking characters; begins `back` characters earlier.
     Look { back: u64, negated: bool, end: usize },
-    /// Takes what a group took.
+    /// Takes the text of a group again.
     Backref { group: usize, ignore_case: bool },
-    /// Goes on at `otherwise` if a group took no part.
+    /// Continues at `otherwise` if a group took no part.
     Condition { group: usize, otherwise: usize },
-    /// The end of the pattern, or of a part that runs for itself.
+    /// The end of the pattern, or of an independent part.
     Accept,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Turn {
     pub(crate) min: u32,
     pub(crate) max: u32,
     pub(crate) lazy: bool,
-    /// Where to go on after the loop.
+    /// Where to continue after the loop.
     pub(crate) exit: usize,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum One {
 }
 
 impl One {
-    /// Tells whether a character is of this kind.
+    /// Returns whether a character is of this kind.
     pub(crate) fn takes(&self, character: char) -> bool {
         match self {
             Self::Character(expected) => character == *expected,
@@ -135,7 +135,7 @@ impl Sets {
         })
     }
 
-    /// Collects the bytes that a match of a part can begin with, and tells whether it may be empty.
+    /// Collects the bytes that a match of a part can begin with, and returns whether it may be empty.
     fn first(&mut self, node: &Node, ignore_case: bool, bytes: &mut [bool; 256]) -> bool {
         if let Some(one) = self.one(node, ignore_case) {
             let beyond = match &one {
@@ -162,7 +162,7 @@ impl Sets {
                 let (yes, no) = (self.first(yes, ignore_case, bytes), self.first(no, ignore_case, bytes));
                 yes || no
             }
-            // Its group may lie in a look-ahead, and take anything.
+            // Its group may be in a look-ahead, and take anything.
             Node::Backref(_) => {
                 bytes.fill(true);
                 true
@@ -191,7 +191,7 @@ impl Compiler {
         self.slots - 1
     }
 
-    /// Adds a step whose target is not known yet, and returns where it stands.
+    /// Adds a step whose target is not known yet, and returns its index.
     fn hole(&mut self) -> usize {
         self.steps.push(Step::Jump(0));
         self.steps.len() - 1
@@ -233,7 +233,7 @@ impl Compiler {
             Node::IgnoreCase { on, node } => self.node(node, *on),
             Node::Atomic(node) => self.alone(|end| Step::Atomic { end }, |this| this.node(node, ignore_case)),
             Node::Look { behind, negated, node } => {
-                // The parser lets only look-behinds of one width pass.
+                // The parser accepts only look-behinds of one width.
                 let back = if *behind { Width::of(node, &self.widths).least } else { 0 };
                 let negated = *negated;
                 self.alone(|end| Step::Look { back, negated, end }, |this| this.node(node, ignore_case));
@@ -276,7 +276,7 @@ impl Compiler {
         self.steps[head] = Step::Loop(Turn { count, last, min, max, lazy, exit: self.steps.len() });
     }
 
-    /// Compiles a part that runs for itself.
+    /// Compiles an independent part.
     fn alone(&mut self, begin: impl FnOnce(usize) -> Step, part: impl FnOnce(&mut Self)) {
         let hole = self.hole();
         part(self);

@@ -1,4 +1,4 @@
-//! Sets of characters, ready to be asked.
+//! Sets of characters with fast lookup.
 
 use regex_syntax::hir::{Class, HirKind};
 
@@ -14,7 +14,7 @@ pub(crate) struct Set {
 impl Set {
     /// Reads a set or a single character as [`crate::translate`] writes it.
     ///
-    /// What can not be read is the empty set; nothing that is written there is.
+    /// A text that cannot be read gives the empty set; no text from there does.
     pub(crate) fn read(written: &str) -> Self {
         let Ok(hir) = regex_syntax::parse(written) else { return Self::default() };
         match hir.kind() {
@@ -46,7 +46,7 @@ impl Set {
         Self { ascii, others: others.into() }
     }
 
-    /// Tells whether a character is in the set.
+    /// Returns whether a character is in the set.
     pub(crate) fn contains(&self, character: char) -> bool {
         if character.is_ascii() {
             return self.ascii >> u32::from(character) & 1 == 1;
@@ -55,7 +55,7 @@ impl Set {
         self.others.get(before).is_some_and(|(first, _)| *first <= character)
     }
 
-    /// Tells whether any character beyond ASCII is in the set.
+    /// Returns whether any character beyond ASCII is in the set.
     pub(crate) fn has_others(&self) -> bool {
         !self.others.is_empty()
     }

@@ -1,9 +1,8 @@
-//! What a pattern says, read by the rules of Python's `re`.
+//! The parser of patterns, by the rules of Python's `re`.
 //!
-//! The parser follows CPython's `re._parser` (3.11), so that what compiles there
-//! compiles here, and what is refused there is refused here at the same place.
-//! Flags are resolved while reading: a tree needs no flags but "ignore case".
-//! Source: <https://github.com/python/cpython/blob/3.11/Lib/re/_parser.py>.
+//! It follows CPython's `re._parser` (3.11), so that it accepts the same patterns, and refuses the same ones at the
+//! same place. Flags are resolved while reading: a tree needs no flags but "ignore case". Source:
+//! <https://github.com/python/cpython/blob/3.11/Lib/re/_parser.py>.
 
 /// A pattern, read.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ pub(crate) enum Node {
     IgnoreCase { on: bool, node: Box<Node> },
     /// A part that is never tried another way once it has matched.
     Atomic(Box<Node>),
-    /// A look at what comes next, or at what came before.
+    /// Look-ahead, or look-behind.
     Look { behind: bool, negated: bool, node: Box<Node> },
     /// What a group matched, once more.
     Backref(usize),
@@ -104,7 +103,7 @@ pub(crate) struct Mistake {
     pub(crate) reason: String,
 }
 
-/// How deep groups may lie in one another: the engines' own limit is 64, and a tree is walked by recursion.
+/// How deep groups may be nested: the engines' own limit is 64, and a tree is walked by recursion.
 const MAX_DEPTH: usize = 40;
 
 /// Reads a pattern.
@@ -146,11 +145,11 @@ struct Parser {
     widths: Vec<Width>,
     /// How many groups there were where the outermost look-behind around this place began.
     before_look_behind: Option<usize>,
-    /// Where conditions stand and the group they ask for: it may come later.
+    /// The places of conditions and the group that each refers to: it may come later.
     conditions: Vec<(usize, usize)>,
 }
 
-/// What stands before a quantifier, as far as its rules care.
+/// What precedes a quantifier, as far as its rules care.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Atom,
@@ -207,7 +206,7 @@ impl Parser {
         taken
     }
 
-    /// Branches up to the closing parenthesis or the end. Flags for the whole pattern may stand first in it.
+    /// Reads branches up to the closing parenthesis or the end. Flags for the whole pattern may come first in it.
     fn alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, Mistake> {
         let mut branches = vec![self.branch(flags, depth, whole)?];
         while self.accept('|') {
@@ -548,7 +547,7 @@ impl Parser {
                     'x' => flags.verbose = on,
                     'a' => flags.ascii = true,
                     'u' => flags.ascii = false,
-                    // Locale: there is none here, and a pattern that asks for it means text.
+                    // Locale: not supported, and a pattern with this flag means text.
                     _ => {}
                 }
             }
@@ -616,7 +615,7 @@ impl Parser {
         Ok(ClassItem::Range(character, character))
     }
 
-    /// Reads an escape, the parser standing at its backslash.
+    /// Reads an escape; the parser is at its backslash.
     fn escape(&mut self, flags: Flags, in_class: bool) -> Result<Escape, Mistake> {
         let start = self.at;
         self.at += 1;
@@ -632,7 +631,7 @@ impl Parser {
                 Ok(Escape::Anchor(Anchor::WordBoundary { negated: letter == 'B', ascii: flags.ascii }))
             }
             'A' if !in_class => Ok(Escape::Anchor(Anchor::TextStart)),
-            // Python 3.14 calls the end `\z` too, as everyone else does.
+            // Python 3.14 calls the end `\z` too, as other dialects do.
             'Z' | 'z' if !in_class => Ok(Escape::Anchor(Anchor::TextEnd)),
             'a' => character('\u{7}'),
             'f' => character('\u{c}'),
@@ -660,7 +659,7 @@ impl Parser {
         code.ok_or_else(|| mistake(start, format!("bad escape {} (no such character)", written())))
     }
 
-    /// Octal escape or group reference: the dialect tells them apart by counting digits.
+    /// Reads an octal escape or group reference: the dialect distinguishes them by counting digits.
     fn digits(&mut self, start: usize, in_class: bool) -> Result<Escape, Mistake> {
         let octal = |character: char| ('0'..='7').contains(&character);
         self.at = start + 1;
@@ -750,8 +749,8 @@ fn ignoring_case(on: bool, node: Node) -> Node {
     if node == Node::Empty { node } else { Node::IgnoreCase { on, node: Box::new(node) } }
 }
 
-/// Repeats a part. One that can only match nothing is not repeated: it holds at a place or it does not, and
-/// the engines refuse to count such a thing.
+/// Repeats a part. One that can match only the empty text is not repeated: it holds at a place or it does not, and the
+/// engines refuse such a repetition.
 fn repeated(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
     if !takes_nothing(&node) {
         return Node::Repeat { node: Box::new(node), min, max, mode };
@@ -762,7 +761,7 @@ fn repeated(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
     Node::Alternation(if mode == RepeatMode::Lazy { vec![Node::Empty, node] } else { vec![node, Node::Empty] })
 }
 
-/// Tells whether a part can match nothing but the empty text, and remembers nothing.
+/// Returns whether a part can match nothing but the empty text, and remembers nothing.
 fn takes_nothing(node: &Node) -> bool {
     match node {
         Node::Empty | Node::Anchor(_) | Node::Look { .. } => true,

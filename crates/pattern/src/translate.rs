@@ -1,13 +1,13 @@
-//! A read pattern, written again for the linear engine.
+//! The translation of a parsed pattern for the linear engine.
 //!
-//! Every character and set is written so that it can be read in one way only, and
-//! every flag is resolved, so nothing depends on the engine's own defaults.
+//! Every character and set is written unambiguously, and every flag is resolved, so nothing depends on the engine's own
+//! defaults.
 
 use std::fmt::Write as _;
 
 use crate::syntax::{Anchor, Category, ClassItem, Node, RepeatMode};
 
-/// Tells whether only the backtracking engine can run a pattern.
+/// Returns whether only the backtracking engine can run a pattern.
 pub(crate) fn needs_backtracking(node: &Node) -> bool {
     match node {
         Node::Look { .. } | Node::Backref(_) | Node::Atomic(_) | Node::Conditional { .. } => true,
@@ -69,7 +69,7 @@ pub(crate) fn class(negated: bool, items: &[ClassItem]) -> String {
     written
 }
 
-/// Writes a character that stands for itself.
+/// Writes a literal character.
 pub(crate) fn literal(character: char, written: &mut String) {
     if r"\.+*?()|[]{}^$#&-~".contains(character) {
         written.push('\\');

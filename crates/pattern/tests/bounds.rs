@@ -1,4 +1,4 @@
-//! No pattern and no text makes a search run away, and errors say what to mend.
+//! No pattern and no text makes a search run away, and errors name the place to fix.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What Python's `re` does, asked of Python 3.11 itself (with `re.MULTILINE`, our default).
+//! The behaviour of Python's `re`, taken from Python 3.11 itself (with `re.MULTILINE`, our default).
 
 use steplatch_pattern::{Pattern, PatternError};
 

@@ -1,7 +1,7 @@
-//! How long a screen takes to become HTML and PNG.
+//! Benchmarks of rendering a screen as HTML and PNG.
 //!
-//! The screen is full, 120 by 40: coloured text with lines around it, and a part in
-//! Chinese, so that every source of glyphs is asked.
+//! The screen is full, 120 by 40: coloured text with lines around it, and a part in Chinese, so that every source of
+//! glyphs is used.
 #![allow(missing_docs, reason = "the macros of Criterion make public items")]
 
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! Pixels, and what can be done to them.
+//! A canvas of pixels.
 
 use steplatch_terminal::Rgb;
 
@@ -10,7 +10,7 @@ pub(crate) const CELL_WIDTH: i32 = 10;
 /// Rows of pixels in a cell.
 pub(crate) const CELL_HEIGHT: i32 = 20;
 
-/// An image in the making. What is painted outside of it is not there.
+/// An image that is being painted. Painting outside of it has no effect.
 #[derive(Debug)]
 pub(crate) struct Canvas {
     pub(crate) width: i32,
@@ -30,7 +30,7 @@ pub(crate) struct Area {
 /// How much of each pixel of a rectangle is covered, from 0 to 255.
 #[derive(Debug)]
 pub(crate) struct Stencil {
-    /// Where it lies, seen from the top left of the cell.
+    /// Its place, relative to the top left of the cell.
     pub(crate) area: Area,
     pub(crate) coverage: Vec<u8>,
 }
@@ -69,8 +69,8 @@ impl Canvas {
         self.pixels[at..at + 3].copy_from_slice(&[red, green, blue]);
     }
 
-    /// Paints through a stencil whose cell begins at (`x`, `y`). `slant` moves each row to the right, by so many
-    /// pixels for each that it lies above `baseline`.
+    /// Paints through a stencil whose cell begins at (`x`, `y`). `slant` moves each row to the right, by so many pixels
+    /// for each that it is above `baseline`.
     pub(crate) fn stencil(&mut self, x: i32, y: i32, stencil: &Stencil, colour: Rgb, slant: f32, baseline: i32) {
         let area = stencil.area;
         for row in 0..area.height {

@@ -1,9 +1,8 @@
-//! The shapes of characters, from the first source that has them.
+//! The glyphs of characters, from the first source that has them.
 //!
-//! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono,
-//! emoji from Noto Emoji, and what both lack from GNU Unifont, whose bitmaps of
-//! 8 by 16 and 16 by 16 pixels fit our cells as they are. A character that nobody
-//! has is a box.
+//! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono, emoji from Noto Emoji, and what both
+//! lack from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit our cells as they are. A character without a
+//! glyph is a box.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,7 +12,7 @@ use ab_glyph::{Font as _, FontRef, Point, PxScale, ScaleFont as _};
 use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Stencil};
 use crate::shapes;
 
-/// Row of pixels, from the top of a cell, on which letters stand.
+/// The baseline of letters, as a row of pixels from the top of a cell.
 pub(crate) const BASELINE: i32 = 16;
 
 struct Fonts {
@@ -31,13 +30,13 @@ static FONTS: LazyLock<Fonts> = LazyLock::new(|| {
     }
 });
 
-/// Stencils of characters, each made when it is first asked for.
+/// Stencils of characters, each made on first use.
 #[derive(Default)]
 pub(crate) struct Glyphs {
     made: HashMap<(char, bool, bool), Option<Stencil>>,
 }
 
-/// The sources of glyphs, as the tests tell them apart.
+/// The sources of glyphs, which tests check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Drawn,
@@ -48,15 +47,15 @@ pub(crate) enum Source {
 }
 
 impl Glyphs {
-    /// Returns the stencil of a character in a cell, or in two; `None` where nothing is to be seen.
+    /// Returns the stencil of a character in a cell, or in two; `None` for an invisible one.
     pub(crate) fn of(&mut self, character: char, wide: bool, bold: bool) -> Option<&Stencil> {
         self.made.entry((character, wide, bold)).or_insert_with(|| make(character, wide, bold)).as_ref()
     }
 }
 
-/// Says where the glyph of a character comes from; `None` when it has none to show.
+/// Returns the source of a character's glyph; `None` when it has no glyph.
 pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
-    // Joiners, variation selectors, marks of direction and other signs that only tell how to show others.
+    // Joiners, variation selectors, marks of direction and other signs that only control how others are shown.
     let unseen = matches!(
         character,
         '\0'..=' ' | '\x7f'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -158,7 +157,7 @@ fn bitmap(glyph: &unifont::Glyph, width: i32, bold: bool) -> Stencil {
     Stencil { area, coverage: coverage.collect() }
 }
 
-/// What stands for a character that nobody has.
+/// Returns the box for a character without a glyph.
 fn hollow(width: i32) -> Stencil {
     let area = Area { x: 1, y: 3, width: width - 2, height: 14 };
     let edge = |x: i32, y: i32| x == 0 || y == 0 || x == area.width - 1 || y == area.height - 1;

@@ -1,8 +1,7 @@
-//! A screen as HTML.
+//! The HTML form of a screen.
 //!
-//! One `<pre>` with styles of its own, so that it looks the same wherever it is
-//! put. Every run is as wide as its cells: fonts of browsers differ in what they
-//! have, and what comes from another font must not push the rest of the row aside.
+//! One `<pre>` with styles of its own, so that it looks the same wherever it is put. Every run is as wide as its cells:
+//! browsers have different fonts, and a glyph from another font must not push the rest of the row aside.
 
 use std::fmt::Write as _;
 
@@ -10,7 +9,7 @@ use steplatch_terminal::{CursorShape, Picture, Rgb, Underline};
 
 use crate::look::{Look, Patch, rows};
 
-/// Returns the screen as a `<pre>`, which may stand alone in a file or in any page.
+/// Returns the screen as a `<pre>`, which can be the whole of a file or a part of any page.
 #[must_use]
 pub fn html(picture: &Picture) -> String {
     let Picture { foreground, background, cols, .. } = picture;

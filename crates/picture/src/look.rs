@@ -1,8 +1,8 @@
-//! What cells look like in the end: colours decided, cursor laid over them.
+//! The final look of cells: with their colours and the cursor.
 
 use steplatch_terminal::{CursorShape, Picture, Rgb, Run, Style, Underline};
 
-/// Neighbouring cells that are painted alike.
+/// Neighbouring cells with the same look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Patch<'a> {
     /// What is in each cell, with its column.
@@ -75,7 +75,7 @@ pub(crate) fn mixed(over: Rgb, under: Rgb, share: u8) -> Rgb {
     Rgb(mix(over.0, under.0), mix(over.1, under.1), mix(over.2, under.2))
 }
 
-/// Cuts the patch that the cursor stands on, or adds one where there is none, and paints it as a cursor.
+/// Cuts out the patch under the cursor, or adds one where there is none, and paints it as a cursor.
 fn lay_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
     let Some(cursor) = picture.cursor else { return };
     let (begin, end) = (cursor.col, cursor.col + if cursor.wide { 2 } else { 1 });

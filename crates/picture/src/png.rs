@@ -1,4 +1,4 @@
-//! A screen as a PNG image.
+//! The PNG form of a screen.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::size::TooLarge;
 /// Pixels around the cells.
 const MARGIN: i32 = 8;
 
-/// How far each row of an italic letter lies to the right of the one below it.
+/// How far each row of an italic letter is to the right of the one below it.
 const SLANT: f32 = 0.2;
 
 /// Returns the screen as an image: 10 by 20 pixels for each cell, and a margin of 8.
@@ -31,7 +31,7 @@ fn painted(picture: &Picture) -> Canvas {
     let mut canvas = Canvas::new(width, height, picture.background);
     let mut glyphs = Glyphs::default();
     let rows: Vec<Vec<Patch<'_>>> = rows(picture).collect();
-    // All grounds first: a letter may reach a little into the next cell.
+    // All backgrounds first: a letter may reach a little into the next cell.
     for (row, patch) in numbered(&rows) {
         canvas.fill(ground(row, patch), patch.look.bg);
     }
@@ -98,7 +98,7 @@ fn underline(canvas: &mut Canvas, cells: Area, look: &Look) {
     }
 }
 
-/// Writes the pixels down: by number where there are few colours, which makes the file a third as large.
+/// Encodes the pixels: with a palette where there are few colours, which makes the file a third as large.
 fn encoded(canvas: &Canvas) -> Vec<u8> {
     let (pixels, _) = canvas.pixels.as_chunks::<3>();
     let mut bytes = Vec::new();

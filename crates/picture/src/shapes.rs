@@ -1,7 +1,6 @@
-//! Characters that are parts of drawings, drawn so that they fill their cells
-//! exactly and join their neighbours: box drawing (U+2500 to U+257F), block
-//! elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF) and the
-//! separators of Powerline (U+E0B0 to U+E0B7).
+//! The characters that are drawn rather than taken from a font, so that they fill their cells exactly and join their
+//! neighbours: box drawing (U+2500 to U+257F), block elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF)
+//! and the separators of Powerline (U+E0B0 to U+E0B7).
 //!
 //! Names and shapes are those of the charts, <https://www.unicode.org/charts/PDF/U2500.pdf>.
 
@@ -10,13 +9,13 @@ use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Stencil};
 /// The pixels through whose middle lines go.
 const MIDDLE: (i32, i32) = ((CELL_WIDTH - 1) / 2, (CELL_HEIGHT - 1) / 2);
 
-/// How far the two lines of a double one lie from the middle.
+/// How far the two lines of a double one are from the middle.
 const APART: i32 = 2;
 
 /// Half of what a heavy line is thicker than a light one.
 const HEAVY: i32 = 1;
 
-/// Whether `character` is drawn.
+/// Returns whether `character` is drawn.
 pub(crate) fn has(character: char) -> bool {
     matches!(character, '\u{2500}'..='\u{259f}' | '\u{2800}'..='\u{28ff}' | '\u{e0b0}'..='\u{e0b7}')
 }
@@ -63,8 +62,8 @@ const ARMS: [&[u8; 4]; 128] = [
     b"2000", b"0020", b"0200", b"0002", b"1200", b"0012", b"2100", b"0021", // ╸╹╺╻╼╽╾╿
 ];
 
-/// The four sides in the order of [`ARMS`], with what lies to their sides: for left and right that is up and
-/// down, for up and down it is left and right.
+/// The four sides in the order of [`ARMS`], each with its two neighbours: for left and right these are up and down, for
+/// up and down they are left and right.
 const SIDES: [(usize, usize, usize, usize); 4] = [(0, 1, 2, 3), (1, 0, 2, 3), (2, 3, 0, 1), (3, 2, 0, 1)];
 
 #[derive(Debug)]
@@ -85,7 +84,7 @@ impl Cell {
         }
     }
 
-    /// Covers each pixel by so much of it as lies inside: `distance` from its middle to the edge, negative inside.
+    /// Covers each pixel by its share inside the shape: `distance` is from its middle to the edge, negative inside.
     fn shade(&mut self, distance: impl Fn(f32, f32) -> f32) {
         for (y, row) in self.0.iter_mut().enumerate() {
             for (x, pixel) in row.iter_mut().enumerate() {
@@ -173,7 +172,7 @@ impl Cell {
         let (x, y) = MIDDLE;
         for dash in 0..count {
             let (begin, end) = (dash * length / count, (dash + 1) * length / count);
-            // The gap lies behind each dash, so that rows of them are even.
+            // The gap follows each dash, so that rows of them are even.
             let along = begin..end - ((end - begin) / 3).max(1);
             if upright {
                 self.fill(x - thicker..x + thicker + 1, along, 255);

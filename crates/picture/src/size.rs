@@ -1,4 +1,4 @@
-//! How large a screen may be that is painted.
+//! The largest screen that is painted.
 
 use std::error::Error;
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct TooLarge {
 }
 
 impl TooLarge {
-    /// Tells whether a screen of so many columns and rows can be painted, before anybody collects its cells.
+    /// Checks whether a screen of so many columns and rows can be painted, before its cells are collected.
     ///
     /// # Errors
     /// When it has more than 60,000 cells.

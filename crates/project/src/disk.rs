@@ -1,4 +1,4 @@
-//! Work on files, on threads that may block: a few at a time, and not for ever.
+//! Work on files, on threads that may block: a few at a time, with a time limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::sync::Semaphore;
 /// How many threads read files at the same time.
 const READERS: usize = 8;
 
-/// How many threads write files at the same time; they stand in line for a lock anyway.
+/// The number of threads that write files at the same time; they wait for the library's lock anyway.
 pub(super) const WRITERS: usize = 4;
 
-/// How long a library may take. A lock that somebody else holds for longer is not one of ours.
+/// How long work on a library may take. A lock that another process holds for longer is not the daemon's own.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The threads that work on libraries. Cheap to clone.
@@ -31,7 +31,7 @@ impl BlockingPool {
         }
     }
 
-    /// Returns the same threads, for somebody who waits this long.
+    /// Returns the same threads, for a caller with this time limit.
     #[cfg(test)]
     pub(super) fn within(&self, patience: Duration) -> Self {
         Self { patience, ..self.clone() }
@@ -40,7 +40,7 @@ impl BlockingPool {
     /// Does work that changes nothing.
     ///
     /// # Errors
-    /// In a whole sentence, when it takes too long.
+    /// With a whole sentence, when it takes too long.
     pub(crate) async fn reading<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -51,7 +51,7 @@ impl BlockingPool {
     /// Does work that waits for the lock of a library.
     ///
     /// # Errors
-    /// In a whole sentence, when it takes too long.
+    /// With a whole sentence, when it takes too long.
     pub(crate) async fn writing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -67,7 +67,7 @@ impl BlockingPool {
         let done = async {
             let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
-                // Given back when the work is over, which may be long after nobody waits for it.
+                // Released when the work has finished, which may be long after the caller's time limit.
                 let _turn = turn;
                 work()
             })

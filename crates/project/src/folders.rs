@@ -1,44 +1,43 @@
-//! Which folder of saved workflows somebody means, by where they are.
+//! Which directory of saved workflows a caller refers to, by the caller's working directory.
 //!
-//! The workflows of a project lie in the project, to be found from anywhere in it
-//! and to be committed with it; the user's own lie in their data folder
-//! (<https://specifications.freedesktop.org/basedir-spec/latest/>). The rules are
-//! a function of what is where, which the tests make up.
+//! The workflows of a project are in the project, so that they are found from anywhere in it and committed with it.
+//! The user's own are in their data directory (<https://specifications.freedesktop.org/basedir-spec/latest/>). The
+//! rules are a function of the contents of the file system, which the tests simulate.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use steplatch_access::Caller;
 
-/// The folder of a project in which its workflows lie.
+/// The directory of a project that contains its workflows.
 const NAME: &str = ".terminal_control_workflows";
 
-/// The variable by which somebody names a folder.
+/// The environment variable that names a directory.
 const VARIABLE: &str = "STEPLATCH_LIBRARY";
 
-/// Somebody who means a library, and what they say about it.
+/// A caller's working directory and the environment variables that choose a library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LibrarySearch {
     folder: PathBuf,
-    /// Their home, as they call it.
+    /// Their home directory, as given by the environment.
     home: Option<PathBuf>,
     data: Option<PathBuf>,
     named: Option<PathBuf>,
 }
 
-/// The folders of somebody: new workflows are saved in the first; a name is looked up there and then in the other.
+/// The directories of a caller: new workflows are saved in the first; a name is looked up there and then in the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LibraryPaths {
     pub(super) first: PathBuf,
     pub(super) other: Option<PathBuf>,
 }
 
-/// What is where.
+/// The contents of the file system.
 trait FileSystem {
     fn is_folder(&self, path: &Path) -> bool;
     fn exists(&self, path: &Path) -> bool;
     fn may_write(&self, folder: &Path) -> bool;
-    /// Whether somebody who works in `folder` need not fear what lies at `path`.
+    /// Whether a caller who works in `folder` may trust the file at `path`.
     fn is_trusted(&self, path: &Path, folder: &Path) -> bool;
     /// The path without symbolic links.
     fn real(&self, path: &Path) -> PathBuf;
@@ -60,7 +59,7 @@ impl FileSystem for RealFileSystem {
         rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
     }
 
-    /// Tells whether it belongs to us, to root, or to whom the folder belongs.
+    /// Returns whether the file belongs to the daemon's user, to root, or to the owner of the directory.
     fn is_trusted(&self, path: &Path, folder: &Path) -> bool {
         let owner = |path: &Path| rustix::fs::stat(path).ok().map(|stat| stat.st_uid);
         let us = rustix::process::geteuid().as_raw();
@@ -73,7 +72,7 @@ impl FileSystem for RealFileSystem {
 }
 
 impl LibrarySearch {
-    /// Returns what `caller` says.
+    /// Returns the search for `caller`.
     pub(crate) fn of(caller: &Caller) -> Self {
         let variable = |name: &str| {
             let found = caller.environment.iter().find(|(key, value)| key == name && !value.is_empty());
@@ -82,24 +81,25 @@ impl LibrarySearch {
         Self {
             folder: caller.folder.clone(),
             home: variable("HOME").filter(|home| home.is_absolute()),
-            // The specification has relative ones ignored.
+            // The specification says that relative paths are ignored.
             data: variable("XDG_DATA_HOME").filter(|data| data.is_absolute()),
             named: variable(VARIABLE),
         }
     }
 
-    /// Returns their folders, by looking at what is where. Blocks for a few looks at the file system.
+    /// Returns the caller's directories. Blocks for a few file system calls.
     pub(super) fn folders(&self) -> LibraryPaths {
         self.folders_on(&RealFileSystem)
     }
 
-    /// Returns the folders of their libraries, in the order in which names are looked up. Blocks as [`Self::folders`].
+    /// Returns the directories of the caller's libraries, in the order in which names are looked up. Blocks like
+    /// [`Self::folders`].
     pub(crate) fn libraries(&self) -> Vec<PathBuf> {
         self.folders().iter().map(Path::to_owned).collect()
     }
 
-    /// Returns the nearest folder of their project in which one of these files lies, by looking at what is where, as for
-    /// the library. Blocks for a few looks at the file system.
+    /// Returns the nearest directory of the caller's project that contains one of these files, by the rules for the
+    /// library. Blocks for a few file system calls.
     pub(crate) fn with_file(&self, names: &[&str]) -> Option<PathBuf> {
         self.with_file_on(names, &RealFileSystem)
     }
@@ -127,7 +127,7 @@ impl LibrarySearch {
         LibraryPaths { first, other }
     }
 
-    /// Returns the folder of the user's own workflows.
+    /// Returns the directory of the user's own workflows.
     fn own(&self) -> Option<PathBuf> {
         let data = self.data.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")))?;
         Some(data.join("steplatch/workflows"))
@@ -139,7 +139,7 @@ impl LibrarySearch {
         let mut root = None;
         for folder in self.folder.ancestors() {
             let library = folder.join(NAME);
-            // What runs by name must not come from a stranger, who may write into a folder such as /tmp.
+            // What runs by name must not come from a stranger, who may write into a directory such as /tmp.
             let is_here = folder == self.folder || ground.is_trusted(&library, &self.folder);
             if ground.is_folder(&library) && is_here {
                 return library;
@@ -154,20 +154,20 @@ impl LibrarySearch {
         }
         let place = root.unwrap_or(&self.folder);
         match own {
-            // Nobody means to keep a project there.
+            // These directories are not meant as projects.
             Some(own) if place.parent().is_none() || is_home(place) || !ground.may_write(place) => own.to_owned(),
             _ => place.join(NAME),
         }
     }
 }
 
-/// Tells whether a library lies in a project, which is the folder above it.
+/// Returns whether a library is in a project, which is the directory above it.
 pub(crate) fn is_in_project(library: &Path) -> bool {
     library.file_name().is_some_and(|name| name == NAME)
 }
 
 impl LibraryPaths {
-    /// Tells whether a file lies in the user's own library, where something else is meant first.
+    /// Returns whether a file is in the user's own library, while the project's library comes first.
     pub(super) fn is_of_other(&self, file: Option<&Path>) -> bool {
         self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
     }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use steplatch_access::Standing;
 
-    /// A made-up file system, in which everything may be written and trusted except for what it says.
+    /// A simulated file system, in which everything is writable and trusted except for the listed paths.
     #[derive(Default)]
     struct Made {
         there: &'static [&'static str],

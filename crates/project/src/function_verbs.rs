@@ -1,4 +1,4 @@
-//! What the verbs about saved workflows say of functions.
+//! The parts of the verbs about saved workflows that concern functions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::verbs::{LONGEST_DESCRIPTION, name_of};
 use crate::project::{FunctionWorkflow, Project};
 use crate::workflows::{not_found, words};
 
-/// Lists the functions of a project. The machines of these names in its library are meant before them.
+/// Lists the functions of a project. The machines with these names in its library take precedence.
 pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
     let mut kept: BTreeMap<&Path, (FunctionMetadata, Option<String>)> = BTreeMap::new();
     let infos = project.workflows().map(|workflow| {
@@ -40,7 +40,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             last_run,
             created: metadata.created.clone(),
             file: shown(&loaded.path),
-            // A machine of the same library can have come there by hand only, or with git.
+            // A machine in the same library can only have been added by hand or with git.
             hidden: workflow.library == folders.first && is_machine(),
             note: loaded.note.clone().or_else(|| trouble.clone()),
             ..WorkflowInfo::default()
@@ -49,7 +49,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
     infos.collect()
 }
 
-/// Lists what is loaded and can not be used.
+/// Lists the loaded files that cannot be used.
 pub(super) fn broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
     let of_libraries = project.broken.iter().filter(|broken| {
         let folder = broken.file.parent();
@@ -65,7 +65,7 @@ pub(super) fn broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWor
     told.collect()
 }
 
-/// Tells everything about a function.
+/// Returns the full description of a function.
 pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
     let loaded = &workflow.loaded;
     let (metadata, trouble) = about(workflow);
@@ -122,7 +122,7 @@ pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Res
     }
     let mut reply = removed(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);
-    // The user's own of that name was not seen before.
+    // The user's own workflow with that name was hidden before.
     let own = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
     let machine = own.zip(id.parse::<WorkflowName>().ok()).filter(|(own, name)| own.get(name).is_ok());
     reply.remaining = machine.map(|(own, name)| shown(&own.file(&name)));
@@ -161,7 +161,7 @@ pub(super) fn delete_file(
 
 fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, String> {
     match Library::open(folder).delete_functions(&loaded.name) {
-        // Somebody else was quicker.
+        // Another client has removed it already.
         Ok(()) | Err(LookupError::NotFound { .. }) => {}
         Err(error) => return Err(format!("'{name}' was not removed: {}", words(&error))),
     }
@@ -175,7 +175,7 @@ fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkf
     })
 }
 
-/// Returns what the library keeps about a function's file, and what is wrong with that.
+/// Returns the library's metadata of a function's file, and what is wrong with it.
 fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
     match Library::open(&workflow.library).function_file(&workflow.loaded.name) {
         Ok(file) => {
@@ -185,7 +185,7 @@ fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
             });
             (file.metadata, trouble)
         }
-        // It has gone since it was looked at.
+        // It was removed since the listing.
         Err(_) => (FunctionMetadata::default(), None),
     }
 }

@@ -1,9 +1,8 @@
-//! Files of functions that are loaded, as they are now.
+//! Loaded files of functions, in their current state.
 //!
-//! What counts is the file in the library. It is looked at whenever somebody asks,
-//! and read and interpreted again only when it has changed; where it was loaded from
-//! another file, that one is looked at too, and taken over when it has changed and
-//! nothing is wrong with it. A file that can not be used is told with its reason.
+//! The file in the library counts. It is checked at each request, and read and interpreted again only when it has
+//! changed. If it was loaded from another file, that original is checked too, and its changes are taken over if they
+//! are valid. A file that cannot be used is reported with the reason.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,29 +24,29 @@ use crate::workflows::words;
 /// The most files of functions in one library.
 const MOST_FILES: usize = 1000;
 
-/// Libraries whose files are kept in mind.
+/// Libraries whose files are cached.
 const MOST_KEPT: usize = 16;
 
-/// What is loaded, in everybody's libraries. Cheap to clone.
+/// The loaded files of all libraries. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct FunctionFiles {
     workers: Workers,
     disk: BlockingPool,
-    /// The one that was asked for last is the last one.
+    /// The most recently requested one is the last one.
     kept: Arc<Mutex<Vec<(PathBuf, Place)>>>,
 }
 
-/// What is known of a library. Who looks at it has it for themselves.
+/// The state of one library, with exclusive access.
 type Place = Arc<Turn<Kept>>;
 
-/// The files of functions in one library. The same one for as long as nothing in it changes.
+/// The files of functions in one library. The same instance is returned until something in it changes.
 #[derive(Debug, Default)]
 pub(crate) struct FunctionLibrary {
     /// The library.
     pub(crate) folder: PathBuf,
     /// The files, by name.
     pub(crate) files: Vec<Arc<LoadedFile>>,
-    /// What could not even be read, and why.
+    /// Files that could not be read, and why.
     pub(crate) broken: Vec<(PathBuf, String)>,
 }
 
@@ -56,16 +55,16 @@ pub(crate) struct FunctionLibrary {
 pub struct LoadedFile {
     /// Its name in the library, without the ending.
     pub name: WorkflowName,
-    /// Where it lies.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// What stands in it.
+    /// Its source text.
     pub(crate) text: Arc<str>,
     pub hash: Signature,
-    /// What it declares, or why it can not be used.
+    /// Its declarations, or why it cannot be used.
     pub(crate) declared: Result<Arc<[Declaration]>, String>,
     /// The file that it was loaded from.
     pub(crate) original: Option<PathBuf>,
-    /// What its users should know about that one.
+    /// A note about the original for the library's users.
     pub(crate) note: Option<String>,
 }
 
@@ -76,21 +75,21 @@ struct Kept {
     seen: Arc<HashMap<String, FileState>>,
 }
 
-/// What was seen of a file when it was read.
+/// The state of a file when it was read.
 #[derive(Debug, Clone)]
 struct FileState {
     loaded: Arc<LoadedFile>,
     stamps: [Option<Stamp>; 2],
     original: Option<(PathBuf, Option<Stamp>)>,
-    /// Whether a change after that would be seen.
+    /// Whether the timestamps would show a later change.
     settled: bool,
-    /// The text of the original that was found to be wrong.
+    /// The digest of the original's text that was rejected.
     refused: Option<Signature>,
 }
 
-/// A file of a library, looked at.
+/// The result of scanning a file of a library.
 enum ScanResult {
-    /// As it was.
+    /// The file is unchanged.
     Same(FileState),
     Read(Box<Read>),
     Broken(PathBuf, String),
@@ -103,19 +102,19 @@ struct Read {
     settled: bool,
 }
 
-/// What the original of a file has to say.
+/// The check of a file's original.
 enum Newer {
     /// Nothing new.
     No,
-    /// Something that can not be taken over: why, and which text that was.
+    /// A text that cannot be taken over: why, and its digest.
     Wrong(String, Option<Signature>),
-    /// Nobody could tell, for this reason.
+    /// The text could not be checked, for this reason.
     Unknown(String),
     Text(String, Arc<[Declaration]>),
 }
 
 impl LoadedFile {
-    /// Tells whether it declares something of this id.
+    /// Returns whether it declares this id.
     pub(super) fn declares(&self, id: &str) -> bool {
         self.declared.iter().flat_map(|declared| declared.iter()).any(|declared| declared.id == id)
     }
@@ -126,10 +125,11 @@ impl FunctionFiles {
         Self { workers, disk, kept: Arc::default() }
     }
 
-    /// Returns the files of functions in the library at `folder`, as they are now.
+    /// Returns the files of functions in the library at `folder`, in their current state.
     ///
     /// # Errors
-    /// In a whole sentence, when the disk does not answer.
+    ///
+    /// With a whole sentence, when the disk does not answer.
     pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, String> {
         let place = self.place(folder);
         let mut kept = place.lock().await;
@@ -162,10 +162,11 @@ impl FunctionFiles {
         Ok(kept.shelf.clone())
     }
 
-    /// Returns what a file declares.
+    /// Returns the declarations of a file.
     ///
     /// # Errors
-    /// With what is wrong with it.
+    ///
+    /// With the reason why it is invalid.
     pub(super) async fn declared(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         self.workers.load(file, text).await
     }
@@ -181,7 +182,7 @@ impl FunctionFiles {
         place
     }
 
-    /// Makes something usable of a file that was read, and of what its original says.
+    /// Returns the loaded form of a file and of its original.
     async fn read(&self, library: &Library, read: Read, before: &HashMap<String, FileState>) -> FileState {
         let Read { found, mut file, original, mut settled } = read;
         let before = before.get(file.name.as_str());
@@ -194,7 +195,7 @@ impl FunctionFiles {
                 Newer::Text(text, declares) => match self.take_over(library, &file, &text, &declares).await {
                     Ok(taken) => {
                         (file, declared) = (taken, Some(Ok(declares)));
-                        // What was written just now is not what was looked at.
+                        // The text was just written by this call, not read from the disk.
                         settled = false;
                     }
                     Err(error) => note = Some(format!("its original has changed and is not taken over: {error}")),
@@ -204,7 +205,7 @@ impl FunctionFiles {
         let known = before.map(|before| &before.loaded).filter(|known| known.hash == file.metadata.hash);
         let declared = match (declared, known) {
             (Some(declared), _) => declared,
-            // Who could not be asked may be by now.
+            // A check that failed to run may succeed by now.
             (None, Some(known)) if known.declared.is_ok() || before.is_some_and(|before| before.settled) => {
                 known.declared.clone()
             }
@@ -243,7 +244,7 @@ impl FunctionFiles {
         FileState { loaded, stamps, original, settled, refused }
     }
 
-    /// Tells whether the original of a file has something that is to be taken over.
+    /// Returns whether the original of a file has changes to be taken over.
     async fn newer(&self, file: &FunctionFile, original: &Original, before: Option<&FileState>) -> Newer {
         let path = original.path.display();
         let Some(origin) = &file.metadata.origin else { return Newer::No };
@@ -258,7 +259,7 @@ impl FunctionFiles {
         if hash == origin.hash {
             return Newer::No;
         }
-        // Where both say the same, somebody did not come to write down that they do.
+        // If both texts are the same, only the record of it is missing.
         if file.metadata.is_edited() && hash != file.metadata.hash {
             let why = format!(
                 "it was edited here, and so was its original {path}; to take that one: steplatch workflow load --overwrite"
@@ -306,7 +307,7 @@ impl FunctionFiles {
     }
 }
 
-/// Returns what the library keeps of what a file declares.
+/// Returns the library's summary of the declarations.
 pub(super) fn declares(declared: &[Declaration]) -> Vec<Declares> {
     let short = declared.iter().map(python::told);
     short.map(|short| Declares { id: short.id, kind: short.kind, description: short.description }).collect()
@@ -316,7 +317,7 @@ pub(super) fn file_name(name: &WorkflowName) -> String {
     format!("{name}.py")
 }
 
-/// Looks at all files of functions in a library, and reads those that are not as they were. Blocks.
+/// Scans all files of functions in a library, and reads those that have changed. Blocks.
 fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult> {
     let mut found = match library.functions() {
         Ok(found) => found,
@@ -331,7 +332,7 @@ fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult>
     looked
 }
 
-/// Looks at one file; nothing when it has gone meanwhile.
+/// Scans one file; `None` when it was removed meanwhile.
 fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, FileState>) -> Option<ScanResult> {
     let path = library.folder().join(&found.file);
     let name = match &found.name {

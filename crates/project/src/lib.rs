@@ -1,9 +1,8 @@
-//! SavedMachine workflows, for whoever asks: found by name, listed, saved, counted.
+//! Saved workflows: found by name, listed, saved, counted.
 //!
-//! Owns which library is meant ([`folders`]), what is loaded in it ([`functions`]) and
-//! the words in which it fails. All work on files is done on threads that may block,
-//! a few at a time and not for ever, so that a folder that hangs holds up nothing
-//! else. Readers and writers take turns apart: a reader needs no lock, and waits for
+//! Owns the choice of the library ([`folders`]), its loaded contents ([`functions`]) and the wording of its errors.
+//! All work on files is done on threads that may block, a few at a time and with a time limit, so that a directory
+//! that hangs blocks nothing else. Readers and writers have separate threads: a reader needs no lock, and waits for
 //! none.
 
 mod disk;

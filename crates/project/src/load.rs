@@ -1,4 +1,4 @@
-//! Loading: a file of functions is checked, and kept in the library.
+//! Loading: checks a file of functions, and keeps it in the library.
 
 use std::path::{Path, PathBuf};
 
@@ -16,14 +16,14 @@ use crate::project::Project;
 use crate::workers::WorkersError;
 use crate::workflows::{Workflows, words};
 
-/// A file that is to be loaded, and found to be right by itself.
+/// A file to be loaded that is valid on its own.
 struct LoadRequest {
     name: WorkflowName,
     path: PathBuf,
     text: String,
     declared: Vec<Declaration>,
     overwrite: bool,
-    /// What was kept under its name when it was asked for.
+    /// The digest of the file that the library had under this name at the time of the request.
     before: Option<Signature>,
 }
 
@@ -47,7 +47,7 @@ impl Workflows {
     ) -> Result<LoadFunctionsReply, String> {
         let name = name_of(&path)?;
         let (reading, asker, kept) = (path.clone(), LibrarySearch::of(caller), name.clone());
-        // Before anybody looks for conflicts, who would follow the file as it is now.
+        // Read before the check for conflicts, which loads the project and so may take over the file's current text.
         let read = self.disk.reading(move || {
             let before = Library::open(asker.folders().first).function_file(&kept);
             (origin::read(&reading), before.ok().map(|before| before.metadata.hash))
@@ -85,7 +85,7 @@ impl Workflows {
     }
 }
 
-/// Returns under which name a file is kept: that of the file, without its ending.
+/// Returns the name under which a file is kept: its own, without the extension.
 fn name_of(path: &Path) -> Result<WorkflowName, String> {
     let shown = path.display();
     let is_python = path.extension().is_some_and(|ending| ending == "py");
@@ -102,14 +102,14 @@ fn refused(reply: LoadFunctionsReply) -> LoadFunctionsReply {
     LoadFunctionsReply { error: Some(format!("The file '{}' was not loaded: {what}", reply.file)), ..reply }
 }
 
-/// Returns which ids somebody else has, other than the file in whose place this one comes.
+/// Returns which ids are declared elsewhere, other than in the file that this one replaces.
 fn conflicts(folders: &LibraryPaths, project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
     let library = Library::open(&folders.first);
     let own = library.function_path(&wanted.name);
     let conflict = |declared: &Declaration| {
         let id = &declared.id;
         if let Some(owner) = project.owner(id) {
-            // What is in the user's own library is not seen behind this one.
+            // A declaration in the user's own library is hidden by this one.
             let is_other = owner.file != Some(&*own) && !folders.is_of_other(owner.file);
             return is_other.then(|| owner.conflict(id));
         }
@@ -123,7 +123,7 @@ fn conflicts(folders: &LibraryPaths, project: &Project, wanted: &LoadRequest) ->
     found.collect()
 }
 
-/// Returns what the author should look at: nodes that warn, and graphs that call what is not there yet.
+/// Returns warnings for the author: about nodes, and about graphs that call missing nodes.
 fn warnings(project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
     let ids = wanted.declared.iter().map(|declared| declared.id.as_str());
     let known: Vec<&str> = project.nodes.keys().map(String::as_str).chain(ids).collect();
@@ -159,7 +159,7 @@ fn keep(library: &Library, wanted: &LoadRequest, mut reply: LoadFunctionsReply) 
     };
     reply.outcome = Some(outcome.to_owned());
     let over = match library.function_file(name) {
-        // It is in the library because somebody put it there.
+        // It is in the library because a person put it there.
         Ok(_) if real(&kept) == real(path) => {
             reply.outcome = Some("unchanged".to_owned());
             return Ok(reply);
@@ -187,7 +187,7 @@ fn keep(library: &Library, wanted: &LoadRequest, mut reply: LoadFunctionsReply) 
     }
 }
 
-/// Says why a file must not come in the place of another one, unless that is wanted.
+/// Returns why a file must not replace another one, unless that is requested.
 fn replaceable(
     old: &FunctionFile,
     library: &Path,
@@ -195,7 +195,7 @@ fn replaceable(
     origin: &steplatch_library::Origin,
     overwrite: bool,
 ) -> Result<(), String> {
-    // Nothing is lost where both say the same.
+    // Nothing is lost if both texts are the same.
     if overwrite || old.metadata.hash == origin.hash {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Graphs that call graphs: how deep, and never in a circle.
+//! Graphs that call graphs: limits their depth, and rejects cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub fn calls(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the graphs that may not be run for what they call, by name, each with the reason.
+/// Returns the graphs that must not run because of what they call, by name, each with the reason.
 pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String, String)> {
     let graphs: BTreeMap<&str, BTreeSet<&str>> = nodes
         .iter()
@@ -28,7 +28,7 @@ pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String
         })
         .collect();
     let called = |name: &str| graphs[name].iter().copied().filter(|called| graphs.contains_key(called));
-    // In each round, those have a level whose callees have one; those in a circle never do.
+    // In each round, a graph gets a level once its callees have one; graphs in a cycle never get one.
     let mut levels: BTreeMap<&str, usize> = BTreeMap::new();
     for level in 1.. {
         let ready = |name: &&str| !levels.contains_key(*name) && called(name).all(|called| levels.contains_key(called));
@@ -50,7 +50,7 @@ pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String
     graphs.keys().filter_map(|name| Some(((*name).to_owned(), trouble(name)?))).collect()
 }
 
-/// Follows `next` from `name` until it comes to where it was, and returns the circle.
+/// Follows `next` from `name` until a name repeats, and returns the cycle.
 fn circle<'n>(name: &'n str, next: impl Fn(&str) -> Option<&'n str>) -> Vec<&'n str> {
     let mut path = vec![name];
     while let Some(called) = next(path[path.len() - 1]) {

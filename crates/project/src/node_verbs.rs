@@ -1,4 +1,4 @@
-//! What nodes and graphs a project declares, in the words of the contract.
+//! The nodes and graphs of a project, as replies of the contract.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use steplatch_workflow::suggestion;
 use super::project::{InvalidDeclaration, NodeDeclaration, Project};
 use super::projects::Projects;
 
-/// Names in the error about a name that no node has.
+/// Names in the error about an unknown node.
 const NAMES_TOLD: usize = 20;
 
 impl Projects {
-    /// Lists the nodes of the project in which `caller` is.
+    /// Lists the nodes of the caller's project.
     pub async fn list_nodes(&self, caller: &Caller, verb: &ListNodes) -> ListNodesReply {
         let project = match self.of(caller).await {
             Ok(project) => project,
@@ -37,7 +37,7 @@ impl Projects {
         }
     }
 
-    /// Lists the graphs of the project in which `caller` is.
+    /// Lists the graphs of the caller's project.
     pub async fn list_graphs(&self, caller: &Caller, verb: &ListGraphs) -> ListGraphsReply {
         let project = match self.of(caller).await {
             Ok(project) => project,
@@ -65,7 +65,7 @@ impl Projects {
         }
     }
 
-    /// Tells everything about one node.
+    /// Returns the full description of one node.
     pub async fn describe_node(&self, caller: &Caller, verb: &DescribeNode) -> DescribeNodeReply {
         let found = match self.of(caller).await {
             Ok(project) => match project.nodes.get(&verb.node_id) {
@@ -101,7 +101,7 @@ fn info(declared: &NodeDeclaration) -> NodeInfo {
     }
 }
 
-/// Returns how a node is declared, with all that the steps of a graph depend on written out.
+/// Returns the declaration of a node, with all defaults that the steps of a graph depend on.
 fn declaration(node: &Node) -> Option<Value> {
     let mut declaration = serde_json::to_value(node).ok()?;
     if let NodeKind::Graph(graph) = &node.kind {
@@ -131,7 +131,7 @@ fn contains(text: Option<&str>, id: &str, description: Option<&str>) -> bool {
     [Some(id), description].into_iter().flatten().any(|field| field.to_lowercase().contains(&text))
 }
 
-/// Returns why there is no node, or no graph, of this name, with the names that there are.
+/// Returns the error for a missing node or graph, with the available names.
 #[must_use]
 pub fn node_not_found(project: &Project, id: &str, graph: bool) -> String {
     let what = if graph { "Graph" } else { "Node" };

@@ -1,4 +1,4 @@
-//! The file that something in the library was loaded from, as it is now.
+//! The original of a library file: the file that it was loaded from, in its current state.
 
 use std::fs;
 use std::io::Read as _;
@@ -10,18 +10,18 @@ use steplatch_library::{Origin, Signature, Stamp};
 /// The most bytes that a file of functions has.
 pub(super) const MOST_BYTES: u64 = 1 << 20;
 
-/// An original, looked at.
+/// The result of reading an original.
 #[derive(Debug)]
 pub(super) struct Original {
     pub(super) path: PathBuf,
     pub(super) stamp: Option<Stamp>,
-    /// What stands in it, or why that is not known.
+    /// Its contents, or why they are not known.
     pub(super) text: Result<String, String>,
 }
 
-/// Returns where the original of a file in the library at `folder` is.
+/// Returns the path of the original of a file in the library at `folder`.
 pub(super) fn path(folder: &Path, origin: &Origin) -> PathBuf {
-    // A library is shared together with the project in which it lies, wherever that is.
+    // A library is shared together with its project, wherever that is.
     folder.parent().unwrap_or(folder).join(&origin.file)
 }
 
@@ -34,7 +34,7 @@ pub(super) fn of(folder: &Path, file: &Path, text: &str) -> Origin {
 }
 
 impl Original {
-    /// Looks at the original of a file in the library at `folder`. Blocks.
+    /// Reads the original of a file in the library at `folder`. Blocks.
     pub(super) fn read(folder: &Path, origin: &Origin) -> Self {
         let path = path(folder, origin);
         let stamp = Stamp::at(&path);
@@ -49,24 +49,25 @@ impl Original {
     }
 }
 
-/// Tells whether what stands at `path` may be taken into the library: a library that came from somewhere names files,
-/// and what a stranger puts there must not run by name.
+/// Returns whether the contents of `path` may be taken into the library. A library that was copied from elsewhere
+/// names files, and a file that a stranger puts there must not run by name.
 fn is_trusted(path: &Path, folder: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
     let us = rustix::process::geteuid().as_raw();
     owner(path).is_none_or(|uid| uid == us || uid == 0 || owner(folder) == Some(uid))
 }
 
-/// Reads a file of functions that somebody names. Blocks.
+/// Reads a file of functions. Blocks.
 ///
 /// # Errors
-/// In words that follow "it can not be used, because ".
+///
+/// With the reason, as a clause that completes the caller's sentence.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => "it is not there".to_owned(),
         _ => format!("it can not be read: {error}"),
     };
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would block until a writer opens it.
     let found = fs::metadata(path).map_err(unreadable)?;
     if found.is_dir() {
         return Err("it is a folder".to_owned());
@@ -123,7 +124,7 @@ mod tests {
         let strange = folder.path().join("strange.py");
         fs::write(&strange, "x = 1\n").unwrap();
         assert!(reads("strange.py").is_ok());
-        // Only root can give a file away.
+        // Only root can change the owner of a file.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&strange, Some(65534), None).unwrap();
             assert_eq!(reads("strange.py").unwrap_err(), "it belongs to another user");

@@ -1,11 +1,10 @@
-//! What a project declares: nodes, graphs, and workflows that are functions.
+//! The declarations of a project: nodes, graphs, and workflows that are functions.
 //!
-//! Nodes and graphs stand in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in
-//! `steplatch.json` beside it: `[nodes.NAME]` and `[graphs.NAME]`, with the keys of
-//! a node but for its id, which is the name. Everything stands in the files in Python
-//! syntax that are loaded. What the project's own files declare comes first; what is
-//! in the user's library by a name that the project has is not seen. One that is wrong is told with its
-//! reason and hides no other. Nothing here looks at a disk.
+//! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` beside it:
+//! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node but for its id, which is the name. All three are in the
+//! loaded files in Python syntax. The project's own files take precedence; a declaration in the user's library with
+//! the same name is hidden. An invalid declaration is reported with its reason and hides no other. Nothing here reads
+//! a disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,12 +27,12 @@ const MOST_DECLARED: usize = 2000;
 /// The tables of a file.
 const TABLES: [&str; 2] = ["nodes", "graphs"];
 
-/// What a project declares.
+/// The declarations of a project.
 #[derive(Debug)]
 pub struct Project {
-    /// Where its nodes work.
+    /// The working directory of its nodes.
     pub folder: PathBuf,
-    /// What declares them.
+    /// The files that declare them.
     pub(super) files: Vec<PathBuf>,
     /// Its nodes and graphs, by their ids.
     pub nodes: BTreeMap<String, NodeDeclaration>,
@@ -52,7 +51,7 @@ pub struct FunctionWorkflow {
     pub(crate) description: Option<String>,
     /// Where it is declared in its file, from 1.
     pub(crate) line: Option<u32>,
-    /// The library in which its file lies.
+    /// The library that contains its file.
     pub library: PathBuf,
     /// The file.
     pub loaded: Arc<LoadedFile>,
@@ -60,12 +59,12 @@ pub struct FunctionWorkflow {
 }
 
 impl FunctionWorkflow {
-    /// Returns how failures name its file.
+    /// Returns the name of its file in errors.
     pub fn file(&self) -> String {
         format!("{}.py", self.loaded.name)
     }
 
-    /// Returns what stands in its file.
+    /// Returns the source text of its file.
     pub fn text(&self) -> &str {
         &self.loaded.text
     }
@@ -76,16 +75,16 @@ impl FunctionWorkflow {
     }
 }
 
-/// A node that can be called.
+/// A declared node.
 #[derive(Debug)]
 pub struct NodeDeclaration {
     /// The node.
     pub node: Node,
-    /// None for the one that is always there.
+    /// `None` for the built-in node.
     pub(crate) file: Option<PathBuf>,
 }
 
-/// What is declared and can not be used.
+/// A declaration that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidDeclaration {
     /// None when it is about the file.
@@ -95,17 +94,17 @@ pub struct InvalidDeclaration {
     pub(crate) reason: String,
 }
 
-/// Who has an id.
+/// The owner of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IdOwner<'p> {
     /// `node`, `graph` or `workflow`.
     pub(crate) kind: &'static str,
-    /// None for the node that is always there.
+    /// `None` for the built-in node.
     pub(crate) file: Option<&'p Path>,
 }
 
 impl IdOwner<'_> {
-    /// Says that somebody else wants the same id.
+    /// Returns the error for another declaration with the same id.
     pub(crate) fn conflict(&self, id: &str) -> String {
         let place = match self.file {
             Some(file) => format!("in {}", file.display()),
@@ -121,8 +120,8 @@ impl Project {
         self.nodes.get(id).map(|declared| &declared.node.kind)
     }
 
-    /// Reads what the files of a project say; a file that could not be read comes with the reason. The shelves have
-    /// what is loaded: the library of the project first, then the user's own.
+    /// Reads the declarations in the files of a project; a file that could not be read comes with the reason. The
+    /// shelves have the loaded files: those of the project's library first, then the user's own.
     pub(crate) fn of(
         folder: PathBuf,
         files: Vec<(PathBuf, Result<String, String>)>,
@@ -162,7 +161,7 @@ impl Project {
         self.loaded.iter().find(|loaded| loaded.path == path)
     }
 
-    /// Returns who has an id, machines apart.
+    /// Returns the owner of an id, machines excepted.
     pub(crate) fn owner(&self, id: &str) -> Option<IdOwner<'_>> {
         if let Some(workflow) = self.workflows.get(id) {
             return Some(IdOwner { kind: "workflow", file: Some(&workflow.loaded.path) });
@@ -172,8 +171,8 @@ impl Project {
         Some(IdOwner { kind, file: declared.file.as_deref() })
     }
 
-    /// Takes what is loaded in a library. What others have by the same id is a mistake in the project's library, and
-    /// goes before what is in the user's own.
+    /// Adds the loaded files of a library. An id that is already declared elsewhere is an error in the project's
+    /// library, and hides the declaration in the user's own.
     fn take_shelf(&mut self, shelf: &FunctionLibrary, is_projects: bool) {
         let broken = shelf.broken.iter().cloned();
         self.broken.extend(broken.map(|(file, reason)| InvalidDeclaration { name: None, file, reason }));
@@ -232,7 +231,7 @@ impl Project {
         }
     }
 
-    /// Returns what is declared as documents that mean the same in every folder.
+    /// Returns the declarations as documents that mean the same in every directory.
     pub fn documents(&self) -> Vec<Value> {
         let document = |declared: &NodeDeclaration| {
             let mut document = serde_json::to_value(&declared.node).ok()?;
@@ -256,7 +255,7 @@ impl Project {
     fn take(&mut self, file: &Path, document: Map<String, Value>) {
         let mut count = 0;
         let mut tables: Vec<_> = document.into_iter().collect();
-        // A node keeps its name when a graph wants the same, however the file is read.
+        // A node keeps its name when a graph has the same one, in whatever order the file is read.
         tables.sort_by_key(|(table, _)| TABLES.iter().position(|known| known == table));
         for (table, entries) in tables {
             let trouble = |reason: String| InvalidDeclaration { name: None, file: file.to_owned(), reason };
@@ -307,7 +306,7 @@ impl Project {
         Node::parse(&Value::Object(fields)).map_err(|problems| problems.to_string())
     }
 
-    /// Takes graphs out that can not run, because of what they call.
+    /// Removes the graphs that cannot run because of what they call.
     fn check_graphs(&mut self) {
         loop {
             let unusable: BTreeSet<&str> = self.broken.iter().filter_map(|broken| broken.name.as_deref()).collect();
@@ -346,7 +345,7 @@ impl Project {
     }
 }
 
-/// Reads a file as the tables that it has.
+/// Parses a file into its tables.
 fn document(file: &Path, text: &str) -> Result<Map<String, Value>, String> {
     let value = if file.extension().is_some_and(|extension| extension == "toml") {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| not_toml(&error, text))?;

@@ -1,8 +1,7 @@
-//! Which project somebody is in, and what it declares now.
+//! The project of a caller, and its current declarations.
 //!
-//! What is loaded is looked at by the library. Other files are read when somebody asks, and kept for as long as they stay as they
-//! are. All of it is done on threads that may block, a few at a time and not for
-//! ever.
+//! The library checks the loaded files. Other files are read on request, and cached until they change. All of it is
+//! done on threads that may block, a few at a time and with a time limit.
 
 use std::fs;
 use std::io::Read as _;
@@ -22,7 +21,7 @@ use crate::functions::{FunctionFiles, FunctionLibrary};
 /// The most bytes that a file of declarations has.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Projects that are kept.
+/// Projects that are cached.
 const MOST_KEPT: usize = 16;
 
 /// How many threads read at the same time.
@@ -31,15 +30,15 @@ const READERS: usize = 4;
 /// How long it may take to read the files of a project.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A file that was changed so short a time ago may be changed again without any trace in its times.
+/// A file that was changed less than this ago may be changed again without a difference in its timestamps.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// The projects of everybody. Cheap to clone.
+/// All projects. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Projects {
     functions: FunctionFiles,
     readers: Arc<Semaphore>,
-    /// The one that was asked for last is the last one.
+    /// The most recently requested one is the last one.
     kept: Arc<Mutex<Vec<CachedProject>>>,
 }
 
@@ -50,7 +49,7 @@ struct CachedProject {
     project: Arc<Project>,
 }
 
-/// By what a file is known to be as it was.
+/// The data by which an unchanged file is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileFingerprint {
     device: u64,
@@ -64,10 +63,11 @@ impl Projects {
         Self { functions, readers: Arc::new(Semaphore::new(READERS)), kept: Arc::default() }
     }
 
-    /// Returns what the project declares in which `caller` is. One that declares nothing has `identity` only.
+    /// Returns the declarations of the caller's project. A project without declarations has `identity` only.
     ///
     /// # Errors
-    /// In a whole sentence, when the disk does not answer.
+    ///
+    /// With a whole sentence, when the disk does not answer.
     pub async fn of(&self, caller: &Caller) -> Result<Arc<Project>, String> {
         let asker = LibrarySearch::of(caller);
         let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
@@ -80,10 +80,11 @@ impl Projects {
         self.looked_at(caller, move || current(&kept, folder, shelves)).await
     }
 
-    /// Says whether a session of that name is the project in which `caller` is: `default` is, and the name of its folder.
+    /// Checks that a session name refers to the caller's project: `default` does, and the name of its directory.
     ///
     /// # Errors
-    /// In a whole sentence, when it is not, or the disk does not answer.
+    ///
+    /// With a whole sentence, when it does not, or the disk does not answer.
     pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), String> {
         if name == DEFAULT_SESSION || self.of(caller).await?.folder.file_name().is_some_and(|folder| folder == name) {
             return Ok(());
@@ -101,7 +102,7 @@ impl Projects {
         let looking = async move {
             let turn = readers.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
-                // Given back when the work is over, which may be long after nobody waits for it.
+                // Released when the work has finished, which may be long after the caller's time limit.
                 let _turn = turn;
                 look()
             })
@@ -119,13 +120,13 @@ impl Projects {
     }
 }
 
-/// Returns the folder of a project that has nothing else to tell it by than what is loaded in it.
+/// Returns the directory of a project that is identified only by its loaded files.
 fn home(shelves: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
     let first = shelves.first().filter(|shelf| !shelf.files.is_empty() && is_in_project(&shelf.folder))?;
     first.folder.parent().map(Path::to_owned)
 }
 
-/// Returns the project in `folder`, read anew unless its files and what is loaded are as they were.
+/// Returns the project in `folder`, read again unless its files and the loaded files are unchanged.
 fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<FunctionLibrary>>) -> Arc<Project> {
     let stamps = FILES.map(|name| stamp(&folder.join(name)));
     {
@@ -154,7 +155,7 @@ fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<F
     project
 }
 
-/// Returns what a file is known by; `None` where there is none.
+/// Returns the fingerprint of a file; `None` if it does not exist.
 fn stamp(file: &Path) -> Option<FileFingerprint> {
     let found = fs::metadata(file).ok()?;
     let changed = (found.ctime(), found.ctime_nsec());
@@ -165,7 +166,7 @@ impl FileFingerprint {
     fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // Its seconds are whole ones, so one more is not known.
+        // `changed` has whole seconds only, so up to one more second is unknown.
         SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED * 2)
     }
 }
@@ -173,7 +174,7 @@ impl FileFingerprint {
 /// Reads a file, if it is one and not too long.
 fn read(file: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("it can not be read: {error}");
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would block until a writer opens it.
     if !fs::metadata(file).map_err(unreadable)?.is_file() {
         return Err("it is not a file".to_owned());
     }

@@ -1,4 +1,4 @@
-//! Declarations of a file in Python syntax, as the nodes that they are.
+//! Converts the declarations of a file in Python syntax to nodes.
 
 use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
@@ -6,7 +6,7 @@ use steplatch_nodes::Node;
 use steplatch_protocol::{DeclarationInfo, FileProblem};
 use steplatch_python_api::{Declaration, Kind};
 
-/// Returns what is declared, in short.
+/// Returns a short form of a declaration.
 pub(crate) fn told(declared: &Declaration) -> DeclarationInfo {
     let Declaration { id, kind, description, line, settings, .. } = declared;
     let set = || settings.get("description").and_then(Value::as_str).map(str::to_owned);
@@ -32,8 +32,8 @@ pub(crate) fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns a node or graph as the document that [`Node::parse`] reads. A function has its file with it, by name and text;
-/// without one it is a function of the file that a run was begun with. Nothing for a workflow, which is no node.
+/// Returns a node or graph as the document that [`Node::parse`] reads. A function includes its file, by name and text;
+/// without one it is a function of the file with which a run was begun. `None` for a workflow, which is no node.
 pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Value> {
     let mut fields: Map<String, Value> = match declared.kind {
         Kind::Workflow => return None,
@@ -53,10 +53,11 @@ pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Va
     Some(Value::Object(fields))
 }
 
-/// Returns a node or graph, checked as far as it can be alone; nothing for a workflow.
+/// Returns a node or graph, checked as far as possible on its own; `None` for a workflow.
 ///
 /// # Errors
-/// With everything that is wrong with it, a line each.
+///
+/// With every problem in it, one on each line.
 pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, String> {
     let Some(document) = document(declared, Some((file, text))) else {
         return match declared.id.parse::<WorkflowName>() {
@@ -67,7 +68,7 @@ pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Opt
     Node::parse(&document).map(Some).map_err(|problems| problems.to_string())
 }
 
-/// Returns everything that is wrong with what a file declares, as far as the file tells it.
+/// Returns every problem of a file's declarations that the file alone shows.
 pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<FileProblem> {
     if declared.is_empty() {
         let message = "it declares nothing; add Workflow(id=…, session=session, fn=…), or a node".to_owned();

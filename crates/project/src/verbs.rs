@@ -1,4 +1,4 @@
-//! The verbs about saved workflows, answered.
+//! Answers the verbs about saved workflows.
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
@@ -26,7 +26,7 @@ const GUIDE: &str = include_str!("../../../docs/machines.md");
 /// A machine that takes a value, loops, and returns one.
 const EXAMPLE: &str = include_str!("../../../examples/count.json");
 
-/// Problems that are told of one definition.
+/// Problems that are reported of one definition.
 const PROBLEMS_TOLD: usize = 100;
 
 /// Broken files that a list names.
@@ -51,7 +51,7 @@ impl Workflows {
         created.unwrap_or_else(refused)
     }
 
-    /// Tells how workflows are written.
+    /// Returns how workflows are written.
     pub fn schema(&self) -> GetWorkflowSchemaReply {
         let json_schema = schema(&TerminalTools);
         let actions = json_schema.pointer("/$defs/Action/oneOf").and_then(Value::as_array);
@@ -67,7 +67,7 @@ impl Workflows {
         }
     }
 
-    /// Lists what `caller` may run by name.
+    /// Lists the workflows that `caller` may run by name.
     pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let asker = LibrarySearch::of(caller);
         let listed = match self.projects().of(caller).await {
@@ -77,7 +77,7 @@ impl Workflows {
         listed.unwrap_or_else(|error| ListWorkflowsReply { error: Some(error), ..ListWorkflowsReply::default() })
     }
 
-    /// Tells everything about a saved workflow.
+    /// Returns the full description of a saved workflow.
     pub async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
         let asker = LibrarySearch::of(caller);
         let described = match self.projects().of(caller).await {
@@ -129,7 +129,7 @@ pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWor
         );
         return CreateWorkflowReply { validation_errors, warnings: told(&warnings), ..refused(error) };
     }
-    // Of the user's own, what the project has by the same name is meant.
+    // A workflow of the project takes precedence over the user's own with the same name.
     let owner = name.as_deref().and_then(|name| project.owner(name));
     if let (Some(owner), Some(name)) = (owner.filter(|owner| !folders.is_of_other(owner.file)), &name) {
         return refused(format!("The workflow was not saved: {}; choose another name", owner.conflict(name)));
@@ -154,12 +154,12 @@ pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWor
     }
 }
 
-/// Says what a definition lacks that only one that is saved needs.
+/// Returns what a definition lacks that is required for saving only.
 fn missing(document: &Value) -> Vec<Problem> {
     let lacks = |key: &str| match document.get(key) {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.trim().is_empty(),
-        // Said to be of the wrong kind by who reads it.
+        // The reader of the field reports the wrong type.
         Some(_) => false,
     };
     [("name", "under which it is found"), ("description", "by which others know what it is for")]
@@ -262,7 +262,7 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
     }
 }
 
-/// Returns one side of a contract as a list has room for it: `{NAME: {name, description, required}}`.
+/// Returns one side of a contract in short form for lists: `{NAME: {name, description, required}}`.
 fn in_short(side: &Map<String, Value>) -> Map<String, Value> {
     let mut variables = contract_variables(&Value::Object(side.clone()));
     for variable in variables.values_mut().filter_map(Value::as_object_mut) {
@@ -360,7 +360,7 @@ pub(super) fn delete(folders: &LibraryPaths, project: &Project, name: &str) -> R
             }
             (None, Ok(_) | Err(LookupError::Broken { .. })) => match library.delete(&wanted) {
                 Ok(()) => removed = Some(file),
-                // Somebody else was quicker.
+                // Another client has removed it already.
                 Err(LookupError::NotFound { .. }) => {}
                 Err(error) => return Err(format!("Workflow '{wanted}' was not removed: {}", words(&error))),
             },

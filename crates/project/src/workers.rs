@@ -1,9 +1,8 @@
-//! The processes in which functions are executed.
+//! The worker processes, which execute functions.
 //!
-//! Owns them all: starts one when there is something to execute and the others are
-//! busy, replaces one that ended, and kills one that is silent for too long. What was
-//! in it is lost and not missed: an execution is begun again by its history. Whose
-//! fault an end was is known, because a worker does one thing at a time.
+//! Owns all workers: starts one when there is something to execute and the others are busy, replaces one that ended,
+//! and kills one that is silent for too long. The executions of a lost worker are restored from their history. A
+//! worker does one thing at a time, so the cause of its end is known.
 
 mod worker;
 
@@ -20,13 +19,13 @@ use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limi
 use worker::Worker;
 pub use worker::{WorkerExited, WorkerStarter};
 
-/// Workers that compute at the same time, unless all of them are held up: the machine is not theirs alone.
+/// Workers that compute at the same time, unless all of them are blocked: other processes need the machine, too.
 const USUAL: usize = 2;
 
-/// Workers at the most. Each is held up for as long as one function may compute without a call, and no longer.
+/// The maximum number of workers. Each is blocked at most for as long as one function may compute without a call.
 const MOST: usize = 8;
 
-/// Files of functions that have overrun their time are remembered for so long, and so many of them.
+/// How long files of functions that have overrun their time are remembered, and how many of them.
 const SUSPECTED_FOR: Duration = Duration::from_secs(600);
 const MOST_SUSPECTED: usize = 1000;
 
@@ -44,56 +43,56 @@ struct Shared {
     starter: WorkerStarter,
     workers: Mutex<Vec<Arc<Worker>>>,
     executions: AtomicU64,
-    /// Files that have overrun their time, with when that was. Their executions leave one worker to all others.
+    /// Files that have overrun their time, with when that was. Their executions do not use the reserved worker.
     suspected: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
-/// What is executed: a function of a file, with what it begins with.
+/// A function of a file, with its input.
 #[derive(Debug, Clone)]
 pub struct Function {
-    /// How failures name the file.
+    /// The name of the file in errors.
     pub file: String,
-    /// What stands in it.
+    /// Its source text.
     pub text: Arc<str>,
-    /// The function, and what it is given.
+    /// The function, and its input.
     pub start: Start,
-    /// How far it may go.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// One execution, wherever it is. It is forgotten when this is dropped.
+/// One execution, on any worker. The worker forgets it when this is dropped.
 #[derive(Debug)]
 pub struct Execution {
     workers: Workers,
     function: Function,
     id: u64,
-    /// The worker that has it; none after one was lost.
+    /// The worker that has it; `None` after that was lost.
     worker: Option<Arc<Worker>>,
     deaths: u32,
 }
 
-/// Why nothing came of an execution.
+/// Why an execution failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkersError {
-    /// The file can not be used.
+    /// The file cannot be used.
     #[error("{0}")]
     Refused(Failure),
     /// The function does not follow its history.
     #[error("{0}")]
     Diverged(Box<Divergence>),
-    /// It took its worker down, twice.
+    /// It crashed its worker twice.
     #[error("the function ended the process that executes it, twice: {0}; it takes too much at once")]
     Deadly(WorkerExited),
     /// It computed for too long in one operation.
     #[error("the function was ended: {0}, which no limit of the interpreter interrupts; make its numbers smaller")]
     Overrun(WorkerExited),
-    /// No worker can be had.
+    /// No worker is available.
     #[error(transparent)]
     WorkerExited(#[from] WorkerExited),
 }
 
 impl Workers {
-    /// Begins without a worker.
+    /// Creates the pool without a worker.
     #[must_use]
     pub fn new(starter: WorkerStarter) -> Self {
         let shared =
@@ -101,10 +100,11 @@ impl Workers {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns what a file declares. `file` is how failures name it.
+    /// Returns the declarations of a file. `file` is its name in errors.
     ///
     /// # Errors
-    /// When it can not be used, or nobody can tell.
+    ///
+    /// When the file cannot be used, or could not be checked.
     pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         let mut deaths = 0;
         loop {
@@ -113,22 +113,22 @@ impl Workers {
                 Ok(Some(Reply::Declares(declared))) => return Ok(declared),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
                 Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
-                // Another one has the time.
+                // Another worker is used.
                 Ok(None) => {}
                 Err(gone) => self.count_death(text, &mut deaths, gone)?,
             }
         }
     }
 
-    /// Returns an execution of `function`, which begins when it goes on for the first time.
+    /// Returns an execution of `function`, which starts when it is first resumed.
     #[must_use]
     pub fn execution(&self, function: Function) -> Execution {
         let id = self.shared.executions.fetch_add(1, Ordering::Relaxed);
         Execution { workers: self.clone(), function, id, worker: None, deaths: 0 }
     }
 
-    /// Returns the worker that has the least to do, a new one where all of them are busy and another may be. `text` is the file
-    /// that is to be executed.
+    /// Returns the worker with the fewest requests, or a new one if all of them are busy and the maximum is not
+    /// reached. `text` is the file to be executed.
     fn worker(&self, text: &str) -> Result<Arc<Worker>, WorkerExited> {
         let is_suspected = self.is_suspected(text);
         let mut workers = self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +149,7 @@ impl Workers {
 }
 
 impl Workers {
-    /// Counts the end of a worker against what it was busy with.
+    /// Counts a worker's end against the execution that the worker was busy with.
     fn count_death(&self, text: &str, deaths: &mut u32, gone: WorkerExited) -> Result<(), WorkersError> {
         if gone.overran() {
             self.suspect(text);
@@ -174,7 +174,7 @@ impl Workers {
         }
     }
 
-    /// Whether a file has overrun its time lately.
+    /// Whether a file has overrun its time recently.
     fn is_suspected(&self, text: &str) -> bool {
         let suspected = self.shared.suspected.lock().unwrap_or_else(PoisonError::into_inner);
         suspected.get(text).is_some_and(|since| since.elapsed() < SUSPECTED_FOR)
@@ -182,10 +182,11 @@ impl Workers {
 }
 
 impl Execution {
-    /// Brings it to where its history leads, on whatever worker there is. Returns what the history does not have yet.
+    /// Restores an execution from its history, on any worker. Returns what follows the history.
     ///
     /// # Errors
-    /// When the function can not be executed, or not like this.
+    ///
+    /// When the function cannot be executed, or not with this history.
     pub async fn replay(&mut self, history: Vec<Entry>) -> Result<Progress, WorkersError> {
         loop {
             let Function { file, text, start, limits } = self.function.clone();
@@ -208,18 +209,21 @@ impl Execution {
         }
     }
 
-    /// Answers a call. Returns `None` when its worker is lost: it has to be replayed then, by a history with this answer.
+    /// Answers a call. Returns `None` when its worker is lost: the execution then has to be replayed, with a history
+    /// that includes this answer.
     ///
     /// # Errors
-    /// When the function can not be executed any more.
+    ///
+    /// When the function cannot be executed any more.
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
         self.go_on(Ask::Answer { execution: self.id, ordinal, answer }).await
     }
 
-    /// Leaves a call to the execution itself. Returns as [`Self::answer`].
+    /// Leaves a call to the execution itself. Returns the same as [`Self::answer`].
     ///
     /// # Errors
-    /// When the function can not be executed any more.
+    ///
+    /// When the function cannot be executed any more.
     pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
         self.go_on(Ask::Inline { execution: self.id, ordinal }).await
     }
@@ -233,7 +237,7 @@ impl Execution {
                 Ok(None)
             }
             Ok(Some(reply)) => Err(WorkerExited::senseless(&reply).into()),
-            // It is held up by another execution; where it goes on, its history leads to the same place.
+            // It is blocked by another execution; a replay on another worker reaches the same state.
             Ok(None) => {
                 self.leave();
                 Ok(None)

@@ -1,4 +1,4 @@
-//! SavedMachine workflows: found by name, kept, counted.
+//! Saved workflows: found by name, kept, counted.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,13 +15,13 @@ use crate::project::{FunctionWorkflow, Project};
 use crate::projects::Projects;
 use crate::workers::Workers;
 
-/// How many names are told to somebody who asked for one that is not there.
+/// How many names are suggested when a workflow is not found.
 const NAMES_TOLD: usize = 20;
 
-/// How many names there are in a list of what is available.
+/// How many names a list of available workflows contains.
 const NAMES_LISTED: usize = 50;
 
-/// The saved workflows of everybody. Cheap to clone.
+/// All saved workflows. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Workflows {
     pub(crate) disk: BlockingPool,
@@ -29,7 +29,7 @@ pub struct Workflows {
     pub(crate) projects: Projects,
 }
 
-/// A saved workflow, whichever way it is written.
+/// A saved workflow of either kind.
 #[derive(Debug, Clone)]
 pub enum WorkflowRef {
     /// A machine.
@@ -43,20 +43,21 @@ pub enum WorkflowRef {
 pub struct SavedMachine {
     /// Its name.
     pub name: WorkflowName,
-    /// What it says; whether it is valid was not looked at.
+    /// Its definition, which has not been validated.
     pub definition: Value,
-    /// What its runs are counted under.
+    /// The digest under which its runs are counted.
     pub(crate) signature: Signature,
-    /// Where it lies, and its runs are counted.
+    /// The directory that contains it, and counts its runs.
     pub folder: PathBuf,
 }
 
-/// What runs ask of the library.
+/// The interface for runs.
 impl Workflows {
-    /// Returns the workflow that `caller` means by `name`: of the project they are in, else of their own.
+    /// Returns the workflow that `name` refers to for `caller`: of the caller's project, else of the user's own.
     ///
     /// # Errors
-    /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
+    ///
+    /// With whole sentences: when there is none, with the available names; or when its file is broken.
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, String> {
         let project = self.projects.of(caller).await?;
         let (asker, name) = (LibrarySearch::of(caller), name.to_owned());
@@ -64,10 +65,11 @@ impl Workflows {
         self.disk.reading(find).await.flatten()
     }
 
-    /// Returns what `caller` means by each of these names, as [`Self::find`], in their order.
+    /// Returns what each of these names refers to for `caller`, like [`Self::find`], in their order.
     ///
     /// # Errors
-    /// In a whole sentence, when the disk does not answer.
+    ///
+    /// With a whole sentence, when the disk does not answer.
     pub async fn find_each(
         &self,
         caller: &Caller,
@@ -82,29 +84,30 @@ impl Workflows {
         self.disk.reading(find).await
     }
 
-    /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that can not be read has none.
+    /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that cannot be read has none.
     pub async fn available(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.names(caller).await;
         names.truncate(NAMES_LISTED);
         names
     }
 
-    /// Returns all names that `caller` may use, sorted. A library that can not be read has none.
+    /// Returns all names that `caller` may use, sorted. A library that cannot be read has none.
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
         let Ok(project) = self.projects.of(caller).await else { return Vec::new() };
         let asker = LibrarySearch::of(caller);
         self.disk.reading(move || names(&asker.folders(), &project)).await.unwrap_or_default()
     }
 
-    /// Returns the folder in which workflows of `caller` are saved. Blocks for a few looks at the file system.
+    /// Returns the directory in which workflows of `caller` are saved. Blocks for a few file system calls.
     pub fn folder(&self, caller: &Caller) -> PathBuf {
         LibrarySearch::of(caller).folders().first
     }
 
-    /// Keeps a definition that ran to its end in `folder`, unless one that does the same is there.
+    /// Keeps a definition that ran to completion in `folder`, unless an equivalent one is there.
     ///
     /// # Errors
-    /// In a whole sentence, when it can not be written.
+    ///
+    /// With a whole sentence, when it cannot be written.
     pub async fn keep(&self, folder: &Path, definition: Value) -> Result<Kept, String> {
         let library = Library::open(folder);
         let shelf = self.functions.of(folder).await?;
@@ -116,14 +119,14 @@ impl Workflows {
         kept.map_err(|error| words(&error))
     }
 
-    /// Returns what is kept about a saved workflow, if it is there.
+    /// Returns the metadata of a saved workflow, if it exists.
     pub async fn metadata(&self, folder: &Path, name: &WorkflowName) -> Option<Metadata> {
         let (library, name) = (Library::open(folder), name.clone());
         let stored = self.disk.reading(move || library.get(&name)).await.ok()?.ok()?;
         Some(stored.metadata)
     }
 
-    /// Counts a run that is over. What can not be written is logged: it is no reason for a run to fail.
+    /// Counts a finished run. A failed write is logged and does not fail the run.
     pub async fn note(
         &self,
         folder: &Path,
@@ -137,7 +140,7 @@ impl Workflows {
         let noted = self.disk.writing(move || library.note_run(&saved, &signature, succeeded, states, at)).await;
         match noted {
             Ok(Ok(_)) => {}
-            // Somebody removed it while it ran.
+            // A client removed it while it ran.
             Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = %name, "a run of no saved workflow"),
             Ok(Err(error)) => tracing::warn!(workflow = %name, error = words(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = %name, error, "a run was not counted"),
@@ -146,7 +149,7 @@ impl Workflows {
 }
 
 impl Workflows {
-    /// Begins with nothing in mind. Files of functions are read by `workers`.
+    /// Creates it with an empty cache. Files of functions are read by `workers`.
     pub fn new(workers: Workers) -> Self {
         let disk = BlockingPool::new();
         let functions = FunctionFiles::new(workers, disk.clone());
@@ -154,12 +157,12 @@ impl Workflows {
         Self { disk, functions, projects }
     }
 
-    /// Returns what projects declare, which these workflows are part of.
+    /// Returns the projects, whose declarations include these workflows.
     pub fn projects(&self) -> &Projects {
         &self.projects
     }
 
-    /// Whether `run`, one of the function `id`, was counted, as far as the last of them are remembered.
+    /// Whether `run`, one of the function `id`, was counted, as far as the last counted runs are remembered.
     pub async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
         let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let file = self.disk.reading(move || library.function_file(&name)).await;
@@ -167,7 +170,7 @@ impl Workflows {
         counts.is_some_and(|counts| counts.has_counted(&run))
     }
 
-    /// Counts `run`, one of a function, that is over, unless it was counted. What can not be written is logged.
+    /// Counts `run`, a finished run of a function, unless it was counted. A failed write is logged.
     pub async fn note_function(
         &self,
         folder: &Path,
@@ -190,7 +193,7 @@ impl Workflows {
     }
 }
 
-/// What a name means.
+/// What a name refers to.
 pub(crate) enum ResolvedWorkflow<'p> {
     /// A machine, and the library that has it.
     Machine(Library, Box<Stored>),
@@ -210,7 +213,7 @@ impl From<ResolvedWorkflow<'_>> for WorkflowRef {
     }
 }
 
-/// Returns what `name` means, and where it lies.
+/// Returns what `name` refers to, and where it is.
 pub(crate) fn look_up<'p>(
     folders: &LibraryPaths,
     project: &'p Project,
@@ -226,7 +229,7 @@ pub(crate) fn look_up<'p>(
                     return Ok(ResolvedWorkflow::Function(workflow));
                 }
             }
-            // Another one of the name is not what is meant, even if it could be read.
+            // The broken one hides another one with the same name, even if that could be read.
             Err(error @ LookupError::Broken { .. }) => {
                 let error = words(&error);
                 return Err(format!("Workflow '{wanted}' can not be read: {error}. Correct or remove the file."));
@@ -237,9 +240,9 @@ pub(crate) fn look_up<'p>(
     Err(not_found(folders, project, name))
 }
 
-/// Returns the names of all that can be asked for, sorted.
+/// Returns the names of all available workflows, sorted.
 fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
-    // A library that can not be read is told about where it is listed; here, it has nothing to offer.
+    // A library that cannot be read is reported in lists; here, it has nothing to offer.
     let listed = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
     let mut names: Vec<String> =
         listed.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();
@@ -277,16 +280,16 @@ fn told(names: &[String]) -> String {
     }
 }
 
-/// Returns the name that is probably meant.
+/// Returns the name that is probably intended.
 fn nearest<'n>(name: &str, names: &'n [String]) -> Option<&'n String> {
     let distance = |candidate: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase());
     let near = names.iter().map(|candidate| (distance(candidate), candidate));
     near.filter(|(distance, candidate)| distance * 3 <= candidate.len().max(3)).min().map(|(_, candidate)| candidate)
 }
 
-/// What can go wrong with a library, whatever was asked of it.
+/// Errors of a library, in any operation.
 pub(crate) trait FolderCause: std::error::Error {
-    /// Returns what is wrong with the folder, if that is it.
+    /// Returns what is wrong with the directory, if that is the cause.
     fn with_folder(&self) -> Option<&FolderError>;
 }
 
@@ -308,7 +311,7 @@ impl FolderCause for LookupError {
     }
 }
 
-/// Says what went wrong with a library, why, and what to do where that is known.
+/// Describes an error of a library, its cause, and what to do if that is known.
 pub(crate) fn words(error: &impl FolderCause) -> String {
     let mut words = error.to_string();
     let mut below = error.source();

@@ -1,7 +1,7 @@
 //! The client that every front-end uses.
 //!
 //! Owns one connection. Calls may be made from anywhere at the same time; one
-//! task reads results and events and hands them to whoever waits for them.
+//! task reads results and events and hands them to the calls that wait for them.
 //! Dropping a call takes it back: a wait ends in the daemon too.
 
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ impl Shared {
     fn send(&self, message: &FromClient) -> Result<(), CallError> {
         let mut line = serde_json::to_vec(message).expect("a message has only JSON in it");
         if line.len() > MAX_LINE {
-            // The daemon could only complain to the connection, which is everybody's.
+            // The daemon could only refuse it on the connection, which all callers share.
             let error =
                 format!("what was asked takes {} MB, and at most {} MB can be sent", line.len() >> 20, MAX_LINE >> 20);
             return Err(Refusal { code: ErrorCode::InvalidParams, error }.into());
@@ -145,7 +145,7 @@ impl Client {
             // All clients are gone; the daemon sees the end of what they had to say.
             let _ = writing.shutdown().await;
         });
-        // The reader must not keep the connection open once nobody can call any more.
+        // The reader must not keep the connection open once no caller is left.
         let reader = Arc::downgrade(&shared);
         tokio::spawn(async move {
             let mut lines = LineReader::new(BufReader::new(reading));
@@ -274,7 +274,7 @@ impl Shared {
             FromDaemon::Result { request_id, .. } => {
                 let waiting = request_id.as_u64().and_then(|request| self.lock().results.remove(&request));
                 if let Some(waiting) = waiting {
-                    // Whoever asked may have stopped listening just now.
+                    // The caller may have stopped waiting just now.
                     let _ = waiting.send(message);
                 }
             }

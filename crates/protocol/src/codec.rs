@@ -47,7 +47,7 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
         loop {
             let available = self.stream.fill_buf().await?;
             if available.is_empty() {
-                // What has no end was cut off in the middle: nobody means it.
+                // A line without an end was cut off in the middle, so it is dropped.
                 return Ok(None);
             }
             let end = available.iter().position(|&byte| byte == b'\n');

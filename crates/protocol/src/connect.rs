@@ -21,7 +21,7 @@ pub struct Starter {
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody listens.
+    /// No process listens on the socket.
     #[error("no daemon is running for '{}'; start it with: steplatch daemon start", .0.display())]
     NotRunning(PathBuf),
     /// It could not be started.
@@ -60,7 +60,7 @@ pub async fn connect(place: &Place, hello: Hello) -> Result<(Client, HelloReply)
     greet(Client::over(stream), hello).await
 }
 
-/// Whether nobody listens; one who ended while we stood in line for them resets the connection.
+/// Whether no process listens; a daemon that ends while this connection waits in its queue resets it.
 fn absent(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)
@@ -105,7 +105,7 @@ pub async fn connect_or_start(
 
 /// Runs `daemon start`, which returns once the daemon listens, or has said why it does not.
 ///
-/// It is the parent of the daemon and ends, so that the daemon is nobody's child: a client that is ended
+/// It is the parent of the daemon and ends, so that the daemon has no parent that could end it: a client that is ended
 /// with all of its children must not take the daemon with it.
 fn start(program: &Path, state: &Path) -> Result<(), String> {
     let told = |error: io::Error| format!("{}: {error}", program.display());

@@ -1,7 +1,7 @@
 //! The events of a run, followed across daemons.
 //!
 //! A task subscribes and, when the connection breaks, subscribes anew from the event
-//! that is due next, so that whoever follows sees each event once and in order and
+//! that is due next, so that a follower sees each event once and in order and
 //! nothing of what became of the daemon. It ends with the run, or with who follows.
 
 use tokio::sync::{mpsc, watch};
@@ -15,7 +15,7 @@ use crate::steady::{Losses, Steady};
 /// Events that were received and not taken yet; beyond them the task waits.
 const AHEAD: usize = 64;
 
-/// Somebody who follows a run. Following ends when this is dropped.
+/// A follower of a run. Following ends when this is dropped.
 #[derive(Debug)]
 pub struct Follower {
     received: mpsc::Receiver<Result<RunEvent, FollowError>>,
@@ -47,7 +47,7 @@ impl Follower {
         let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender, newest: known };
         let task = tokio::spawn(async move {
             if let Err(error) = following.follow().await {
-                // Whoever followed may have stopped just now.
+                // The follower may have stopped just now.
                 let _ = following.told.send(Err(error)).await;
             }
         });
@@ -73,7 +73,7 @@ impl Follower {
     /// Returns the next event; `None` once the last one was returned. Safe to drop and call again.
     ///
     /// # Errors
-    /// When nobody knows the run any more, or no daemon can be reached. Nothing comes after that.
+    /// When the run is unknown, or no daemon can be reached. Nothing comes after that.
     pub async fn next(&mut self) -> Result<Option<RunEvent>, FollowError> {
         self.received.recv().await.transpose()
     }
@@ -90,7 +90,7 @@ pub struct SomeEvents {
 
 impl Steady {
     /// Returns at most so many events of a run, from number `from` on, without waiting for any that is yet to come: for
-    /// whoever takes events at a pace of their own.
+    /// followers that take events at a pace of their own.
     ///
     /// # Errors
     /// As [`Follower::next`].
@@ -154,7 +154,7 @@ struct Following {
     run_id: String,
     /// Number of the event that is due next.
     next: u64,
-    /// Nobody may know it yet.
+    /// It may be unknown yet.
     begins_soon: bool,
     told: mpsc::Sender<Result<RunEvent, FollowError>>,
     /// Number of the newest event when following began.
@@ -163,7 +163,7 @@ struct Following {
 
 /// What came of one connection.
 enum Over {
-    /// The run has ended, or nobody follows it any more.
+    /// The run has ended, or has no follower any more.
     Run,
     /// The connection has.
     Connection,

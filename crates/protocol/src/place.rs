@@ -33,7 +33,7 @@ pub struct Running {
 /// A folder that is not private to this user.
 #[derive(Debug, thiserror::Error)]
 pub enum NotPrivate {
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("folder '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a folder of yours", .folder.display())]
     Foreign {
         /// The folder.
@@ -158,14 +158,14 @@ impl Place {
 /// Makes `folder` and its parents if they are not there, and sees to it that only this user can enter it.
 ///
 /// # Errors
-/// When it belongs to somebody else, is no folder, or the system refuses.
+/// When it belongs to another user, is no folder, or the system refuses.
 pub fn ensure_private(folder: &Path) -> Result<(), NotPrivate> {
     let system = |source| NotPrivate::System { folder: folder.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => NotPrivate::NotAFolder(folder.to_owned()),
         _ => system(source),
     })?;
-    // Not through a link: in a folder that all may write to, somebody else could have put one there.
+    // Not through a link: in a folder that all may write to, another user could have put one there.
     let found = fs::symlink_metadata(folder).map_err(system)?;
     if !found.is_dir() {
         return Err(NotPrivate::NotAFolder(folder.to_owned()));

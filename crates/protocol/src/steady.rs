@@ -1,10 +1,8 @@
-//! A way to the daemon that mends itself.
+//! A client that reconnects to the daemon and retries what is safe to retry.
 //!
-//! Owns one connection, made when it is first needed and made again when it broke.
-//! What was asked when the daemon went away is asked again of the next one, where
-//! that does no harm; how that is to be done follows from the verb's [`Nature`].
-//! Every front-end asks through this, so that a daemon that is killed is seen by
-//! nobody.
+//! Owns one connection, made when it is first needed and again after it broke. A request that was under way when the daemon ended is sent
+//! to the next one where repeating it does no harm, as the verb's [`Nature`] says. Every front-end uses it, so a daemon that is killed
+//! goes unnoticed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,7 +76,7 @@ impl Again {
         }
     }
 
-    /// Returns what to do with the verb called `name`; one that nobody knows is asked for once.
+    /// Returns what to do with the verb called `name`; an unknown one is asked for once.
     #[must_use]
     pub fn of_verb(name: &str) -> Self {
         VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::of(verb.nature))
@@ -191,13 +189,13 @@ impl Steady {
         Self { shared: Arc::new(Shared { place, starter, hello, current: Mutex::new(None) }), who: None }
     }
 
-    /// Returns the same way for somebody called `who`, over the same connection.
+    /// Returns the same client for the caller `who`, over the same connection.
     #[must_use]
     pub fn named(&self, who: &str) -> Self {
         Self { shared: self.shared.clone(), who: Some(who.into()) }
     }
 
-    /// Returns a way of its own, introduced as somebody called `who`: what they ask is not taken for anybody else's, however
+    /// Returns a way of its own, introduced as `who`: its requests are not taken for another caller's, however
     /// many ask at once.
     #[must_use]
     pub fn apart(&self, who: &str) -> Self {
@@ -268,7 +266,7 @@ impl Steady {
         Follower::new(self.clone(), run_id.to_owned(), from, false)
     }
 
-    /// Follows a run that is about to begin, from its first event on: while nobody knows it yet, it is asked for
+    /// Follows a run that is about to begin, from its first event on: while it is unknown, it is asked for
     /// again, for some seconds.
     #[must_use]
     pub fn follow_from_its_beginning(&self, run_id: &str) -> Follower {
@@ -283,7 +281,7 @@ impl Steady {
         self.reached(true).await
     }
 
-    /// Like [`Steady::client`], and starts no daemon: for whoever only wants to know of what happens.
+    /// Like [`Steady::client`], and starts no daemon: for callers that only observe.
     ///
     /// # Errors
     /// When there is no daemon, or it does not understand us.

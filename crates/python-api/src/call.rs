@@ -1,26 +1,26 @@
-//! What a function asks of the world, and what it is answered.
+//! The calls of a function, and their answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The name of the exception that a cancelled function finds where it waits.
+/// The name of the exception that a cancelled function receives where it waits.
 pub const CANCELLED: &str = "asyncio.CancelledError";
 
-/// One thing that a function asked for or told, through its context or with `print`.
+/// One call or one line of output that a function made through its context or with `print`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// Its number within the execution, from 1. The same on every replay, so it is the name of the step.
     pub ordinal: u64,
-    /// The `run` call as whose answer it is made, where the execution itself executes that function node; see
+    /// The `run` call that is being answered by executing that function node; see
     /// [`Execution::inline`](crate::Execution::inline).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<u64>,
-    /// What is asked for.
+    /// The request.
     #[serde(flatten)]
     pub kind: CallKind,
 }
 
-/// What is asked for. Times are seconds, `None` is without end.
+/// A request. Times are seconds, `None` is without end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum CallKind {
@@ -29,7 +29,7 @@ pub enum CallKind {
     Run {
         /// Which.
         node: String,
-        /// What it is given.
+        /// Its input.
         input: Value,
         /// How long to wait.
         timeout: Option<f64>,
@@ -42,16 +42,16 @@ pub enum CallKind {
         prompt: String,
         /// How long to wait.
         timeout: Option<f64>,
-        /// What can be answered, if not anything.
+        /// The allowed answers, if not any text.
         choices: Option<Vec<String>>,
-        /// A form to fill, for those who can show one.
+        /// A form to fill in, for front-ends that can show one.
         form: Option<Value>,
         /// Who may answer.
         answered_by: Option<String>,
-        /// What there is to judge.
+        /// What the answer is based on.
         context: Option<Value>,
     },
-    /// Start a run of another workflow; answered with its result. What became of it is raised if that was no result.
+    /// Start a run of another workflow; answered with its result. Raises if the run did not complete.
     RunWorkflow {
         /// Which.
         workflow: String,
@@ -92,7 +92,8 @@ pub enum CallKind {
         /// The text, without the end of its last line.
         text: String,
     },
-    /// A function node that the execution itself executes is over. It has no answer; it is time to answer the `run` call.
+    /// A function node that the execution itself executes is over. It has no answer; the caller answers the `run` call
+    /// next.
     Ended {
         /// The `run` call.
         of: u64,
@@ -109,18 +110,18 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// Returns whether the function goes on only, or at some time, with an answer.
+    /// Returns whether the call has an answer, at once or later.
     #[must_use]
     pub fn wants_answer(&self) -> bool {
         !matches!(self, Self::Emit { .. } | Self::Log { .. } | Self::Ended { .. })
     }
 
-    /// Whether the function stops until the answer is there, rather than awaiting it.
+    /// Returns whether the function blocks until the answer arrives, rather than awaiting it.
     pub fn stops(&self) -> bool {
         matches!(self, Self::Now {} | Self::Random {})
     }
 
-    /// Reads what the prelude passed on. The error is for the author of the function.
+    /// Reads a request of the prelude. The error is for the author of the function.
     pub fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, String> {
         for (name, what) in [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")] {
             if asked.get(name).is_some_and(|value| !value.is_string()) {
@@ -142,7 +143,7 @@ impl CallKind {
             .map_err(|error| format!("ctx.{} can not be called like this: {error}", spoken(call)))
     }
 
-    /// Returns what a person who reads of a divergence wants to know.
+    /// Returns a description for the report of a divergence.
     #[must_use]
     pub fn describe(&self) -> String {
         let fields = match serde_json::to_value(self) {
@@ -179,7 +180,7 @@ fn spoken(call: &str) -> &str {
     }
 }
 
-/// What a function is answered.
+/// The answer to a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -189,25 +190,25 @@ pub enum Answer {
     Raise {
         /// Its name, as `TimeoutError`. One that Python does not have is raised as `RuntimeError`.
         exception: String,
-        /// What it says.
+        /// Its message.
         message: String,
     },
 }
 
 impl Answer {
-    /// Returns the exception for what took too long, which both of Python's names for it catch.
+    /// Returns the exception for a time-out, which both of Python's names for it catch.
     #[must_use]
     pub fn timed_out(message: impl Into<String>) -> Self {
         Self::Raise { exception: "TimeoutError".to_owned(), message: message.into() }
     }
 
-    /// Returns the exception that a cancelled function finds where it waits.
+    /// Returns the exception that a cancelled function receives where it waits.
     #[must_use]
     pub fn cancelled(message: impl Into<String>) -> Self {
         Self::Raise { exception: CANCELLED.to_owned(), message: message.into() }
     }
 
-    /// Returns the exception for what makes no sense, as a node that does not exist.
+    /// Returns the exception for an invalid request, such as a node that does not exist.
     #[must_use]
     pub fn refused(message: impl Into<String>) -> Self {
         Self::Raise { exception: "ValueError".to_owned(), message: message.into() }
@@ -218,9 +219,9 @@ impl Answer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// The function asked.
+    /// The function made a call.
     Called(Call),
-    /// It was answered. The order of answers matters: it decides which of two functions goes on first.
+    /// A call was answered. The order of answers matters: it decides which of two functions continues first.
     Answered {
         /// Which call.
         ordinal: u64,
@@ -232,6 +233,6 @@ pub enum Entry {
         /// Which call.
         ordinal: u64,
     },
-    /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`, all of it at once.
+    /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`, all at once.
     Cancelled,
 }

@@ -1,7 +1,6 @@
-//! The side that asks a worker.
+//! The client side of the conversation with a worker.
 //!
-//! [`Conversation`] is what has to be remembered, without a thread or a socket: the caller
-//! reads and writes in its own way.
+//! [`Conversation`] is its state, without a thread or a socket: the caller reads and writes in its own way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,12 +8,12 @@ use std::process::ExitStatus;
 
 use crate::wire::{Ask, Asked, OUT_OF_MEMORY, Reply, Said, WIRE_VERSION, line_of};
 
-/// What was asked of one worker and what it answered.
+/// The requests to one worker and its answers.
 #[derive(Debug, Default)]
 pub struct Conversation {
     greeted: bool,
     last: u64,
-    /// What was asked and is not answered, with the execution concerned.
+    /// The requests without an answer, with the execution concerned.
     open: VecDeque<(u64, Option<u64>)>,
     memory: usize,
 }
@@ -22,13 +21,13 @@ pub struct Conversation {
 /// What a line from a worker means.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
-    /// It is alive, and has nothing to tell.
+    /// It is alive, and has no answer yet.
     Alive,
-    /// It answers the question of this number.
+    /// It answers the request of this number.
     Reply(u64, Reply),
 }
 
-/// What can not be a line from a worker of ours.
+/// Why a line cannot be from a worker of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversationError {
     /// It is not what workers say, or not now.
@@ -46,7 +45,7 @@ impl Conversation {
         Self::default()
     }
 
-    /// Asks. Returns the question's number, and the line to write.
+    /// Adds a request. Returns its number, and the line to write.
     pub fn ask(&mut self, ask: Ask) -> (u64, Vec<u8>) {
         self.last += 1;
         let number = self.last;
@@ -57,7 +56,7 @@ impl Conversation {
     /// Takes a line from the worker.
     ///
     /// # Errors
-    /// When no worker of ours says that. It is of no use any more then.
+    /// When no worker of ours sends such a line. The worker is unusable then.
     pub fn heard(&mut self, line: &str) -> Result<Heard, ConversationError> {
         let senseless = |what: &dyn std::fmt::Display| ConversationError::Senseless(what.to_string());
         match serde_json::from_str(line).map_err(|error| senseless(&error))? {
@@ -76,8 +75,8 @@ impl Conversation {
         }
     }
 
-    /// Returns whether it owes an answer, and the execution that it is busy with then. One that dies, or says nothing
-    /// for long, does so because of that; all others can go on elsewhere, by their histories.
+    /// Returns whether it owes an answer, and the execution that it is busy with then. A worker that dies or stays
+    /// silent for long does so because of that execution; all others can continue elsewhere, by their histories.
     #[must_use]
     pub fn busy_with(&self) -> Option<Option<u64>> {
         self.open.front().map(|(_, execution)| *execution)
@@ -93,22 +92,22 @@ impl Conversation {
 /// Why a worker does not answer any more.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// It had no memory left for what it was at.
+    /// It had no memory left for its work.
     #[error("the worker ran out of memory")]
     Memory,
-    /// It ended otherwise.
+    /// It ended for another reason.
     #[error("the worker ended ({0})")]
     Ended(ExitStatus),
-    /// What it says makes no sense.
+    /// Its lines make no sense.
     #[error(transparent)]
     Conversation(#[from] ConversationError),
-    /// It can not be read from.
+    /// Reading from it failed.
     #[error("the worker can not be asked")]
     Io(#[from] io::Error),
 }
 
 impl Lost {
-    /// Tells from the end of its process why a worker was lost.
+    /// Returns why a worker was lost, from the end of its process.
     #[must_use]
     pub fn of(status: ExitStatus) -> Self {
         if status.code() == Some(OUT_OF_MEMORY) { Self::Memory } else { Self::Ended(status) }

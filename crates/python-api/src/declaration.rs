@@ -1,4 +1,4 @@
-//! What a file declares.
+//! The declarations of a file.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,11 +12,11 @@ pub struct Declaration {
     pub kind: Kind,
     /// The function behind a workflow or a function node.
     pub function: Option<String>,
-    /// What it is for: as given, else what the function's docstring says.
+    /// Its description: as given, else the function's docstring.
     pub description: Option<String>,
     /// What its author keeps with it.
     pub metadata: Value,
-    /// Everything else that it was declared with; a node or graph among it stands as its id. Not judged here.
+    /// Everything else that it was declared with; a node or graph in it is given by its id. Not checked here.
     pub settings: Map<String, Value>,
     /// The line on which it is declared or, if its id is computed, on which its function is. From 1.
     pub line: Option<u32>,
@@ -26,7 +26,7 @@ pub struct Declaration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// `Workflow`: a function that runs are made of.
+    /// `Workflow`: a function that runs execute.
     Workflow,
     /// `FunctionNode`
     Function,

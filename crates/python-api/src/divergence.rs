@@ -1,4 +1,4 @@
-//! How a function differs from its own history.
+//! The difference between a function and its own history.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use crate::call::Call;
 use crate::progress::State;
 
-/// The first difference between what a history has and what the function does now.
+/// The first difference between a history and the function's calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// What the history has here. `None`: the next answer, without another call before it.
     pub recorded: Option<Call>,
-    /// What the function asks here. `None`: nothing more.
+    /// The call that the function makes here. `None`: nothing more.
     pub asked: Option<Call>,
-    /// What it does instead of asking.
+    /// What it does instead of making a call.
     pub instead: String,
 }
 
 impl Divergence {
-    /// Creates the difference between what is recorded and what the function asks in `state`.
+    /// Creates the difference between the recorded call and the call that the function makes in `state`.
     #[must_use]
     pub fn boxed(recorded: Option<Call>, asked: Option<Call>, state: &State) -> Box<Self> {
         let instead = match state {

@@ -1,7 +1,7 @@
-//! Why a file can not be used, or a function came to a bad end.
+//! Failures of files and of functions.
 //!
-//! Told as Python tells it, with file, line and carets, because that is what the
-//! authors of these files know how to read. Frames of our own prelude are left out.
+//! Shown as Python shows them, with file, line and carets, because the authors of these files can read that. Frames of
+//! the prelude are left out.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ pub struct Failure {
     pub kind: FailureKind,
     /// The name of the exception, as `ValueError`.
     pub exception: String,
-    /// What it says, without its name.
+    /// Its message, without the exception's name.
     pub message: String,
-    /// Where it happened, the outermost call first. Only places in the file, never in what stands before it.
+    /// Where it happened, the outermost call first. Only places in the file, never in the prelude.
     pub frames: Vec<Frame>,
 }
 
-/// What kind of failure it is, for those who have to act on it.
+/// The kind of a failure, as a code that callers can act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -30,7 +30,7 @@ pub enum FailureKind {
     Raised,
     /// It raised `asyncio.CancelledError`, or did not catch it.
     Cancelled,
-    /// The result is nothing that JSON can say.
+    /// The result cannot be represented as JSON.
     NotJson,
     /// More memory than the limit.
     Memory,
@@ -38,13 +38,13 @@ pub enum FailureKind {
     Time,
     /// Functions called each other more deeply than the limit.
     Recursion,
-    /// More bytes asked for, emitted and printed at once than the limit.
+    /// More bytes of calls, events and output at once than the limit.
     Told,
     /// More calls than the limit.
     Calls,
     /// No function of this id is in the file.
     Unknown,
-    /// The function waits for something that nobody was asked for.
+    /// The function waits for something that no call will answer.
     Stuck,
 }
 
@@ -57,7 +57,7 @@ pub struct Frame {
     pub line: u32,
     /// The first column, from 1, in characters.
     pub column: u32,
-    /// The column after the last one, or after the line if the place goes on below it.
+    /// The column after the last one, or after the line if the place continues below it.
     pub end_column: u32,
     /// The function, or `None` in the file itself.
     pub function: Option<String>,
@@ -77,7 +77,7 @@ impl Failure {
         Self { kind, exception: exception.to_owned(), message: message.into(), frames: Vec::new() }
     }
 
-    /// Keeps both ends of a long way.
+    /// Keeps both ends of a long call chain.
     pub fn with_frames(mut self, mut frames: Vec<Frame>) -> Self {
         if frames.len() > MOST_FRAMES {
             frames.drain(MOST_FRAMES / 2..frames.len() - MOST_FRAMES / 2);
@@ -86,7 +86,7 @@ impl Failure {
         self
     }
 
-    /// Returns the exception and what it says, on one line as far as the message is.
+    /// Returns the exception and its message, on one line unless the message has several.
     #[must_use]
     pub fn summary(&self) -> String {
         if self.message.is_empty() { self.exception.clone() } else { format!("{}: {}", self.exception, self.message) }
@@ -106,7 +106,7 @@ impl fmt::Display for Failure {
             }
             let Some(text) = &frame.text else { continue };
             writeln!(f, "    {text}")?;
-            // A mark under all of it says nothing, unless it is about what stands there.
+            // A mark under the whole line adds nothing, unless the error is about its text.
             let all = |marked: &(u32, u32)| *marked == (0, text.chars().count() as u32);
             if let Some((from, to)) = frame.marked.filter(|marked| self.kind == FailureKind::Unreadable || !all(marked))
             {

@@ -1,7 +1,7 @@
-//! What is spoken with a process that executes functions in Python syntax.
+//! The protocol of a worker: a process that executes functions in Python syntax.
 //!
-//! Owns the types of a conversation (what a file declares, how an execution begins, its calls and their answers, how far it may go and
-//! how it fails), their wire ([`wire`]), and the asking side ([`client`]). Has no interpreter.
+//! Owns the types of a conversation (declarations of a file, the start of an execution, calls and answers, limits and
+//! failures), their wire format ([`wire`]), and the client side ([`client`]). Has no interpreter.
 
 mod call;
 pub mod client;

@@ -1,10 +1,10 @@
-//! How far one execution may go.
+//! The limits of one execution.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How far one execution may go. Going further fails it, uncatchably except for the recursion.
+/// The limits of one execution. Exceeding one fails it, uncatchably except for the recursion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -35,9 +35,8 @@ impl Limits {
     }
 }
 
-/// How much longer a function may compute while it is replayed: what was fast enough once is not to fail because the
-/// machine is slower now.
+/// How much longer a function may compute while it is replayed: a slower machine must not fail it.
 pub const PATIENCE: u32 = 4;
 
-/// What a loaded machine may take for everything that is not the function's.
+/// The time that a loaded machine may take besides executing the function.
 const GRACE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! How an execution begins, and how far it is.
+//! The start and the progress of an execution.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::call::Call;
 use crate::failure::Failure;
 
-/// What an execution begins with.
+/// The initial values of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// The workflow or function node.
@@ -20,19 +20,19 @@ pub struct Start {
     pub at: Option<f64>,
 }
 
-/// What came of the beginning, of an answer, or of a replay.
+/// The result of the start, of an answer, or of a replay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What was asked and told meanwhile, in order. To be recorded before any of it is done.
+    /// The calls and the output, in order. To be recorded before any of it is performed.
     pub calls: Vec<Call>,
-    /// Calls whose answers are not waited for any more: another one, gathered with them, failed, or it was cancelled, or
-    /// it is over.
+    /// Calls whose answers are not waited for any more: another one, gathered with them, failed, or the execution was
+    /// cancelled or is over.
     pub abandoned: Vec<u64>,
-    /// Where it stands now.
+    /// Its state now.
     pub state: State,
 }
 
-/// Where an execution stands.
+/// The state of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

@@ -1,8 +1,7 @@
-//! What is spoken with a worker.
+//! The wire format of a worker.
 //!
-//! Lines of JSON: to it [`Asked`], from it [`Said`]. It answers in the order in which
-//! it was asked, and everything once, except that it may say before that it is still
-//! at it. A field or a question may be added; anything else raises [`WIRE_VERSION`].
+//! Lines of JSON: [`Asked`] to the worker, [`Said`] from it. It answers every request once and in order, and may first
+//! report that it is still busy. A field or a request may be added; any other change raises [`WIRE_VERSION`].
 
 use std::io::{self, BufRead, Read};
 
@@ -15,7 +14,7 @@ use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::progress::{Progress, Start};
 
-/// The version of what is spoken. A worker says it before anything else.
+/// The version of the protocol. A worker sends it before anything else.
 pub const WIRE_VERSION: u32 = 1;
 
 /// The exit code of a worker that ran out of the memory that it may have.
@@ -29,11 +28,11 @@ pub const LONGEST: u64 = 256 << 20;
 pub struct Asked {
     /// A number for the answer to carry.
     pub number: u64,
-    /// What is asked.
+    /// The request.
     pub ask: Ask,
 }
 
-/// What can be asked of a worker.
+/// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
@@ -41,14 +40,14 @@ pub enum Ask {
     Load {
         /// How failures name it.
         file: String,
-        /// What stands in it.
+        /// Its text.
         text: String,
     },
     /// Begin an execution, or bring it back by its history. → [`Reply::Progressed`], [`Reply::Refused`] or
     /// [`Reply::Diverged`]
     Begin(Box<Begin>),
-    /// Answer a call. → [`Reply::Progressed`], in which a state that waits names no calls: there may be thousands, and
-    /// whoever asks knows them. Or [`Reply::Unknown`]
+    /// Answer a call. → [`Reply::Progressed`], in which a waiting state names no calls: there may be thousands, and the
+    /// client knows them. Or [`Reply::Unknown`]
     Answer {
         /// Whose.
         execution: u64,
@@ -74,17 +73,17 @@ pub enum Ask {
 /// An execution to begin or to bring back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
-    /// How the asker calls it.
+    /// The client's number for it.
     pub execution: u64,
     /// How failures name its file.
     pub file: String,
-    /// What stands in the file.
+    /// The text of the file.
     pub text: String,
-    /// What it begins with.
+    /// Its initial values.
     pub start: Start,
-    /// How far it may go.
+    /// Its limits.
     pub limits: Limits,
-    /// What is known of it, empty for a new one.
+    /// Its recorded history, empty for a new one.
     pub history: Vec<Entry>,
 }
 
@@ -106,12 +105,12 @@ impl Ask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// Before anything else.
+    /// The greeting, before anything else.
     Hello {
-        /// What it speaks.
+        /// Its version of the protocol.
         wire: u32,
     },
-    /// It is still at this question, and alive.
+    /// It is alive and still busy with this request.
     StillAt(u64),
     /// The answer to a question.
     Replied {
@@ -124,15 +123,15 @@ pub enum Said {
     },
 }
 
-/// What a worker answers.
+/// The answer of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// The file's declarations.
     Declares(Vec<Declaration>),
-    /// What came of it.
+    /// The progress of the execution.
     Progressed(Progress),
-    /// The file can not be used.
+    /// The file cannot be used.
     Refused(Failure),
     /// The function does not follow its history.
     Diverged(Box<Divergence>),
@@ -155,7 +154,7 @@ pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
         Some(_) if line.len() as u64 + 1 >= LONGEST => {
             Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line is longer than {LONGEST} bytes")))
         }
-        // Somebody died in the middle of it.
+        // The sender ended in the middle of a line.
         Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What an execution costs: to begin, for each call, to be brought back, to be put away.
+//! Benchmarks of an execution: its start, each call, its replay and its parking.
 
 use std::hint::black_box;
 use std::process::Command;

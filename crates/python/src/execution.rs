@@ -1,10 +1,8 @@
-//! One execution of a function, from outside: it asks, it is answered, it ends.
+//! One execution of a function: it makes calls, receives answers, and ends.
 //!
-//! Everything that an execution does follows from its file, from what it begins
-//! with and from the answers in their order. So its state need not be kept: its
-//! history is enough, and [`Execution::replay`] brings it to where it was. Answers
-//! are taken one at a time, each as far as it leads, which makes their order count
-//! and nothing else.
+//! Everything that an execution does follows from its file, its initial values and the answers in their order. So its
+//! state need not be stored: [`Execution::replay`] restores it from its history. Answers are taken one at a time, and
+//! each is followed as far as possible, so that only their order matters.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,18 +22,18 @@ pub struct Execution {
     /// The number of the last call.
     last: u64,
     most: u64,
-    /// Bytes that it told since it was answered, and how many may be.
+    /// Bytes of calls and output since the last answer, and their limit.
     told: usize,
     most_told: usize,
     /// The calls that have no answer, with the numbers under which the program awaits them.
     open: BTreeMap<u64, u32>,
-    /// The open calls as whose answers it executes functions itself, as long as these are not over.
+    /// The open calls that it answers itself by executing a function, until the function is over.
     inlined: BTreeSet<u64>,
-    /// What came while the program stood at a call that stops it.
+    /// The inputs that arrived while the program was stopped at a blocking call.
     early: VecDeque<(u64, EarlyInput)>,
-    /// Whether it is cancelled as soon as all of it waits.
+    /// Whether it is to be cancelled as soon as all of it waits.
     cancelling: bool,
-    /// The calls that raised because of that and that the next progress tells.
+    /// The calls that raised because of the cancellation and that the next progress reports.
     cancelled: Vec<u64>,
     /// The number under which the program awaits that nothing else waits any more: its function is over, and functions
     /// that it gathered may still clean up.
@@ -47,7 +45,7 @@ pub struct Execution {
     state: State,
 }
 
-/// What comes for a call.
+/// An input for a call.
 enum EarlyInput {
     Answer(Answer),
     /// The execution is to execute the function node itself.
@@ -107,16 +105,15 @@ impl Execution {
         (execution, progress)
     }
 
-    /// Answers a call. An answer that is not waited for, because there is one already, the call was abandoned or there
-    /// never was one, changes nothing.
+    /// Answers a call. Ignored if the call has an answer already, was abandoned or never existed.
     pub fn answer(&mut self, ordinal: u64, answer: Answer) -> Progress {
         self.take(ordinal, EarlyInput::Answer(answer))
     }
 
-    /// Leaves a `run` call to the execution itself, whose file declares the function node: it executes the function as a
-    /// part of itself, with the same module variables. What the function asks for names the call as [`Call::within`],
-    /// and [`CallKind::Ended`] tells its end. The call stays open until it is answered because of that; an answer that
-    /// comes before leaves the function behind.
+    /// Leaves a `run` call to the execution, whose file declares the function node: it executes the function as a part
+    /// of itself, with the same module variables. Calls of the function name this call as [`Call::within`], and
+    /// [`CallKind::Ended`] reports its end. The call stays open until the caller answers it for that; an earlier answer
+    /// abandons the function.
     pub fn inline(&mut self, ordinal: u64) -> Progress {
         self.take(ordinal, EarlyInput::Inline)
     }
@@ -148,9 +145,9 @@ impl Execution {
         self.progress(calls)
     }
 
-    /// Raises `asyncio.CancelledError` at everything that it waits for, all of it at once. Functions that it executes as
-    /// the answers to calls find it where they wait, and their callers after them. An execution that stands at a call
-    /// that stops it is cancelled when it waits next.
+    /// Raises `asyncio.CancelledError` in everything that it waits for, all at once. Functions that it executes as the
+    /// answers to calls receive it where they wait, and their callers after them. An execution that is stopped at a
+    /// blocking call is cancelled when it waits next.
     fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
         self.cancelling = true;
@@ -164,13 +161,13 @@ impl Execution {
         self.progress(calls)
     }
 
-    /// Returns where it stands.
+    /// Returns its state.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Makes it small for a long wait, at the cost of some 100 µs. Nothing else changes.
+    /// Compresses it for a long wait, at the cost of some 100 µs. Nothing else changes.
     pub fn park(&mut self) {
         self.standing = match std::mem::replace(&mut self.standing, Standing::Over) {
             Standing::Stopped { ordinal, paused } => Standing::Stopped { ordinal, paused: paused.park() },
@@ -179,10 +176,10 @@ impl Execution {
         };
     }
 
-    /// Brings a new execution to where an earlier one was. The calls of the progress are those that the history does
-    /// not have: what was asked and was not recorded any more. What the history has asked, and is neither answered there
-    /// nor waited for now, is abandoned. `at_it` is called before each entry. This is also how an execution is cancelled:
-    /// by its history with [`Entry::Cancelled`] at the end.
+    /// Restores a new execution from an earlier one's history. The calls of the progress are those that the history
+    /// does not have: they were made and not recorded any more. A call of the history that has no answer there and is
+    /// not waited for now is abandoned. `at_it` is called before each entry. This is also how an execution is
+    /// cancelled: by its history with [`Entry::Cancelled`] at the end.
     ///
     /// # Errors
     /// When the function does something else than the history has.
@@ -223,7 +220,7 @@ impl Execution {
         Ok((execution, progress))
     }
 
-    /// Goes on until answers are needed.
+    /// Runs until answers are needed.
     fn run(&mut self, mut step: Step, calls: &mut Vec<Call>) {
         self.told = 0;
         loop {
@@ -328,7 +325,7 @@ impl Execution {
                         failure.kind = FailureKind::Told;
                     }
                     if failure.frames.is_empty() {
-                        // The interpreter does not tell where it was stopped; this is as near as can be said.
+                        // The interpreter does not report where it was stopped; this is the best approximation.
                         let place = match self.last {
                             0 => "before its first call".to_owned(),
                             last => format!("after call {last}"),
@@ -341,7 +338,7 @@ impl Execution {
         }
     }
 
-    /// Takes the first that came early and is still waited for.
+    /// Takes the first early input that is still waited for.
     fn next_early(&mut self, numbers: &[u32]) -> Option<(u64, u32, EarlyInput)> {
         while let Some((ordinal, came)) = self.early.pop_front() {
             self.inlined.remove(&ordinal);
@@ -354,7 +351,8 @@ impl Execution {
         None
     }
 
-    /// Returns whether one of these numbers is answered from outside, rather than by a function that is executed here.
+    /// Returns whether one of these numbers is answered from outside, rather than by a function that this execution
+    /// executes.
     fn waits_for_others(&self, numbers: &[u32]) -> bool {
         self.open.iter().any(|(ordinal, number)| !self.inlined.contains(ordinal) && is_in(numbers, *number))
     }
@@ -424,25 +422,25 @@ impl Execution {
         self.open.keys().copied().filter(|ordinal| !early.contains(ordinal)).collect()
     }
 
-    /// Leaves out of all further progress which calls are waited for. The caller knows, and of thousands all would be listed
-    /// after every answer.
+    /// Leaves the awaited calls out of all further progress. The caller knows them, and thousands would be listed after
+    /// every answer.
     pub(crate) fn leave_out_waits(&mut self) {
         self.lists_waits = false;
     }
 }
 
-/// Whether a number is one of these, which are in order.
+/// Returns whether a number is one of these, which are in order.
 fn is_in(numbers: &[u32], number: u32) -> bool {
     numbers.binary_search(&number).is_ok()
 }
 
-/// How the failure begins that ends what calls too often.
+/// The beginning of the failure's message when a function makes too many calls.
 const TOO_MANY: &str = "the function asked and told more than its limit";
 
-/// How the failure begins that ends what asks and tells too much at once.
+/// The beginning of the failure's message when a function sends too many bytes before an answer.
 const TOO_LONG: &str = "the function asked and told more before it was answered than its limit";
 
-/// What the prelude calls out for.
+/// A request of the prelude.
 enum Request {
     /// A call.
     Call { within: Option<u64>, kind: Box<CallKind> },
@@ -452,7 +450,7 @@ enum Request {
     Rest,
 }
 
-/// Reads the arguments with which the prelude calls out: the name of the call, and what is asked.
+/// Reads the arguments of the prelude's call: its name, and its parameters.
 fn read(arguments: Value) -> Result<Request, String> {
     let meaningless = || "workflows call out through their context only".to_owned();
     let Value::Array(arguments) = arguments else { return Err(meaningless()) };

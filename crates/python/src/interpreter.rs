@@ -1,8 +1,7 @@
-//! What an interpreter must be able to do, whichever it is.
+//! The interface of an interpreter.
 //!
-//! A program runs until it calls out, until all of it waits, or until its end, and
-//! then stands still as a value that somebody resumes. The one there is lives in
-//! [`monty`]; nothing else in this crate names it.
+//! A program runs until it calls out, until all of it waits, or until its end. It is then a paused value that the
+//! execution resumes. The only implementation is in [`monty`]; nothing else in this crate names it.
 
 pub(crate) mod monty;
 
@@ -13,11 +12,11 @@ use steplatch_python_api::{Failure, Limits};
 
 /// A file, compiled and ready to be run any number of times.
 pub(crate) trait Compiled {
-    /// Runs it until it stops for the first time. `given` is what it begins with.
+    /// Runs it until it stops for the first time. `given` is its initial value.
     fn start(&self, given: &Value, limits: &Limits) -> Step;
 }
 
-/// A program that stands still.
+/// A paused program.
 pub(crate) trait Paused: Send {
     /// Runs it until it stops again.
     fn go_on(self: Box<Self>, how: Resume<'_>) -> Step;
@@ -25,11 +24,11 @@ pub(crate) trait Paused: Send {
     /// Lets it compute for this long between two calls, from its next one on.
     fn allow(&mut self, time: Duration);
 
-    /// Makes it as small as it can be for as long as it stands still. It goes on as before.
+    /// Compresses it while it is paused. It can be resumed as before.
     fn park(self: Box<Self>) -> Box<dyn Paused>;
 }
 
-/// How a program goes on.
+/// How a program is resumed.
 pub(crate) enum Resume<'a> {
     /// The call returns this.
     Return(&'a Value),
@@ -37,16 +36,16 @@ pub(crate) enum Resume<'a> {
     Raise {
         /// The name of the exception.
         exception: &'a str,
-        /// What it says.
+        /// Its message.
         message: &'a str,
     },
     /// The call returns something to be awaited.
     Later,
-    /// What is awaited under this number is there. Only for a program that stands [`Stop::Waiting`] for it.
+    /// The answer awaited under this number has arrived. Only for a program that is [`Stop::Waiting`] for it.
     Arrived(u32, Arrival<'a>),
-    /// What is awaited under these numbers raises an exception, at once. As [`Self::Arrived`].
+    /// Everything awaited under these numbers raises an exception, at once. As [`Self::Arrived`].
     AllRaise(&'a [u32], (&'a str, &'a str)),
-    /// End it here; no handler of the program sees that.
+    /// The program ends; no handler in it can catch that.
     Abort(&'a str),
 }
 
@@ -61,15 +60,15 @@ pub(crate) enum Arrival<'a> {
     Inline(u64),
 }
 
-/// What came of running.
+/// The result of running.
 pub(crate) struct Step {
     /// What was printed meanwhile.
     pub(crate) printed: String,
-    /// Why it stands still.
+    /// Why it stopped.
     pub(crate) stop: Stop,
 }
 
-/// Why a program stands still.
+/// Why a program stopped.
 pub(crate) enum Stop {
     /// It calls out.
     Called {
@@ -77,14 +76,14 @@ pub(crate) enum Stop {
         number: u32,
         /// The arguments, or why they are not JSON.
         arguments: Result<Value, String>,
-        /// Where to go on.
+        /// The paused program.
         paused: Box<dyn Paused>,
     },
     /// All of it waits for at least one of these.
     Waiting {
         /// The numbers of calls, in order.
         numbers: Vec<u32>,
-        /// Where to go on.
+        /// The paused program.
         paused: Box<dyn Paused>,
     },
     /// It returned.

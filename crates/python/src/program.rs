@@ -1,4 +1,4 @@
-//! A file that was read: what it declares, ready to be executed.
+//! A file that was read: its declarations, ready to be executed.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::interpreter::monty::MontyProgram;
 use crate::interpreter::{Compiled, Stop};
 use crate::source::{PRELUDE, Source};
 
-/// A file that was read. Cheap to clone, and at home on one thread.
+/// A file that was read. Cheap to clone, and bound to one thread.
 #[derive(Clone)]
 pub struct Program {
     compiled: Rc<dyn Compiled>,
@@ -18,11 +18,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads a file: what stands in it outside of functions is executed once, within the default limits, and again at
-    /// the beginning of every execution. `file` is how failures name it.
+    /// Reads a file: its code outside of functions is executed once, within the default limits, and again at the
+    /// beginning of every execution. Failures name the file as `file`.
     ///
     /// # Errors
-    /// What is wrong with it, and where. Nothing of a file that can not be read is declared.
+    /// What is wrong with it, and where. A file that cannot be read declares nothing.
     pub fn load(file: &str, text: &str) -> Result<Self, Failure> {
         let source = std::sync::Arc::new(Source::read(file, text)?);
         let compiled = Rc::new(MontyProgram::compile(&source, PRELUDE, &source.runnable())?);

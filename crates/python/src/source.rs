@@ -1,9 +1,8 @@
-//! What can be told from a file without running it.
+//! The static reading of a file.
 //!
-//! Read with the parser that the interpreter itself uses, so that both agree on
-//! what Python is. It tells what the interpreter does not: what functions take, and
-//! how they describe themselves. A few things that the interpreter lacks are written
-//! differently before the file is run.
+//! Read with the interpreter's own parser, so that both agree on what Python is. It finds what the interpreter does not
+//! report: the parameters of functions, and their descriptions. A few constructs that the interpreter lacks are
+//! rewritten before the file is run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +13,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 use serde_json::{Value, json};
 use steplatch_python_api::{Failure, FailureKind, Frame};
 
-/// What stands before every file.
+/// The code that precedes every file.
 pub(crate) const PRELUDE: &str = include_str!("prelude.py");
 
 /// What declares something.
@@ -61,7 +60,7 @@ pub(crate) struct Source {
     functions: BTreeMap<String, Function>,
     /// The lines of what is declared under an id that is written out.
     declared: HashMap<String, u32>,
-    /// What is written differently before the file is run: places in `text`, with what stands there then.
+    /// The rewritten places: ranges of `text`, with their replacements.
     changes: Vec<(TextRange, String)>,
 }
 
@@ -106,7 +105,7 @@ impl Source {
     pub(crate) fn runnable(&self) -> String {
         let mut text = self.text.clone();
         let mut changes: Vec<_> = self.changes.iter().collect();
-        // From the end, so that places before a change stay where they are.
+        // From the end, so that the offsets of earlier places stay valid.
         changes.sort_unstable_by_key(|(range, _)| std::cmp::Reverse(range.start()));
         for (range, instead) in changes {
             text.replace_range(range.start().to_usize()..range.end().to_usize(), instead);
@@ -114,7 +113,7 @@ impl Source {
         text
     }
 
-    /// Returns what the prelude wants to know of the functions.
+    /// Returns the facts about functions that the prelude needs.
     pub(crate) fn functions(&self) -> Value {
         let about = |function: &Function| json!({ "takes_one": function.takes_one, "docstring": function.docstring });
         self.functions.iter().map(|(name, function)| (name.clone(), about(function))).collect()
@@ -130,7 +129,7 @@ impl Source {
         self.declared.get(id).copied()
     }
 
-    /// Makes a frame of a place in what is run: `line` counts what stands before the file.
+    /// Makes a frame from a place in the running code: `line` counts the lines of the prelude too.
     pub(crate) fn frame(&self, line: u32, column: u32, to: Option<u32>, function: Option<&str>) -> Option<Frame> {
         let function = function.filter(|function| *function != "<module>");
         let line = line.checked_sub(prelude_lines()).filter(|line| *line > 0 && *line as usize <= self.lines.len())?;
@@ -138,7 +137,7 @@ impl Source {
     }
 
     fn frame_at(&self, range: TextRange) -> Frame {
-        // What is wrong with the end of a file is wrong with its last line.
+        // An error at the end of a file is reported at its last line.
         let last = self.text.trim_end().len();
         let (line, column) = self.position(range.start().to_usize().min(last));
         let (end, to) = self.position(range.end().to_usize());
@@ -281,7 +280,7 @@ impl Reading<'_> {
             "__getitem__" => "_getitem",
             _ => return,
         };
-        // Nothing else may be written differently within it.
+        // Nothing else within it may be rewritten.
         let mut target = &*method.value;
         while let Expr::Attribute(part) = target {
             target = &part.value;
@@ -335,7 +334,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Looks at a module that is imported: a function that runs for a day should not fail then for want of it.
+    /// Checks an imported module: a function that runs for a day should not fail late because a module is missing.
     fn import(&mut self, module: &str, range: TextRange) {
         let first = module.split('.').next().unwrap_or_default();
         if self.in_doubt || MODULES.contains(&first) {
@@ -352,7 +351,7 @@ impl Reading<'_> {
         self.missing.get_or_insert((range, format!("the module {module} is not available in a workflow{instead}")));
     }
 
-    /// Looks at a name of the module `asyncio`, of which there is little.
+    /// Checks a name of the module `asyncio`, of which the interpreter has little.
     fn asyncio(&mut self, name: &str, range: TextRange) {
         let instead = match name {
             "gather" | "run" => return,
@@ -379,7 +378,7 @@ impl Reading<'_> {
     }
 }
 
-/// Whether it imports names that every file has: for its editor, or because it was written for Nerve.
+/// Returns whether it imports names that every file has: for an editor's sake, or because it was written for Nerve.
 fn is_ours(import: &StmtImportFrom) -> bool {
     let module = import.module.as_deref().unwrap_or_default();
     import.level == 0 && (module == "steplatch" || module == "nerve" || module.starts_with("nerve."))

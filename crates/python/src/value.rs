@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 /// How deep a value may be nested. A reader of JSON gives up at 128, and this travels inside of something.
 const DEEPEST: usize = 100;
 
-/// Returns the value as JSON, or says what in it is not JSON.
+/// Returns the value as JSON, or an error that names the part that is not JSON.
 pub(crate) fn to_json(object: &MontyObject) -> Result<Value, String> {
     convert(object, &mut Vec::new())
 }

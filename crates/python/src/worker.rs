@@ -1,10 +1,8 @@
-//! The process in which functions are executed.
+//! The worker: the process in which functions are executed.
 //!
-//! One thread does one thing after the other: the interpreter counts the memory of
-//! the whole process, and it does so for the execution that is running. A function
-//! that goes too far fails by itself; what brings the process down (a native stack
-//! that is full, memory taken in one piece) brings this process down and nothing
-//! else. Nothing here survives it, and nothing has to.
+//! It has one thread and does one thing at a time: the interpreter counts the memory of the whole process, on behalf of
+//! the running execution. A function that exceeds a limit fails by itself; what aborts the process (a full native
+//! stack, memory taken in one piece) ends only this worker. A worker keeps no state that must survive it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
@@ -18,11 +16,11 @@ use steplatch_python_api::{Failure, Progress, State};
 use crate::execution::Execution;
 use crate::program::Program;
 
-/// What a process that serves has to declare as its global allocator. It counts, and ends the process with
-/// [`OUT_OF_MEMORY`] where a limit would be passed.
+/// The global allocator that a worker process must declare. It counts, and ends the process with [`OUT_OF_MEMORY`]
+/// where a limit would be exceeded.
 pub use monty_alloc::LimitedAllocator as Allocator;
 
-// The asking side knows no interpreter, so the wire has the exit code of its allocator as a number.
+// The client has no interpreter, so the wire has the exit code of its allocator as a number.
 const _: () = assert!(OUT_OF_MEMORY == monty_types::OOM_EXIT_CODE);
 
 /// The stack of the thread that executes: several times what the deepest allowed recursion takes.
@@ -34,11 +32,11 @@ const KEPT: usize = 32;
 /// How many executions are kept as they are while they wait; others, as those at a gate, are parked.
 const AWAKE: usize = 32;
 
-/// How often one that takes long says that it is still at it.
+/// How often a long operation reports that it is still in progress.
 const SIGN: Duration = Duration::from_secs(1);
 
-/// Serves until nobody asks any more. `memory` is what all executions together may have, in bytes; an execution that
-/// passes it ends the process.
+/// Serves requests until the input ends. `memory` is the limit of all executions together, in bytes; an execution that
+/// exceeds it ends the process.
 ///
 /// # Errors
 /// Of reading and writing, for a line that makes no sense, and when the process does not count its memory.
@@ -59,7 +57,7 @@ struct Worker<W> {
     /// The files that were used last, with the last one at the end.
     programs: VecDeque<(String, String, Program)>,
     executions: HashMap<u64, Execution>,
-    /// Those that are not parked, with the one that went on last at the end. Some of them may be over.
+    /// Those that are not parked, the one that was resumed last at the end. Some of them may be over.
     awake: VecDeque<u64>,
 }
 
@@ -102,7 +100,7 @@ impl<W: Write> Worker<W> {
                 let at_it = || {
                     if said.elapsed() > SIGN {
                         said = Instant::now();
-                        // One that does not listen any more is noticed when it is answered.
+                        // A client that closed the connection is noticed when it is answered.
                         let _ = self.say(&Said::StillAt(number));
                     }
                 };
@@ -127,7 +125,7 @@ impl<W: Write> Worker<W> {
         }
     }
 
-    /// Has an execution go on that is known.
+    /// Resumes a known execution.
     fn go_on(&mut self, execution: u64, how: impl FnOnce(&mut Execution) -> Progress) -> Reply {
         let Some(known) = self.executions.get_mut(&execution) else { return Reply::Unknown };
         let progress = how(known);

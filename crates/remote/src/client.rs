@@ -1,8 +1,8 @@
-//! Questions to a service, over HTTP.
+//! The HTTP client of a remote service.
 //!
-//! Thin: what answers mean is decided elsewhere. The token goes to the service's own
-//! origin only, wherever it redirects to or says that the next page is, and is taken
-//! out of everything that comes back. Answers are read up to a bound.
+//! It only sends requests and reads responses; the other modules interpret them. The token is sent to the service's own
+//! origin only, whatever redirects and next-page links say, and is removed from all responses. Responses are read up to
+//! a bound.
 
 mod answer;
 mod error;
@@ -30,20 +30,20 @@ use sender::{Request, Sender};
 /// Redirects that are followed, within an origin.
 const MOST_REDIRECTS: usize = 5;
 
-/// How long things may take.
+/// Time limits of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Until there is a connection.
+    /// Until a connection is made.
     pub connecting: Duration,
-    /// Until a question is answered.
+    /// Until a request is answered.
     pub answering: Duration,
-    /// Until a start is answered. Longer, because giving up on one leaves it unknown.
+    /// Until a start is answered. Longer, because after a time-out it is unknown whether the run was started.
     pub starting: Duration,
-    /// Until a list is there, over all its pages.
+    /// Until a list is complete, over all its pages.
     pub listing: Duration,
-    /// Before a question is asked a second time; twice as long each further time.
+    /// Before the first retry; doubled for each further one.
     pub pausing: Duration,
-    /// Bytes of an answer.
+    /// The most bytes of a response.
     pub most_bytes: usize,
 }
 
@@ -73,17 +73,17 @@ struct Inner {
     sender: Sender,
 }
 
-/// What came of asking that a run be cancelled.
+/// The result of a request to cancel a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
-    /// The service was asked, and will say by the run's status when it is.
+    /// The service accepted the request; the run's status will show the end.
     Asked,
-    /// It knows no such request, so the run goes on there.
+    /// The service does not support the request, so the run continues there.
     NotSupported,
 }
 
 impl Client {
-    /// Makes a client with the usual limits. Nothing is asked yet.
+    /// Makes a client with the usual limits. Sends nothing yet.
     ///
     /// # Errors
     ///
@@ -112,12 +112,12 @@ impl Client {
         })))
     }
 
-    /// Asks which workflows there are, over all pages, and leaves out those that the configuration filters. A page that can
-    /// not be had in passing is asked for again, as often as the configuration says.
+    /// Requests the list of workflows, over all pages, without those that the configuration excludes. A page whose
+    /// request fails temporarily is requested again, as often as the configuration says.
     ///
     /// # Errors
     ///
-    /// If a page can not be had, or is no list. Nothing of the others is returned then.
+    /// If a page is not available, or is no list. Nothing of the other pages is returned then.
     pub async fn list(&self) -> Result<Listing, AskError> {
         let limit = self.0.limits.listing;
         let late =
@@ -168,11 +168,12 @@ impl Client {
         Ok(listing)
     }
 
-    /// Starts a workflow. It is asked once: what is not known to have been refused may have been started.
+    /// Starts a workflow. The request is sent once: unless the service certainly refused it, the run may have been
+    /// started.
     ///
     /// # Errors
     ///
-    /// [`StartError::Refused`] if it was certainly not started, [`StartError::Unknown`] if nobody can tell.
+    /// [`StartError::Refused`] if it was certainly not started, [`StartError::Unknown`] if that is not known.
     pub async fn start(
         &self,
         id: &str,
@@ -194,7 +195,7 @@ impl Client {
             200..=299 => answer.json().and_then(|json| Started::read(&json)).map_err(|why| StartError::Unknown {
                 words: format!("The service answered the start with {}, and {why}.", answer.status.as_u16()),
             }),
-            // These two say that the same request belongs elsewhere, and others that it was done.
+            // These codes say that the request belongs elsewhere; the other redirects say that it was performed.
             301 | 307 | 308 => Err(refused(format!("{} It is not followed; correct base_url.", answer.words()))),
             status @ 400..=499 => Err(StartError::Refused {
                 words: answer.words(),
@@ -205,21 +206,22 @@ impl Client {
         }
     }
 
-    /// Asks how a run is, once: when to ask again is for whoever follows it to say, see [`crate::Pace`].
+    /// Requests the status of a run, once. The caller decides when to request it again, see [`crate::Pace`].
     ///
     /// # Errors
     ///
-    /// If the service can not be asked or does not tell; [`AskError::passing`] says whether it may tell later.
+    /// If the service is not reachable or gives no status; [`AskError::passing`] says whether a later request may
+    /// succeed.
     pub async fn status(&self, id: &str, instance: &str) -> Result<Status, AskError> {
         let answer = self.get(self.url(&[id, "runs", instance, "status"])?).await?;
         answer.read(|json| Status::read(&json)).await
     }
 
-    /// Asks that a run be cancelled, again if that fails in passing: cancelling twice is no worse than once.
+    /// Requests the cancellation of a run, and retries on temporary failures: cancelling is idempotent.
     ///
     /// # Errors
     ///
-    /// If the service can not be asked, or refuses.
+    /// If the service is not reachable, or refuses.
     pub async fn cancel(&self, id: &str, instance: &str) -> Result<Cancelled, AskError> {
         let url = self.url(&[id, "runs", instance, "cancel"])?;
         let request = Request { method: Method::POST, url, body: Some(json!({})), key: None };
@@ -235,10 +237,9 @@ impl Client {
         asked.await
     }
 
-    /// Asks until there is an answer or a failure that does not pass, as often as is configured.
+    /// Repeats a request until there is an answer or a permanent failure, as often as is configured.
     ///
-    /// What is asked is a function that returns a future: of an async closure nobody can tell yet that it may be sent to
-    /// another thread.
+    /// The request is a function that returns a future, because an async closure cannot yet be required to be `Send`.
     async fn patiently<T, F>(&self, question: impl Fn() -> F) -> Result<T, AskError>
     where
         F: Future<Output = Result<T, AskError>>,
@@ -260,7 +261,7 @@ impl Client {
         }
     }
 
-    /// Gets something, also from where the service redirects to on its own origin.
+    /// Sends a GET request, and follows redirects within the service's own origin.
     async fn get(&self, url: Url) -> Result<Answer, AskError> {
         let mut request = Request { method: Method::GET, url, body: None, key: None };
         for _ in 0..=MOST_REDIRECTS {
@@ -278,7 +279,7 @@ impl Client {
         Err(AskError::lasting("The service redirects without end."))
     }
 
-    /// Returns the URL of something below the workflows of the service. Ids are encoded, so that each is one segment.
+    /// Returns a URL below the workflows of the service. Ids are encoded, so that each is one segment.
     fn url(&self, below: &[&str]) -> Result<Url, AskError> {
         if let Some(id) = below.iter().find(|segment| matches!(**segment, "" | "." | "..")) {
             return Err(AskError::lasting(format!("'{id}' is no id.")));
@@ -291,19 +292,19 @@ impl Client {
     }
 }
 
-/// Does something that may take a while on a thread that may block.
+/// Runs blocking work on a thread that may block.
 pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and whoever waits here with it.
+            // The runtime is shutting down, and drops this task with it.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// Returns a number from 0 to 1 by chance, so that many who wait do not all come at once.
+/// Returns a random number from 0 to 1, so that many waiting clients do not all send at once.
 #[must_use]
 pub fn jitter() -> f64 {
     f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX)

@@ -1,7 +1,6 @@
-//! What can be said about a service, in a table of the file of settings or in the environment.
+//! The configuration of a service, from a table of the settings file or from the environment.
 //!
-//! Everything that is wrong is told at once, each with its place and its bounds. No
-//! error has a token in it.
+//! All errors are reported at once, each with its place and its bounds. No error contains a token.
 
 mod given;
 mod keys;
@@ -21,27 +20,27 @@ use crate::filter;
 /// A remote service, as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// What it is called here.
+    /// Its name in this installation.
     pub name: String,
     /// Whether it is used at all.
     pub enabled: bool,
-    /// Where it is: `https`, or `http` on loopback; without a slash at its end.
+    /// Its URL: `https`, or `http` on loopback; without a trailing slash.
     pub base_url: String,
-    /// The MCP server whose `workflows-list-tool` is asked for the list, instead of the REST route: its URL.
+    /// The URL of the MCP server whose `workflows-list-tool` returns the list, instead of the REST route.
     pub discovery_mcp: Option<String>,
-    /// What it is asked with.
+    /// The token that is sent to it.
     pub token: Option<Token>,
-    /// How often the list is asked for; never by itself after the start without.
+    /// How often the list is requested; without one, only at the start.
     pub discovery_interval: Option<Duration>,
     /// How long one run may take.
     pub execution_timeout: Duration,
-    /// Runs that may be under way there at once.
+    /// The most runs that may be in progress there at once.
     pub max_concurrent_executions: usize,
-    /// Globs of the names that are offered, `!` excludes; all without.
+    /// Globs of the names that are offered, `!` excludes; without any, all are offered.
     pub filter_patterns: Vec<String>,
-    /// The longest time between two looks at a run.
+    /// The longest time between two status requests for a run.
     pub status_check_interval: Duration,
-    /// How often a question that failed in passing is asked again. Starts never are.
+    /// How often a request that failed temporarily is repeated. Starts never are.
     pub retry_attempts: u32,
 }
 
@@ -63,13 +62,13 @@ impl Default for Config {
     }
 }
 
-/// Something that can not be meant.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {problem}.")]
 pub struct Invalid {
-    /// Where it stands: a variable of the environment, or a key and its service.
+    /// Its place: a variable of the environment, or a key and its service.
     pub place: String,
-    /// What is wrong with it and what may stand there, without a full stop.
+    /// What is wrong with it and which values are allowed, without a full stop.
     pub problem: String,
 }
 
@@ -78,8 +77,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Everything that can not be meant: a name or a key that is none, a value of the wrong kind or out of bounds, a token
-    /// in clear text, and a service that is enabled without a URL.
+    /// All invalid settings: an invalid name or unknown key, a value of the wrong kind or out of bounds, a token in
+    /// clear text, and a service that is enabled without a URL.
     pub fn read<'a>(name: &str, values: impl IntoIterator<Item = (&'a str, Given)>) -> Result<Self, Vec<Invalid>> {
         let mut reading = Reading::new(name, |key| format!("{key} of remote '{name}'"));
         if !is_name(name) {
@@ -102,12 +101,12 @@ impl Config {
         reading.end()
     }
 
-    /// Reads the one service that the environment can name, which is called "default". `None` if none of the variables is
-    /// set; an empty one counts as not set.
+    /// Reads the one service that the environment can configure, which is called "default". `None` if none of the
+    /// variables is set; an empty one counts as not set.
     ///
     /// # Errors
     ///
-    /// Everything that can not be meant, by the names of the variables.
+    /// All invalid settings, by the names of the variables.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, Vec<Invalid>> {
         let mut reading = Reading::new("default", |key| keys::find(key).map_or(key, |key| key.variable).to_owned());
         let mut is_there = false;
@@ -185,14 +184,15 @@ impl<P: Fn(&str) -> String> Reading<P> {
     }
 }
 
-/// Names are shown to people and models, and stand in names of files and metrics.
+/// Returns whether a name is valid. Names are shown to people and models, and are part of the names of files and
+/// metrics.
 fn is_name(name: &str) -> bool {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(is_part)
 }
 
-/// Reads a URL that a token may be sent to. What else can be in a URL is refused rather than dropped: whoever wrote it
-/// meant something by it.
+/// Reads a URL that a token may be sent to. Other parts of a URL are refused rather than dropped, because the author
+/// meant something by them.
 fn url(text: &str) -> Result<String, String> {
     const MUST: &str = "must be a URL with https, or with http on loopback, such as https://flows.example.com/team";
     let Ok(url) = text.trim().parse::<Url>() else { return Err(format!("is no URL; it {MUST}")) };

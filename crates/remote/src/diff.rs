@@ -1,24 +1,24 @@
-//! What changed between two lists of a service.
+//! The difference between two lists of a service.
 
 use std::collections::BTreeMap;
 
 use crate::entry::RemoteWorkflow;
 
-/// The ids of workflows by what became of them, each list sorted.
+/// The ids of workflows by kind of change, each list sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Were not there before.
+    /// New workflows.
     pub added: Vec<String>,
-    /// Have another title, description or schema.
+    /// Workflows with another title, description or schema.
     pub updated: Vec<String>,
-    /// Are gone.
+    /// Workflows that are not listed any more.
     pub removed: Vec<String>,
-    /// Are as they were, as far as they are pinned.
+    /// Workflows with the same hash.
     pub unchanged: Vec<String>,
 }
 
 impl Changes {
-    /// Returns whether anything is other than it was.
+    /// Returns whether anything changed.
     #[must_use]
     pub fn is_any(&self) -> bool {
         !(self.added.is_empty() && self.updated.is_empty() && self.removed.is_empty())

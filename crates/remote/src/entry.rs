@@ -1,4 +1,4 @@
-//! One workflow of a service, as it is offered here.
+//! One workflow of a service, as the daemon offers it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -19,47 +19,47 @@ const LONGEST_WORD: usize = 60;
 /// A workflow of a remote service. Its texts are cleaned, and still foreign: see [`RemoteWorkflow::described`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteWorkflow {
-    /// Its id there, as it stands in paths; of 1 to 200 characters.
+    /// Its id at the service, as it is in paths; of 1 to 200 characters.
     pub id: String,
-    /// What it is called there; never empty, at most 200 characters.
+    /// Its title at the service; never empty, at most 200 characters.
     pub title: String,
     /// What it is for; at most 1,000 characters.
     pub description: String,
-    /// Its category; `workflow` if the service says none.
+    /// Its category; `workflow` if the service gives none.
     pub category: String,
-    /// Its version; `1.0.0` if the service says none.
+    /// Its version; `1.0.0` if the service gives none.
     pub version: String,
     /// JSON Schema of its input, cleaned: an object, with nothing to fetch.
     pub input_schema: Value,
     /// What had to be changed about the schema.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// How it is meant to be waited for.
+    /// How callers are meant to wait for it.
     pub execution: Execution,
     /// Further fields of the service, cleaned: at most 8 KiB and eight levels.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "metadata::read")]
     pub metadata: Option<Map<String, Value>>,
-    /// What its title, description and schema are pinned by, as the service wrote them: SHA-256 in hexadecimal.
+    /// The hash that pins its title, description and schema, as the service wrote them: SHA-256 in hexadecimal.
     pub hash: String,
 }
 
-/// How a workflow is meant to be waited for.
+/// How callers are meant to wait for a workflow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
-    /// A call waits for the end.
+    /// A call waits for the end of the run.
     Sync,
-    /// A call may return while the run goes on.
+    /// A call may return while the run continues.
     #[default]
     Async,
 }
 
 impl RemoteWorkflow {
-    /// Reads one entry of a list. Both shapes of entries are taken: `name` and `inputSchema`, `title` and `inputs`.
+    /// Reads one entry of a list. Both shapes of entries are accepted: `name` and `inputSchema`, `title` and `inputs`.
     ///
     /// # Errors
     ///
-    /// Why it can not be offered, as a sentence without a full stop.
+    /// Why it cannot be offered, as a sentence without a full stop.
     pub fn read(entry: &Value) -> Result<Self, String> {
         let Value::Object(fields) = entry else { return Err("it is no object".to_owned()) };
         let id = id(fields.get("id")).ok_or("it has no usable id")?;
@@ -94,21 +94,21 @@ impl RemoteWorkflow {
         })
     }
 
-    /// Returns its description with where it comes from before it, as models and people should read it.
+    /// Returns its description, preceded by its origin, for models and people.
     #[must_use]
     pub fn described(&self, remote: &str) -> String {
         format!("From the workflow service '{remote}': {}", self.description)
     }
 }
 
-/// Reads an id: text or a whole number. What could not be shown or stand in a path is none.
+/// Reads an id: text or a whole number. An id that cannot be shown or be part of a path is invalid.
 pub(crate) fn id(value: Option<&Value>) -> Option<String> {
     let id = match value? {
         Value::String(text) => text.clone(),
         Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
         _ => return None,
     };
-    // As a segment of a path, one or two points mean another folder, however they are encoded.
+    // As a segment of a path, one or two dots mean another directory, however they are encoded.
     let is_usable = !matches!(id.as_str(), "" | "." | "..") && clean(&id, LONGEST_ID) == id;
     is_usable.then_some(id)
 }
@@ -117,7 +117,7 @@ fn text<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| fields.get(*name)?.as_str()).filter(|text| !text.trim().is_empty())
 }
 
-/// Pins what a model is told. The order of the fields of a schema does not count.
+/// Returns the hash that pins what a model sees. The order of the fields of a schema does not count.
 fn hash(title: Option<&str>, description: Option<&str>, schema: Option<&Value>) -> String {
     let mut pinned = String::new();
     let told = serde_json::json!([title, description, schema]);

@@ -1,4 +1,4 @@
-//! Which workflows of a service are offered.
+//! The filter of the workflows that are offered.
 
 use crate::names::slug;
 
@@ -7,17 +7,17 @@ const MOST: usize = 100;
 /// Characters of one.
 const LONGEST: usize = 200;
 
-/// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They are anchored, and upper and lower case
-/// are the same. A workflow is matched by its title as well as by the part of its tool's name that the title gives.
+/// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They are anchored, and ignore case. A
+/// workflow is matched by its title as well as by the part of its tool's name that is made from the title.
 ///
-/// What is excluded stays excluded, wherever that stands; without a pattern that includes, everything else is offered.
+/// Exclusions win, wherever they are in the list; without a pattern that includes, everything else is offered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     included: Vec<Vec<char>>,
     excluded: Vec<Vec<char>>,
 }
 
-/// Returns the patterns if they can be meant.
+/// Returns the patterns if they are valid.
 pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, String> {
     if patterns.len() > MOST {
         return Err(format!("has {} patterns, and may have up to {MOST}", patterns.len()));

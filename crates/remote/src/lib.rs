@@ -1,11 +1,10 @@
-//! Remote workflow services: what they offer, and how their workflows are run.
+//! Remote workflow services: their workflows, and the requests that run them.
 //!
-//! Owns the small REST dialect (discovery, start, status, cancel), what is made of
-//! what a service says (names, descriptions, schemas), and when it is asked again.
-//! It knows no daemon and no journal: whoever runs a workflow durably asks through
-//! this.
+//! Owns the small REST dialect (discovery, start, status, cancel), the processing of a service's names, descriptions
+//! and schemas, and the times of repeated requests. Knows no daemon and no journal: the daemon runs workflows durably
+//! and sends its requests through this crate.
 //!
-//! What decides is pure; [`Client`] asks, and keeps nothing of what it hears.
+//! Decisions are pure; [`Client`] sends requests, and stores nothing of the responses.
 
 mod client;
 mod config;

@@ -1,7 +1,7 @@
-//! Lists of workflows, as services give them.
+//! The lists of workflows that services return.
 //!
-//! Two shapes are taken, an array and pages, over HTTP and as the result of an MCP
-//! tool. What can not be read of one entry is told and does no harm to the others.
+//! Two shapes are accepted, an array and pages, over HTTP and as the result of an MCP tool. An entry that cannot be
+//! read is reported and does not affect the others.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +15,17 @@ pub const MOST_WORKFLOWS: usize = 1_000;
 pub const MOST_PAGES: usize = 100;
 /// Bytes of one answer.
 pub const MOST_BYTES: usize = 8 * 1024 * 1024;
-/// Entries that are looked at, whatever they are.
+/// The most entries that are read, valid or not.
 const MOST_ENTRIES: usize = 5 * MOST_WORKFLOWS;
-/// Entries that were left out are told up to this many times.
+/// The most entries that are reported as left out.
 const MOST_SKIPPED: usize = 50;
 
-/// One answer to the question which workflows there are.
+/// One page of a list of workflows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
-    /// What is in it, not yet looked at.
+    /// Its entries, not yet read.
     pub entries: Vec<Value>,
-    /// Where the next one is, as the service wrote it.
+    /// The link to the next page, as the service wrote it.
     pub next: Option<String>,
 }
 
@@ -90,17 +90,17 @@ pub struct Listing {
     pub workflows: Vec<RemoteWorkflow>,
     /// Entries that were left out, and why, each as a sentence.
     pub skipped: Vec<String>,
-    /// Ids of entries that are there and can not be read now.
+    /// Ids of entries that exist and cannot be read now.
     pub unreadable: BTreeSet<String>,
-    /// There is more than is taken, so a workflow that is not in it may be there all the same.
+    /// The list was cut, so a workflow that is missing from it may exist at the service.
     pub is_cut: bool,
-    /// Entries that were looked at, also those that were left out.
+    /// The number of entries that were read, including those that were left out.
     pub seen: usize,
 }
 
 impl Listing {
-    /// Reads the result of the MCP tool `workflows-list-tool`, see [`Page::read_tool_result`], on a thread that may block: there
-    /// may be a thousand schemas in it. A tool is asked once, so a list that it gives in pages is cut.
+    /// Reads the result of the MCP tool `workflows-list-tool`, see [`Page::read_tool_result`], on a thread that may
+    /// block: there may be a thousand schemas in it. A tool is called once, so a list in several pages is cut.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Listing {
         .await
     }
 
-    /// Adds the entries of a page. What is too much is left out and marks the list as cut.
+    /// Adds the entries of a page. Entries beyond the bound are left out and mark the list as cut.
     pub fn add(&mut self, page: Page) {
         let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();
         for entry in &page.entries {
@@ -143,8 +143,8 @@ impl Listing {
         }
     }
 
-    /// Puts a list in the place of an older one. A workflow that was fine stays as it was if its entry can not be read now, or
-    /// if the list is cut and it may be behind the cut.
+    /// Returns this list as the replacement of an older one. A workflow of the older list is kept if its entry cannot
+    /// be read now, or if the list is cut and the entry may be beyond the cut.
     #[must_use]
     pub fn settled(self, old: &[RemoteWorkflow]) -> Vec<RemoteWorkflow> {
         let listed: BTreeSet<&str> = self.workflows.iter().map(|workflow| workflow.id.as_str()).collect();
@@ -152,7 +152,7 @@ impl Listing {
             !listed.contains(workflow.id.as_str()) && (self.is_cut || self.unreadable.contains(&workflow.id))
         };
         let mut kept: Vec<RemoteWorkflow> = old.iter().filter(stays).cloned().collect();
-        // Tools that worked go before new ones.
+        // Workflows that were offered before take precedence over new ones.
         let was: BTreeSet<&str> = old.iter().map(|workflow| workflow.id.as_str()).collect();
         let (known, new): (Vec<_>, Vec<_>) =
             self.workflows.iter().partition(|workflow| was.contains(workflow.id.as_str()));
@@ -161,10 +161,10 @@ impl Listing {
         kept
     }
 
-    /// Marks the list as not the whole one.
+    /// Marks the list as incomplete.
     pub(crate) fn cut(&mut self, why: &str) {
         if !self.is_cut {
-            // It is worth more than one more entry.
+            // This message is more important than one more entry.
             self.skipped.truncate(MOST_SKIPPED - 1);
             self.skip(why.to_owned());
         }

@@ -7,7 +7,7 @@ use crate::text;
 
 /// Bytes of all fields together, as JSON.
 const MOST_BYTES: usize = 8 * 1024;
-/// Levels of objects and arrays, the outermost included. What lies deeper is left out.
+/// The most levels of objects and arrays, including the outermost. Deeper values are left out.
 const DEEPEST: usize = 8;
 /// Characters of a name of a field.
 const LONGEST_NAME: usize = 100;

@@ -1,7 +1,7 @@
-//! Names of tools, which clients and models remember.
+//! The names of tools, which clients and models remember.
 //!
-//! A name is made from a workflow's title and, where that is not enough, its id. Who
-//! has a name keeps it while its title stays, whatever comes and goes beside it.
+//! A name is made from a workflow's title and, if needed, its id. A workflow keeps its name while its title is
+//! unchanged, whatever other workflows appear or disappear.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,13 +49,13 @@ pub fn slug(title: &str) -> String {
     slug
 }
 
-/// Gives each of the entries (a workflow and its title) a name.
+/// Assigns a name to each of the entries (a workflow and its title).
 ///
-/// - Who is in `known` keeps its name as long as its title still gives it; a changed title gives a new name.
-/// - A name in `known` is given to nobody else, also while its owner is not among the entries.
-/// - A name in `taken` is given to nobody. It goes before `known`, so whoever should yield to a workflow that has its name
-///   already does not belong in it.
-/// - A title that one entry alone has gives the name without a suffix. All others get a suffix from their ids.
+/// - A workflow in `known` keeps its name as long as its title still gives it; a changed title gives a new name.
+/// - A name in `known` is not given to another workflow, even while its owner is not among the entries.
+/// - A name in `taken` is not given to any workflow. It takes precedence over `known`, so it must not contain names
+///   that yield to a workflow that has them already.
+/// - A title that only one entry has gives the name without a suffix. All others get a suffix from their ids.
 ///
 /// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend on the set of entries only, not on their order.
 /// Of entries with the same key the first by title counts.
@@ -80,7 +80,7 @@ pub fn assign<'a>(
     let mut given = BTreeMap::new();
     for (key, base) in &bases {
         let Some(name) = known.get(key) else { continue };
-        // Names are told apart by those who have them: of two that were written down for one name, the first has it.
+        // If two workflows are recorded with one name, the first keeps it.
         if could_be(name, key, base) && used.insert(name.clone()) {
             given.insert(key.clone(), name.clone());
         }
@@ -121,7 +121,7 @@ fn plain(base: &str, room: usize) -> String {
 fn suffixed(key: &Key, base: &str) -> impl Iterator<Item = String> {
     let most = (LONGEST - PREFIX.len()) / SUFFIX;
     (0_usize..).map(move |number| {
-        // The zero byte can stand in no name of a service, so that no two keys give the same text.
+        // No name of a service contains a zero byte, so two different keys never give the same text.
         let Key { remote, id } = key;
         let hash = match number.checked_sub(most) {
             None => Sha256::digest(format!("{remote}\0{id}")),

@@ -1,35 +1,34 @@
-//! When a service is asked again.
+//! The times at which the daemon contacts a service again.
 //!
-//! Knows no clock and no randomness: jitter is given by whoever waits, a number from
-//! 0 to 1, and takes up to a tenth off a time, so that many who wait do not all come
-//! at once.
+//! Knows no clock and no randomness: the caller passes the jitter, a number from 0 to 1, which shortens a time by up to
+//! a tenth, so that many waiting callers do not all send at once.
 
 use std::time::Duration;
 
-/// The time before the first look at a run, and the shortest between two.
+/// The time before the first status request for a run, and the shortest between two.
 pub const SHORTEST: Duration = Duration::from_secs(1);
-/// The longest that a service that is busy or down is left alone.
+/// The longest pause for a service that is busy or down.
 pub const LONGEST: Duration = Duration::from_secs(300);
-/// How much longer a time is than the one before while nothing changes.
+/// The factor by which the time grows while nothing changes.
 const GROWTH: f64 = 1.5;
 
-/// How often one run is looked at.
+/// The schedule of status requests for one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
     longest: Duration,
     next: Duration,
 }
 
-/// What came of a look.
+/// The result of a status request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looked {
-    /// The run is not as it was.
+    /// The run changed.
     Changed,
-    /// It is as it was.
+    /// The run did not change.
     Same,
-    /// The service could not be asked, or did not want to be.
+    /// The service was not reachable, or refused.
     Failed {
-        /// When it wants to be asked again.
+        /// When the service accepts requests again.
         retry_after: Option<Duration>,
     },
 }
@@ -41,14 +40,14 @@ impl Pace {
         Self { longest: longest.max(SHORTEST), next: SHORTEST }
     }
 
-    /// Returns how long to wait for the first look.
+    /// Returns how long to wait before the first status request.
     #[must_use]
     pub fn first(&self) -> Duration {
         SHORTEST
     }
 
-    /// Returns how long to wait for the next look, at least a second. Times grow to the longest while nothing changes, to five
-    /// minutes at most while the service fails, and are short again when the run changes.
+    /// Returns how long to wait before the next status request, at least a second. Times grow to the longest while
+    /// nothing changes, to five minutes at most while the service fails, and are short again when the run changes.
     #[must_use]
     pub fn next(&mut self, looked: Looked, jitter: f64) -> Duration {
         let retry_after = match looked {
@@ -57,7 +56,7 @@ impl Pace {
                 None
             }
             Looked::Same => {
-                // What a service that failed was left alone for does not count any more.
+                // The time that the service requested after a failure does not count any more.
                 self.next = self.next.mul_f64(GROWTH).min(self.longest);
                 None
             }
@@ -70,9 +69,8 @@ impl Pace {
     }
 }
 
-/// Returns how long a service whose list could not be had is left alone: a second, twice as long after each further failure,
-/// up to five minutes or the interval in which it is asked anyway, whichever is shorter. `failures` is how many there were in
-/// succession.
+/// Returns how long to wait after a list request failed: a second, doubled for each further failure, up to five minutes
+/// or the discovery interval, whichever is shorter. `failures` is the number of failures in succession.
 #[must_use]
 pub fn rediscovery(failures: u32, interval: Option<Duration>, retry_after: Option<Duration>, jitter: f64) -> Duration {
     let most = interval.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
@@ -80,15 +78,16 @@ pub fn rediscovery(failures: u32, interval: Option<Duration>, retry_after: Optio
     waiting(doubled.min(most), retry_after, jitter)
 }
 
-/// What a service asks for is kept to, up to [`LONGEST`], and never makes it sooner.
+/// Returns the time to wait: at least the service's `retry_after`, which counts up to [`LONGEST`] and never shortens
+/// it.
 fn waiting(time: Duration, retry_after: Option<Duration>, jitter: f64) -> Duration {
     let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
     let time = time.mul_f64(1.0 - jitter / 10.0);
     time.max(retry_after.unwrap_or_default().min(LONGEST)).max(SHORTEST)
 }
 
-/// Returns how long to wait before a question that failed in passing is asked again while somebody waits for the answer:
-/// `attempt` is 1 before the second time. `None` if the service wants to be left alone for longer than that is worth.
+/// Returns how long to wait before a temporarily failed request is repeated while a caller waits for the answer:
+/// `attempt` is 1 before the first retry. `None` if the service requests a longer pause than the caller should wait.
 #[must_use]
 pub(crate) fn retry(attempt: u32, unit: Duration, retry_after: Option<Duration>, jitter: f64) -> Option<Duration> {
     const MOST: Duration = Duration::from_secs(10);

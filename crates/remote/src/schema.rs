@@ -1,8 +1,7 @@
-//! Schemas of inputs: foreign ones made safe, and arguments checked against them.
+//! Schemas of inputs: foreign schemas are made safe, and arguments are checked against them.
 //!
-//! JSON Schema 2020-12 (<https://json-schema.org/draft/2020-12>). Nothing is fetched,
-//! patterns are searched in linear time, and neither size nor references of a schema
-//! can make a check take long.
+//! JSON Schema 2020-12 (<https://json-schema.org/draft/2020-12>). Nothing is fetched, patterns are searched in linear
+//! time, and neither the size nor the references of a schema can make a check take long.
 
 mod clean;
 mod references;

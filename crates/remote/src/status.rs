@@ -1,4 +1,4 @@
-//! How a run is at its service, and the result that is made of it.
+//! The status of a run at its service, and the result that is made from it.
 
 use serde_json::{Map, Number, Value, json};
 
@@ -7,21 +7,21 @@ use crate::text::clean;
 
 /// Characters of a word for a state.
 const LONGEST_WORD: usize = 60;
-/// Characters of what a service says went wrong.
+/// The most characters of a service's error.
 const LONGEST_WORDS: usize = 2_000;
 
-/// How a run is.
+/// The status of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// The word of the service in upper case, cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or one of its own.
     pub word: String,
     /// What that means here.
     pub state: State,
-    /// What the run was given, as the service has it.
+    /// The input of the run, as the service has it.
     pub input: Value,
-    /// What came of it so far.
+    /// Its output so far.
     pub output: Value,
-    /// What the service says went wrong, outside of the output.
+    /// The error that the service reports outside the output.
     pub error: Value,
     /// The question that the run waits on at its service: `output.pending_gate`.
     pub pending_gate: Option<Value>,
@@ -44,18 +44,18 @@ pub struct Status {
 /// What the word for a state means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Under way; any word that is not known is taken for that.
+    /// In progress; an unknown word counts as this.
     Running,
-    /// Ended as it should.
+    /// Completed.
     Completed,
-    /// Ended, and did not get there.
+    /// Failed.
     Failed,
-    /// Ended because somebody wanted it.
+    /// Cancelled.
     Cancelled,
 }
 
 impl State {
-    /// Returns whether nothing more will come.
+    /// Returns whether the status is final.
     #[must_use]
     pub fn is_over(self) -> bool {
         self != Self::Running
@@ -107,8 +107,8 @@ impl Status {
         })
     }
 
-    /// Returns why it did not get there, in the words of the service: `output.error`, else `output.message`, else `error`
-    /// beside the output. Without any, a sentence that says no more than what is known.
+    /// Returns why the run did not complete, in the words of the service: `output.error`, else `output.message`, else
+    /// `error` beside the output. Without any, a sentence with the known facts only.
     #[must_use]
     pub fn failure_words(&self) -> String {
         let words = own_words(&self.output).or_else(|| words(&self.error));
@@ -121,7 +121,7 @@ impl Status {
 
 const UNSAID: &str = "Workflow execution failed";
 
-/// Returns what an output says went wrong: its `error`, else its `message`, else that the workflow failed.
+/// Returns the error in an output: its `error`, else its `message`, else that the workflow failed.
 #[must_use]
 pub fn failure_words(output: &Value) -> String {
     own_words(output).unwrap_or_else(|| UNSAID.to_owned())
@@ -131,7 +131,7 @@ fn own_words(output: &Value) -> Option<String> {
     ["error", "message"].iter().find_map(|name| words(output.get(*name)?))
 }
 
-/// Reads words out of text, or out of an object that has them. Other values are told as they are.
+/// Reads words from text, or from an object that contains them. Other values are shown as they are.
 fn words(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,
@@ -222,12 +222,12 @@ pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -
     Value::Object(result)
 }
 
-/// What a service says when a run was started.
+/// The answer of a service to a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
     /// What the service correlates the start by.
     pub correlation_id: String,
-    /// The run; its status is asked for by it.
+    /// The id of the run, for status requests.
     pub workflow_instance: String,
 }
 

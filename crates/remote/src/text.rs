@@ -1,8 +1,7 @@
-//! Foreign text, made fit for people, terminals and models.
+//! Cleaning of foreign text for people, terminals and models.
 //!
-//! What a service says about itself is read by a model that can act, and printed to
-//! terminals. Nothing in it may be invisible, and nothing may be a command to either
-//! display or reader that a person would not see.
+//! What a service says about itself is read by a model that can act, and printed to terminals. The cleaned text
+//! contains nothing invisible, and no command to a terminal or a reader that a person would not see.
 
 /// Returns a text on one line without anything that is not seen: whole terminal escapes, control characters, what turns the
 /// direction of text around, what has no width. Room is collapsed; of what is longer than `most` characters the beginning
@@ -50,7 +49,7 @@ fn shorten(text: &mut String, length: usize, most: usize) {
     }
 }
 
-/// Returns whether there is something in a text that nobody would see.
+/// Returns whether a text contains anything invisible.
 #[must_use]
 pub(crate) fn has_unseen(text: &str) -> bool {
     text.chars().any(|letter| is_unseen(letter) && !matches!(letter, '\n' | '\t' | '\r'))
@@ -90,13 +89,13 @@ fn is_unseen(letter: char) -> bool {
         )
 }
 
-/// ESC, and the characters of C1 that stand for ESC and a letter.
+/// Returns whether a letter begins an escape: ESC, or a character of C1 that is short for ESC and a letter.
 fn begins_escape(letter: char) -> bool {
     matches!(letter, '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}' | '\u{9e}' | '\u{9f}')
 }
 
-/// Returns what follows a control sequence (ECMA-48, 5.3 to 5.6), of which `first` was read. A string that is not ended goes
-/// on to the end, as it would in a terminal.
+/// Returns the rest after a control sequence (ECMA-48, 5.3 to 5.6), of which `first` was read. An unterminated string
+/// extends to the end, as in a terminal.
 fn after_escape(first: char, mut rest: std::str::Chars<'_>) -> std::str::Chars<'_> {
     let before = rest.clone();
     let kind = match first {
@@ -105,7 +104,7 @@ fn after_escape(first: char, mut rest: std::str::Chars<'_>) -> std::str::Chars<'
             Some(']' | 'P' | 'X' | '^' | '_') => '\u{9d}',
             Some(intermediate @ ' '..='/') => intermediate,
             Some('0'..='~') => return rest,
-            // No sequence: what comes is looked at by itself.
+            // No sequence: the following characters are examined one by one.
             _ => return before,
         },
         other => other,

@@ -1,8 +1,7 @@
 //! Nodes and graphs that a machine calls.
 //!
-//! A node that makes calls itself is a run of its own, which is found again by the
-//! name of the step. Of any other one nobody knows, once a daemon is gone, whether
-//! it was called.
+//! A node that makes calls itself becomes a run of its own, which the next daemon finds by the name of the step. For
+//! any other node, a restarted daemon cannot know whether it was called.
 
 use std::sync::Arc;
 
@@ -20,17 +19,17 @@ use crate::nodes::{self, NodeCall};
 use crate::runs::Runs;
 use crate::shared::Engine;
 
-/// What a step calls.
+/// The call of a node or graph by a step.
 pub(super) struct NodeCallRequest {
     pub(super) graph: bool,
     pub(super) params: Map<String, Value>,
-    /// The name under which it is done once.
+    /// The name under which it is made once.
     pub(super) step: String,
     /// Whether another daemon may have called it.
     pub(super) attempt: Attempt,
 }
 
-/// Calls a node, and returns what came of it. The call ends with whoever waits for it.
+/// Calls a node and returns its outcome. The call ends when its future is dropped.
 pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: NodeCallRequest) -> Outcome {
     let NodeCallRequest { graph, params, step, attempt } = wanted;
     let name = if graph { RunGraph::NAME } else { RunNode::NAME };
@@ -50,7 +49,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
     match project.kind(&id) {
         Some(NodeKind::Graph(_)) => {}
         Some(NodeKind::Function(_)) if !graph => {}
-        // What returns its input may be called twice, and what is not there was never called.
+        // A node that returns its input may be called twice, and a missing one was never called.
         Some(kind) if attempt.is_repeated() && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
             let called = NodeCall { id, input, timeout, graph };
@@ -74,7 +73,8 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
 }
 
 impl Runs {
-    /// Calls a node of the caller's project; at most once as the same `step`. One that makes calls itself is a run.
+    /// Calls a node of the caller's project; at most once as the same `step`. A node that makes calls itself becomes a
+    /// run.
     pub async fn run_node(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
         let RunNode { node_id, input, timeout } = verb;
         self.call_in_project(caller, NodeCall { id: node_id, input, timeout, graph: false }, step).await

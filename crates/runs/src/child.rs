@@ -1,4 +1,4 @@
-//! Runs that a run starts: they are runs like any other, and end with their parent.
+//! Child runs of a machine: they are ordinary runs, and end with their parent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,13 +24,13 @@ use crate::shared::Engine;
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Why a child ends that nobody waits for.
+/// The reason with which an abandoned child is cancelled.
 pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
 
-/// Starts the run that a step asks for, waits for its end, and returns what it came to. A step that started one
-/// before waits for that one.
+/// Starts the run that a step requests, waits for its end, and returns its outcome. If the step has already started a
+/// run, waits for that run.
 ///
-/// The future has a name for its type because a run's driver performs this, and this starts a driver.
+/// The future has a named type because a run's driver performs this, and this starts a driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -56,9 +56,9 @@ pub(super) fn perform(
                 Err(error) => return refused(error),
             },
         };
-        // A parent that knows it already is told nothing new.
+        // Ignored by a parent that already has this entry.
         parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
-        // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
+        // Dropping this future cancels the child. When the daemon stops, both runs are left to the next daemon.
         let watched = CancelOnDrop::new(&shared, run.clone());
         let over = async {
             tokio::select! {
@@ -74,25 +74,24 @@ pub(super) fn perform(
     })
 }
 
-/// Tells the parent whenever its child begins to wait, when that becomes a wait for a person or is one no more, and when the
-/// child goes on.
+/// Notifies the parent whenever its child starts to wait, starts or stops waiting for a person, or continues.
 pub(super) async fn tell_of_waits(child: &Run, parent: &RunInbox, step: &StepId) -> Infallible {
     let mut progress = child.follow();
     loop {
         let waits_now = |now: &RunStatus| (now.waits(), now.asks_person);
         let told = waits_now(&progress.borrow_and_update());
         let (waits, _) = told;
-        // What it knows already decides nothing.
+        // A repeated input has no effect.
         parent.send(Input::ChildWaits { step: step.clone(), waits });
         if progress.wait_for(|now| waits_now(now) != told).await.is_err() {
-            // It is over, and whoever waits for that is told.
+            // The run has finished, and its waiters are notified separately.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Returns what a run came to that is over and is no machine, as a machine that waits for it is told: with what it returned,
-/// where it returned something and that can be read.
+/// Returns the outcome of a finished run that is not a machine, for the machine that waits for it. Includes the
+/// returned value if there is one and it can be read.
 pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, String>>) -> Outcome {
     let state = run.state();
     let mut result = Map::new();
@@ -119,13 +118,13 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, String>>) -
     Outcome::Finished { result }
 }
 
-/// Cancels a run and waits until it has left nothing behind.
+/// Cancels a run and waits until its resources are cleaned up.
 pub(super) async fn give_up(run: &Run) {
     run.cancel(LEFT_ALONE);
     run.over(ENDS_WITHIN).await;
 }
 
-/// A run that is cancelled when nobody waits for it any more.
+/// Cancels a run when dropped: its caller no longer waits for it.
 pub(super) struct CancelOnDrop {
     run: Arc<Run>,
     stopping: CancellationToken,
@@ -189,7 +188,7 @@ async fn begin(
         if !child.inherits {
             return Err(error);
         }
-        // The terminal was inherited, not named, and was closed from outside of the run above: the child begins without one.
+        // The terminal was inherited, not named, and has been closed by another client: the child begins without one.
         session_id = None;
     }
     let start = Start {

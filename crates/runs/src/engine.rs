@@ -1,7 +1,8 @@
-//! What all kinds of runs have in common: how they begin, are driven, stored, found again and finished.
+//! What all kinds of runs have in common: how they start, are driven, stored, recovered and finished.
 //!
-//! A kind of run is a [`RunKind`]: what its entries mean and what follows from them. [`runner`] drives it, [`recorder`] stores it,
-//! [`launch`] begins it and [`recovery`] finds it after a restart. The engine knows no kind.
+//! A kind of run is a [`RunKind`]: what its entries mean and what follows from them. [`runner`] drives it,
+//! [`recorder`] stores it, [`launch`] starts it and [`recovery`] restores it after a restart. The engine does not
+//! depend on any kind.
 
 mod launch;
 mod recorder;

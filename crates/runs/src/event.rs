@@ -1,4 +1,4 @@
-//! A run's history as events for those who follow it.
+//! A run's history as events for its followers.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use steplatch_workflow::By;
 use super::run::Run;
 use crate::shared::Engine;
 
-/// The events of one run for one who follows it.
+/// The events of one run for one follower.
 #[derive(Debug)]
 pub struct RunEvents {
     shared: Arc<Engine>,
     run: Arc<Run>,
     next: u64,
-    /// How many are told yet, where somebody wants only some.
+    /// How many more events to send, if the follower limits them.
     left: Option<u64>,
 }
 
-/// Entries of a history that are read at once: whoever follows slowly holds no more of it in memory.
+/// History entries that are read at a time, so that a slow follower holds no more of them in memory.
 const PIECE: usize = 256;
 
 impl RunEvents {
@@ -30,15 +30,16 @@ impl RunEvents {
         Self { shared, run, next: from.max(1), left: at_most }
     }
 
-    /// Returns the number of the newest event so far; 0 where nothing was told yet.
+    /// Returns the number of the newest event so far; 0 if there is none.
     ///
     /// # Errors
-    /// When the history can not be read.
+    ///
+    /// When the history cannot be read.
     pub(super) async fn newest(&self) -> Result<u64, Unreadable> {
         let last = self.run.progress().seq;
         let mut back = 1;
         loop {
-            // Few entries in a row are told to nobody, so the end of the history is nearly always enough.
+            // Few entries in a row produce no event, so the end of the history is nearly always enough.
             let from = (last + 1).saturating_sub(back).max(1);
             let told = self.shared.events_for_followers(&self.run, from, usize::MAX).await?;
             let seen = (from..=last).zip(&told).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
@@ -50,8 +51,8 @@ impl RunEvents {
         }
     }
 
-    /// Sends events in order, each once, until the run or the client is at its end. They are read from the
-    /// history as fast as the client takes them, so a slow one holds up nobody.
+    /// Sends events in order, each once, until the run or the connection ends. They are read from the history as fast
+    /// as the client takes them, so a slow client blocks no other part of the daemon.
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut progress = self.run.follow();
         loop {
@@ -59,7 +60,7 @@ impl RunEvents {
                 let seen = progress.borrow_and_update();
                 (seen.seq, seen.state.is_over())
             };
-            // The end of a run is told when what it leaves behind is cleared away.
+            // The end of a run is sent after its resources are cleaned up.
             while self.next <= last && self.left != Some(0) {
                 let piece = usize::try_from(last - self.next + 1).map_or(PIECE, |left| left.min(PIECE));
                 let events = match self.shared.events_for_followers(&self.run, self.next, piece).await {
@@ -72,7 +73,7 @@ impl RunEvents {
                     }
                 };
                 if events.is_empty() {
-                    // It was forgotten meanwhile.
+                    // The run was deleted meanwhile.
                     return Ok(());
                 }
                 for told in events {
@@ -93,18 +94,18 @@ impl RunEvents {
     }
 }
 
-/// Why an entry of a history can not be read.
+/// Why a history entry cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
-    /// The journal does not give it.
+    /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] ReadError),
-    /// It says something that this version does not know.
+    /// It contains something that this version does not know.
     #[error("entry {seq} says what this version does not know: {cause}")]
     Unknown { seq: u64, cause: serde_json::Error },
 }
 
-/// Adds to the data of an answer who gave it.
+/// Adds the author of an answer to its data.
 pub(super) fn tell_by(data: &mut Value, by: Option<By>) {
     let By { who, through, proof, shown } = by.unwrap_or_default();
     data["by"] = who.into();
@@ -130,7 +131,8 @@ pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, times
     }
 }
 
-/// Adds to the beginning and the end of a run which one it is: some who follow many look at the data alone.
+/// Adds the ids of a run to the data of its first and last events, since a follower of many runs may read the data
+/// alone.
 fn with_ids(run: &Run, event_type: &str, data: Map<String, Value>) -> Map<String, Value> {
     let mut ids = match event_type {
         "workflow_started" => Map::from_iter([("workflow_id".to_owned(), run.about.workflow.clone().into())]),

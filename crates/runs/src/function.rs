@@ -1,8 +1,8 @@
-//! Runs of functions: how they begin, go on, and are told.
+//! Runs of functions: how they start, continue, and are reported.
 //!
-//! What happens next is decided by the function itself, in a worker. Everything that
-//! it asks and is answered is an entry in the same journal as those of machines, of a
-//! kind of its own, and written before anything is done because of it.
+//! The function itself, in a worker, decides what happens next. Every request of the function and every answer to it
+//! is an entry in the same journal as the entries of machines, with its own tag. The entry is written before anything
+//! is done because of it.
 
 mod begin;
 mod cancel;

@@ -1,4 +1,4 @@
-//! Gates of runs: which wait, how each is shown, and how an answer reaches its run.
+//! Gates of runs: which are pending, how each is shown, and how an answer reaches its run.
 
 mod answer;
 mod closed_gate;
@@ -22,16 +22,16 @@ pub(crate) use closed_gate::{ClosedGate, GateEnd};
 pub(crate) use open_gate::OpenGate;
 use open_gate::reported;
 
-/// How long an answer may take to be stored.
+/// How long a gate's driver may take to store an answer.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The fewest digits of a digest that name a question.
+/// The fewest digits of a digest that identify a question.
 const SHORTEST_DIGEST: usize = 8;
 
-/// Runs that are looked at for their gates, below one run.
+/// Runs that are searched for gates, below one run.
 const MOST_LOOKED_AT: usize = 1000;
 
-/// Says that a run waits for no answer, or can not take one.
+/// Returns the reply for a run that waits for no answer, or cannot take one.
 fn not_waiting(run: &Run) -> AnswerError {
     if let Some(trouble) = run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
         return refused(trouble);
@@ -43,7 +43,7 @@ fn refused(why: String) -> AnswerError {
     AnswerError::Refused(why)
 }
 
-/// Says what an answer lacks that has no such proof.
+/// Returns what an answer without the required proof lacks.
 fn unproved(required: Proof) -> String {
     let how = match required {
         Proof::None => "given by a person",
@@ -54,22 +54,22 @@ fn unproved(required: Proof) -> String {
     format!("This gate takes an answer only if it is {how} (setting gates.require = \"{}\")", required.name())
 }
 
-/// Says who was first.
+/// Returns the sentence that another answer came first.
 fn already_answered(by: &By, at: Timestamp, answer: &str) -> String {
     format!("The gate was already answered by {by} at {}: {answer}", clock::to_iso8601(at))
 }
 
-/// Says that the journal did not take an answer yet.
+/// Returns the error that the journal has not stored an answer yet.
 fn not_written(run: &Run) -> AnswerError {
     let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
     refused(format!("The answer is not written down yet{why}; look with get_run"))
 }
 
 impl Runs {
-    /// Returns a run, and those below it that wait for somebody.
+    /// Returns a run, and the waiting runs below it.
     pub(super) fn family(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
         let (mut family, mut at) = (vec![run.clone()], 0);
-        // None of them is below itself, and through more gates than that nobody looks.
+        // No run is below itself. The limit bounds the search.
         while let Some(run) = family.get(at).filter(|_| family.len() < MOST_LOOKED_AT) {
             let below = run.progress().below;
             family.extend(below.iter().filter_map(|below| self.shared.driven(below)));
@@ -78,23 +78,23 @@ impl Runs {
         family
     }
 
-    /// Returns those of them that ask somebody themselves.
+    /// Returns those of them that have a gate of their own.
     fn asking(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
         let asks = |run: &Arc<Run>| !run.progress().gates.is_empty();
         self.family(run).into_iter().filter(asks).collect()
     }
 
-    /// Returns whether somebody has to answer before a run, or one below it, goes on.
+    /// Returns whether a run, or one below it, needs an answer to continue.
     pub(super) fn asks(&self, run: &Arc<Run>) -> bool {
         !self.asking(run).is_empty()
     }
 
-    /// Returns the gates that a run and those below it wait at, as far as reports tell them, the oldest first.
+    /// Returns the pending gates of a run and of those below it, as far as reports show them, the oldest first.
     pub(super) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
         self.whole_gates(run).into_iter().map(reported).collect()
     }
 
-    /// Returns the gates that a run and those below it wait at, the oldest first.
+    /// Returns the pending gates of a run and of those below it, the oldest first.
     fn whole_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
         let secrets = &self.shared.secrets;
         let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
@@ -110,7 +110,7 @@ impl Runs {
         pending
     }
 
-    /// Returns the run that an answer is for: this one, or the one below it whose gate is meant.
+    /// Returns the run that an answer is for: this one, or the run below it that has the gate.
     async fn meant(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, String> {
         let asking = self.asking(&asked);
         if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
@@ -118,7 +118,7 @@ impl Runs {
             if let Some(run) = asking.iter().find(is_meant) {
                 return Ok(run.clone());
             }
-            // One that asks no more knows who answered it.
+            // A run with no pending gate still knows who answered it.
             return Ok(self.find(step.run.as_str()).await.unwrap_or(asked));
         }
         match &asking[..] {
@@ -131,7 +131,7 @@ impl Runs {
         }
     }
 
-    /// Shows a question whole.
+    /// Returns one gate without shortening it.
     pub async fn gate(&self, verb: &GetGate) -> GetGateReply {
         let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
         let run = match self.find(&verb.run_id).await {
@@ -150,7 +150,7 @@ impl Runs {
         };
         match gate {
             Some(gate) => {
-                // One of a run below it is not the first that anyone was asked in its name.
+                // A gate of a run below it is never the first one asked in its name.
                 let asked_before = gate.run_id != run.id.as_str() || self.asked_before(&run).await;
                 GetGateReply { success: true, gate: Some(gate.clone()), asked_before, error: None }
             }
@@ -162,12 +162,12 @@ impl Runs {
         }
     }
 
-    /// Whether a gate of a run is over, however it ended. One whose history can not be read may have asked.
+    /// Whether a gate of a run has closed, in any way. A run whose history cannot be read counts as having had one.
     async fn asked_before(&self, run: &Run) -> bool {
         self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())
     }
 
-    /// Passes an answer on to the run that waits for it. Returns once it is written down.
+    /// Passes an answer to the run that waits for it. Returns once the answer is in the journal.
     pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
         let run_id = given.run_id.clone();
         if let Err(why) = self.unlock_for(caller, &given).await {
@@ -194,7 +194,7 @@ impl Runs {
             Ok(run) => run,
             Err(error) => return AnswerGateReply { status, ..unmeant(error) },
         };
-        // Of two that answer at once, the second finds what the first one left.
+        // Of two simultaneous answers, the second sees the result of the first.
         let _first = run.answering.lock().await;
         let taken = self.answer_gate(caller, &run, &given).await;
         let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(why)) if why.wants_another());
@@ -215,7 +215,8 @@ impl Runs {
     /// Opens the locked runs if an answer is for one of them and can be a person's.
     ///
     /// # Errors
-    /// When it carries no passphrase, or one that is not the approver's.
+    ///
+    /// When it has no passphrase, or one that is not the approver's.
     async fn unlock_for(&self, caller: &Caller, given: &GateAnswer) -> Result<(), UnlockError> {
         let is_meant = |id: &str| id.parse::<RunId>().is_ok_and(|id| self.is_locked(&id));
         let gate = given.gate_id.as_deref().and_then(|gate| gate.split_once('/')).map(|(run, _)| run);
@@ -226,7 +227,7 @@ impl Runs {
             None | Some(PersonRefusal::Hidden) if !given.decides => {
                 self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
             }
-            // It is refused below, in its own words.
+            // The answer is refused later, with a specific message.
             _ => Ok(()),
         }
     }
@@ -268,7 +269,7 @@ impl Runs {
         }
     }
 
-    /// Looks at an answer, and at who gives it. Returns what the run is told.
+    /// Checks an answer and its sender. Returns the input for the run.
     async fn admitted(
         &self,
         caller: &Caller,
@@ -278,12 +279,12 @@ impl Runs {
     ) -> Result<VerifiedAnswer, AnswerError> {
         let approver = &self.shared.approver;
         let human = gate.is_for_person();
-        // An agent that asks for leave does not give it to itself.
+        // An agent cannot approve its own request.
         if human && given.decides {
             return Err(refused(PersonRefusal::Agent.to_string()));
         }
         match caller.no_person().await.filter(|_| human) {
-            // What the kernel hides, the passphrase proves.
+            // The passphrase proves what the kernel hides.
             Some(PersonRefusal::Hidden) if approver.told().await.is_set => {}
             Some(why) => return Err(refused(why.to_string())),
             None => {}
@@ -311,7 +312,7 @@ impl Runs {
         Ok(VerifiedAnswer { choice, by: given.by(caller, proof).await })
     }
 
-    /// Returns a sentence about the end of this gate, or about the last answer where none is named.
+    /// Returns a sentence about the end of this gate, or about the last answer if no gate is named.
     async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<String> {
         let gates = self.shared.closed_gates(run).await?;
         gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {

@@ -1,4 +1,4 @@
-//! The kinds of runs. Every choice between them is made here.
+//! The kinds of runs. All dispatch on the kind of a run is in this module.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ pub(crate) enum Kind {
 }
 
 impl Engine {
-    /// Returns the events that followers of a run see, for at most so many entries from number `from` on. Some entries are no event.
+    /// Returns the events that followers of a run see, for at most so many entries from number `from` on. Some entries
+    /// produce no event.
     pub(super) async fn events_for_followers(
         &self,
         run: &Run,
@@ -58,7 +59,7 @@ impl Engine {
         .await
     }
 
-    /// Returns what a run that is over came to, for a machine that waits for it.
+    /// Returns the outcome of a finished run, for a machine that waits for it.
     pub(super) async fn outcome_of(&self, run: &Run) -> Outcome {
         match run.kind() {
             Kind::Machine => machine::outcome(self, run).await,
@@ -67,10 +68,11 @@ impl Engine {
         }
     }
 
-    /// Returns what a run that is completed returned, for a function that waits for it.
+    /// Returns the result of a completed run, for a function that waits for it.
     ///
     /// # Errors
-    /// In the rest of a sentence about the run, when its result cannot be read.
+    ///
+    /// With the rest of a sentence about the run, when its result cannot be read.
     pub(super) async fn value_of(&self, run: &Run) -> Result<Value, String> {
         match run.kind() {
             Kind::Machine => machine::value(self, run).await,
@@ -79,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Returns the gates of a run that wait no longer, in the order in which they ended. `None` where its history cannot be read.
+    /// Returns the closed gates of a run, in the order in which they closed. `None` if its history cannot be read.
     pub(super) async fn closed_gates(&self, run: &Run) -> Option<Vec<ClosedGate>> {
         let records = self.journal.read(&run.id, 1).await.ok()?;
         let closed_gate = match run.kind() {
@@ -90,7 +92,7 @@ impl Engine {
         records.iter().filter_map(|record| closed_gate(&run.id, record).transpose()).collect::<Result<_, _>>().ok()
     }
 
-    /// Resumes everything that another daemon left.
+    /// Resumes all runs that another daemon left.
     pub(super) async fn recover(self: &Arc<Self>) {
         let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
         let left = match self.journal.runs(unfinished).await {
@@ -100,7 +102,7 @@ impl Engine {
                 return;
             }
         };
-        // The oldest first, as they began.
+        // In the order in which they began.
         let left: Vec<KnownRun> = left.into_iter().rev().collect();
         let cleared = self.approver.cleared_key().await;
         if cleared.is_none()
@@ -114,8 +116,8 @@ impl Engine {
         self.resume_all(left, cleared.as_ref(), &locked).await;
     }
 
-    /// Resumes runs that another daemon left, which are in the order in which they began. `key` opens those that are sealed. A run
-    /// below one that is `locked` is waited for.
+    /// Resumes runs that another daemon left, in the order in which they began. `key` opens those that are sealed. A
+    /// run with a `locked` run below it waits for that one.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
         left: Vec<KnownRun>,
@@ -140,9 +142,9 @@ impl Engine {
                 }
             }
         }
-        // The youngest first: what a run above shows depends on those below it.
+        // The youngest first, since the summary of a run depends on the runs below it.
         recovered.iter().rev().for_each(|run| run.publish());
-        // All of them are known before the first goes on: one may wait for another.
+        // All of them are registered before the first continues, since one may wait for another.
         let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
             recovered.iter().map(|found| (&found.run().id, found)).collect();
         let is_orphan = |run: &&Arc<Run>| {

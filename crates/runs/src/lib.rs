@@ -1,9 +1,8 @@
-//! Runs of workflows: started, driven, looked at, cancelled.
+//! Runs of workflows: starting, driving, inspecting and cancelling them.
 //!
-//! Owns every run of this daemon. What happens next is decided in `workflow`; a
-//! task for each run appends the events, performs the effects, and brings their
-//! outcomes back. A run goes on whoever asked for it, and with the next daemon when
-//! this one ends.
+//! Owns every run of this daemon. The crate `workflow` decides what happens next; a task for each run (its driver)
+//! appends the events, performs the effects, and returns their outcomes. A run does not depend on the connection that
+//! started it, and the next daemon resumes it when this one ends.
 
 mod call;
 mod child;

@@ -1,4 +1,4 @@
-//! Runs, listed: by workflow, state and time.
+//! Lists runs by workflow, state and time.
 
 use steplatch_clock as clock;
 use steplatch_ids::RunId;
@@ -9,13 +9,13 @@ use steplatch_workflow::Timestamp;
 use super::run::{Run, RunState};
 use crate::runs::Runs;
 
-/// Runs that are listed unless another number is given.
+/// The default number of listed runs.
 const USUALLY_LISTED: usize = 50;
 
-/// Runs that are looked through at a time.
+/// Runs that are read at a time.
 const PAGE: usize = 200;
 
-/// Which runs are wanted.
+/// The criteria of a list.
 struct RunQuery<'a> {
     workflow: Option<&'a str>,
     since: Option<Timestamp>,
@@ -79,7 +79,7 @@ impl Runs {
         ListWorkflowRunsReply { success: true, runs, error: None }
     }
 
-    /// Returns the place of a run in the order in which all of them began.
+    /// Returns the position of a run in the order in which all runs began.
     async fn number_of(&self, id: &str) -> Result<u64, String> {
         let known = match id.parse::<RunId>() {
             Ok(id) => {

@@ -1,9 +1,10 @@
-//! Locked runs: what a run needs to go on is sealed while it waits for a person.
+//! Locked runs: what a run needs to continue is sealed while it waits for a person.
 //!
-//! Owns which runs that the last daemon left are locked, and decides in which form the private part of a run is stored. Where
-//! the approver has a passphrase, the private part of a run that waits for a person, itself or through a run below it, is
-//! sealed with the approver's key (`approver/key.rs`). It is stored plain again together with the entry that ends the wait.
-//! A daemon that finds sealed runs leaves them and the runs above them alone until the passphrase is given.
+//! Owns which runs of the last daemon are locked, and decides in which form the private part of a run is stored. If
+//! the approver has a passphrase, the private part of a run that waits for a person, itself or through a run below it,
+//! is sealed with the approver's key (`approver/key.rs`). It is stored in plain form again together with the entry
+//! that ends the wait. A daemon that finds sealed runs does not drive them or the runs above them until the passphrase
+//! is given.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
@@ -24,11 +25,11 @@ use crate::runs::Runs;
 use crate::seal::Seal;
 use crate::shared::Engine;
 
-/// Why a locked run does not go on, and what opens it.
+/// Why a locked run does not continue, and what unlocks it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \
                                  passphrase opens it: steplatch approver unlock";
 
-/// Why a run does not go on whose private part opens with no passphrase that is known.
+/// Why a run does not continue whose private part no known passphrase opens.
 const OTHER_KEY: &str = "what it needs to go on is sealed with another approver's passphrase than the one that is set";
 
 /// The locked runs of a daemon.
@@ -37,13 +38,13 @@ pub(super) struct LockedRuns {
     runs: SyncMutex<HashMap<RunId, Driverless>>,
     /// Their ids, until each has its driver.
     ids: watch::Sender<HashSet<RunId>>,
-    /// Held while locked runs are opened or written off, so that each is one or the other.
+    /// Held while locked runs are opened or cancelled, so that each is one or the other.
     opening: Mutex<()>,
-    /// Changes whenever a passphrase is set or taken away.
+    /// Changes whenever a passphrase is set or removed.
     key_changes: watch::Sender<u64>,
 }
 
-/// A run as others see it, with what its driver will need. Who follows a locked run goes on to follow it when it is opened.
+/// A run with what its driver will need. Followers of a locked run keep following it when it is unlocked.
 pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
 
 impl LockedRuns {
@@ -69,13 +70,13 @@ impl LockedRuns {
         self.ids.borrow().contains(run)
     }
 
-    /// Waits until a run is not locked: it has its driver, or is over.
+    /// Waits until a run is not locked: it has a driver, or has finished.
     pub(super) async fn opened(&self, run: &RunId) {
-        // The sender is ours.
+        // The sender is owned by this struct.
         let _ = self.ids.subscribe().wait_for(|ids| !ids.contains(run)).await;
     }
 
-    /// Returns a receiver that changes whenever a passphrase is set or taken away.
+    /// Returns a receiver that changes whenever a passphrase is set or removed.
     pub(super) fn key_changes(&self) -> watch::Receiver<u64> {
         self.key_changes.subscribe()
     }
@@ -86,18 +87,19 @@ impl LockedRuns {
 pub(super) enum PrivateForm {
     #[default]
     Plain,
-    /// Sealed with this key; none where another daemon did it, with a key that may be another one by now.
+    /// Sealed with this key; `None` where another daemon sealed it, possibly with another key.
     Sealed(Option<SealingKey>),
 }
 
 impl PrivateForm {
-    /// Returns the form of a text that was stored.
+    /// Returns the form of a stored text.
     pub(super) fn of(text: &str) -> Self {
         if is_sealed(text) { Self::Sealed(None) } else { Self::Plain }
     }
 
-    /// Returns the private part of `run` as it is to be stored from now on. `None` where that is as it is stored already.
-    /// `asks_person` says whether the run waits for a person, `has_changed` whether `text` is another one.
+    /// Returns the private part of `run` in the form to be stored from now on. `None` if the stored one is already
+    /// right. `asks_person` says whether the run waits for a person, `has_changed` whether `text` differs from the
+    /// stored one.
     pub(super) async fn stored_anew(
         &mut self,
         shared: &Engine,
@@ -122,8 +124,8 @@ impl PrivateForm {
 }
 
 impl Engine {
-    /// Has the terminal hosts hide the secrets of a run that is about to be sealed: the next daemon does not know them, and what
-    /// terminals show outlives this one.
+    /// Makes the terminal hosts hide the secrets of a run that is about to be sealed: the next daemon does not know
+    /// them, and the contents of terminals outlive this one.
     pub(super) async fn hide_for_next_daemon(&self, private: Option<&str>, seal: &Seal) {
         if private.is_some_and(is_sealed) {
             self.sessions.remember_secrets(seal.secrets()).await;
@@ -135,10 +137,11 @@ impl Engine {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }
 
-    /// Reads what a run needs to go on, and in which form it is stored.
+    /// Reads what a run needs to continue, and in which form it is stored.
     ///
     /// # Errors
-    /// In a whole sentence, when it can not be read, or `key` does not open it.
+    ///
+    /// With a whole sentence, when it cannot be read, or `key` does not open it.
     pub(super) async fn private_part(
         &self,
         run: &RunId,
@@ -154,7 +157,7 @@ impl Engine {
         opened.map(|opened| (opened, form)).ok_or_else(|| OTHER_KEY.to_owned())
     }
 
-    /// Returns a run as others see it, with what its driver needs: the one that was locked, if it was.
+    /// Returns a run with what its driver needs: the locked run, if it was locked.
     pub(super) fn driverless(&self, known: &KnownRun) -> Driverless {
         let locked = self.locked.runs().remove(&known.run);
         locked.unwrap_or_else(|| {
@@ -166,14 +169,15 @@ impl Engine {
     /// Locks the runs whose private part is sealed, and all above them. `left` is in the order in which they began.
     ///
     /// # Errors
-    /// When the journal can not be read.
+    ///
+    /// When the journal cannot be read.
     pub(super) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
         let sealed = self.sealed_among(left, None).await?;
         for known in left.iter().filter(|known| sealed.contains(&known.run)) {
             let told = Run::told(known.clone());
             let (run, received, progress) = Run::driven(known.run.clone(), told.about.clone());
             let trouble = Some(LOCKED.to_owned());
-            // One above another may not have been told as waiting yet.
+            // The summary of a run above another may not show it as waiting yet.
             progress.send_replace(RunStatus { state: RunState::Waiting, locked: true, trouble, ..told.progress() });
             let run = Arc::new(run);
             self.hold_terminals(&run).await;
@@ -186,7 +190,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns what a machine has done so far. What is secret in it is hidden.
+    /// Returns the history of a machine so far. Its secrets are hidden.
     async fn history_of(&self, run: &Run) -> Option<(Definition, History)> {
         if run.kind() != Kind::Machine {
             return None;
@@ -196,7 +200,7 @@ impl Engine {
         Some((definition, history))
     }
 
-    /// Holds the terminals of a locked machine as long as its question waits.
+    /// Holds the terminals of a locked machine while its gate is open.
     async fn hold_terminals(&self, run: &Run) {
         let Some((_, history)) = self.history_of(run).await else { return };
         if let Some(gate) = history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) {
@@ -205,10 +209,12 @@ impl Engine {
         }
     }
 
-    /// Writes a locked run off, with its terminals and with the runs below it. Returns false where it is not locked any more.
+    /// Records a locked run as cancelled, with its terminals and the runs below it. Returns false if it is no longer
+    /// locked.
     ///
     /// # Errors
-    /// When the journal can not be written.
+    ///
+    /// When the journal cannot be written.
     pub(super) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, String> {
         let _alone = self.locked.opening.lock().await;
         if !self.locked.contains(&run.id) {
@@ -261,11 +267,12 @@ impl Engine {
         }
     }
 
-    /// Returns the runs whose private part is sealed and does not open with `key`, and all above them: a run does not go on
-    /// without one below it.
+    /// Returns the runs whose private part is sealed and does not open with `key`, and all above them: a run does not
+    /// continue without one below it.
     ///
     /// # Errors
-    /// When the journal can not be read.
+    ///
+    /// When the journal cannot be read.
     async fn sealed_among(&self, left: &[KnownRun], key: Option<&OpeningKey>) -> Result<HashSet<RunId>, StorageError> {
         let mut locked = HashSet::new();
         let is_closed =
@@ -278,7 +285,7 @@ impl Engine {
                 || (waits && self.journal.private(run).await?.is_some_and(|private| is_closed(run, &private)))
             {
                 locked.insert(run.clone());
-                // A run below another one began after it, so this is reached before the run above.
+                // A child began after its parent, so it is reached before the parent.
                 let above = Run::told(known.clone()).about.parent.map(|step| step.run);
                 locked.extend(above.filter(|above| left.iter().any(|known| known.run == *above)));
             }
@@ -286,10 +293,11 @@ impl Engine {
         Ok(locked)
     }
 
-    /// Goes on with the locked runs that `key` opens. Returns how many there were.
+    /// Resumes the locked runs that `key` opens. Returns how many there were.
     ///
     /// # Errors
-    /// When the journal can not be read.
+    ///
+    /// When the journal cannot be read.
     async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> Result<usize, StorageError> {
         let _alone = self.locked.opening.lock().await;
         let locked = self.locked.ids();
@@ -322,10 +330,11 @@ impl Runs {
         self.shared.locked.contains(run)
     }
 
-    /// Checks a passphrase, and goes on with the locked runs that it opens. Returns how many there were.
+    /// Checks a passphrase, and resumes the locked runs that it opens. Returns how many there were.
     ///
     /// # Errors
-    /// When it is not the approver's, or the journal can not be read.
+    ///
+    /// When it is not the approver's, or the journal cannot be read.
     pub(super) async fn unlock_with(
         &self,
         passphrase: Option<&Passphrase>,
@@ -337,7 +346,7 @@ impl Runs {
         }
     }
 
-    /// Goes on with the locked runs for one who knows the passphrase.
+    /// Resumes the locked runs for a caller who knows the passphrase.
     pub async fn unlock(&self, verb: UnlockRuns, source: AttemptSource) -> UnlockRunsReply {
         match self.unlock_with(verb.passphrase.as_ref(), source).await {
             Ok(runs) => {
@@ -360,8 +369,8 @@ impl Runs {
         }
     }
 
-    /// Sets the approver's passphrase, or takes it away. Locked runs go on: who does either knows the passphrase that opens
-    /// them.
+    /// Sets or removes the approver's passphrase. Locked runs are resumed: either change requires the passphrase that
+    /// opens them.
     pub async fn set_approver(&self, verb: SetApprover, source: AttemptSource) -> SetApproverReply {
         let change = match self.shared.approver.change(verb, source).await {
             Ok(change) => change,

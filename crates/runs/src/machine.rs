@@ -1,4 +1,4 @@
-//! Machines: what `workflow` decides, recorded and performed.
+//! Machines: what the crate `workflow` decides is recorded and performed.
 
 mod act;
 mod begin;

@@ -1,8 +1,7 @@
 //! Calls of nodes that make no calls themselves.
 //!
-//! A call works in the project's folder, with the caller's environment, and is
-//! bound to who asked for it: it ends with their connection, unless it carries the
-//! name of a step (see [`ledger`]). A call that goes wrong is a reply.
+//! A call works in the project's directory, with the caller's environment. It ends with the caller's connection,
+//! unless it carries the name of a step (see [`ledger`]). A failed call is a reply, not an error.
 
 mod ledger;
 mod panes;
@@ -27,14 +26,14 @@ pub(crate) use panes::PtyNodes;
 pub use performer::ExecutorFactory;
 pub(crate) use performer::NodeExecutor;
 
-/// How long calls may take to end what they started when the daemon ends.
+/// How long calls may take to end their processes when the daemon ends.
 const ENDING: Duration = Duration::from_secs(6);
 
 /// Calls of nodes that are no runs, for all projects.
 #[derive(Debug)]
 pub struct Nodes {
     hands: ExecutorFactory,
-    /// The programs that stay, of each project, for those who call its nodes one by one.
+    /// The programs that keep running, of each project, for callers of single nodes.
     panes: Mutex<HashMap<PathBuf, Arc<PtyNodes>>>,
     ledger: OnceCalls,
     working: TaskTracker,
@@ -47,14 +46,14 @@ pub(crate) struct NodeCall {
     /// Name of the node.
     pub(crate) id: String,
     pub(crate) input: Value,
-    /// Seconds that it may take.
+    /// Time limit in seconds.
     pub(crate) timeout: Option<f64>,
-    /// Only a graph will do.
+    /// Whether only a graph is accepted.
     pub(crate) graph: bool,
 }
 
 impl Nodes {
-    /// Begins without a call.
+    /// Creates it without calls.
     pub fn new(hands: ExecutorFactory) -> Self {
         Self {
             hands,
@@ -65,7 +64,7 @@ impl Nodes {
         }
     }
 
-    /// Interrupts what is under way, and waits a moment for its end.
+    /// Interrupts the calls in progress, and waits a moment for their end.
     pub async fn close(&self) {
         self.closing.cancel();
         self.working.close();
@@ -88,7 +87,7 @@ impl Nodes {
         let project = project.clone();
         let interrupt = self.closing.child_token();
         let Some(step) = step else {
-            // The end of the caller's connection drops this, and what was started ends with it.
+            // The end of the caller's connection drops this future, and everything that it started ends with it.
             return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
         };
         let asked = CallFingerprint::of(&wanted.id, &wanted.input);
@@ -132,10 +131,11 @@ impl Nodes {
     }
 }
 
-/// Checks that a project has what is called.
+/// Checks that a project has the called node.
 ///
 /// # Errors
-/// In whole sentences, when it has not.
+///
+/// With whole sentences, when it has not.
 fn check(project: &Project, wanted: &NodeCall) -> Result<(), String> {
     match project.nodes.get(&wanted.id) {
         None => Err(node_not_found(project, &wanted.id, wanted.graph)),
@@ -158,7 +158,7 @@ pub(crate) fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> N
     }
 }
 
-/// Says a result in the words of the contract.
+/// Converts a result to a reply of the contract.
 pub(crate) fn told(result: NodeResult) -> NodeReply {
     let word = |value: Result<Value, serde_json::Error>| value.ok().and_then(|word| word.as_str().map(str::to_owned));
     NodeReply {

@@ -1,4 +1,4 @@
-//! What a run needs to go on that no history shows: who began it, from where, and its secrets.
+//! What a run needs to continue that is in no history: its caller, the caller's directory, and its secrets.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use steplatch_workflow::{Definition, State};
 
 use crate::seal::Seal;
 
-/// How much of the caller's environment a run needs to go on.
+/// How much of the caller's environment a run needs to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Environment {
     Whole,
@@ -18,7 +18,7 @@ pub(super) enum Environment {
 }
 
 impl Environment {
-    /// A machine that opens nothing and calls nothing needs none.
+    /// A machine that opens nothing and calls nothing needs no environment.
     pub(super) fn of_machine(definition: &Definition) -> Self {
         let opens = |state: &State| {
             matches!(state.action().tool(), "open_terminal" | "run_workflow" | "run_node" | "run_graph")
@@ -27,19 +27,19 @@ impl Environment {
     }
 }
 
-/// Kept with a run until it is over.
+/// Stored with a run until it has finished.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ResumeContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     folder: PathBuf,
-    /// What its terminals inherit. A variable that is no text is left out.
+    /// The environment of its terminals. A variable that is not UTF-8 is left out.
     environment: Vec<(String, String)>,
     #[serde(default)]
     person: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<String>,
-    /// What definitions meant at the start; nothing in what older daemons wrote.
+    /// The digests of definitions at the start; `None` in data of older daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pins: Option<Pins>,
 }
@@ -64,13 +64,13 @@ impl ResumeContext {
 
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| {
-            // A folder whose name is no text can not be written down; the rest can.
+            // A directory whose name is not UTF-8 cannot be stored; the rest can.
             let folder = PathBuf::from("/");
             serde_json::to_string(&Self { folder, ..self.clone() }).expect("everything else is text")
         })
     }
 
-    /// Returns who began the run, and what it must not show.
+    /// Returns the run's caller, and its secrets.
     pub(super) fn into_parts(self) -> (Caller, Seal) {
         let Self { name, folder, environment, person, secrets, pins } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();

@@ -10,11 +10,11 @@ use steplatch_workflow::Input;
 use super::run::{Disposition, Run, RunStatus};
 use crate::runs::Runs;
 
-/// How long a pause or a resumption may take to be stored.
+/// How long a driver may take to store a pause or a resumption.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 impl Runs {
-    /// Has a run begin nothing new until it is resumed. One that is paused stays so.
+    /// Pauses a run: it starts nothing new until it is resumed. Pausing a paused run changes nothing.
     pub async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
         let input = Input::Pause { by: caller.who().await, above: false };
         let unchanged =
@@ -22,14 +22,15 @@ impl Runs {
         self.request(&verb.run_id, input, "Run paused: what is in flight ends, and nothing new begins", unchanged).await
     }
 
-    /// Has a paused run go on.
+    /// Resumes a paused run.
     pub async fn resume(&self, caller: &Caller, verb: ResumeWorkflow) -> PauseWorkflowReply {
         let input = Input::Resume { by: caller.who().await, above: false };
         let unchanged = |now: &RunStatus| now.paused.is_none().then(|| "Run is not paused".to_owned());
         self.request(&verb.run_id, input, "Run goes on", unchanged).await
     }
 
-    /// Sends an input to a run. The message of the reply is `done` if it is stored, or what `unchanged` says of a run that ignores it.
+    /// Sends an input to a run. The message of the reply is `done` if the input is stored, or `unchanged` if the run
+    /// ignores it.
     async fn request(
         &self,
         id: &str,

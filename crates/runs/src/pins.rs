@@ -1,11 +1,11 @@
 //! Which definitions a run refers to by name, and what these names mean.
 //!
-//! Owns which names stand in a definition, the digests of what they mean ([`Pins`]) at the start of a run, and the look at a
-//! name when it is used.
+//! Owns which names a definition contains, the digests of what they mean ([`Pins`]) at the start of a run, and the
+//! check of a name when it is used.
 //!
-//! A name that stands in a definition is followed, through all definitions that it leads to. A name that is computed (a
+//! A name in a definition is followed, through all definitions that it leads to. A name that is computed (a
 //! placeholder in a machine, an expression in a function) can mean every definition that the caller sees, so all of
-//! these are pinned then. Text that a definition makes other programs read, such as a script, is none of this.
+//! these are pinned then. Text that a definition passes to other programs, such as a script, is not checked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,20 +22,22 @@ use crate::shared::Engine;
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";
 
-/// Checks what a name of a workflow means now.
+/// Checks that a name of a workflow still means the same.
 ///
 /// # Errors
-/// In a whole sentence, when it meant something else at the start of the run.
+///
+/// With a whole sentence, when it meant something else at the start of the run.
 pub(super) fn check_workflow(pins: &Pins, name: &str, found: &ResolvedTarget) -> Result<(), String> {
-    // The list of a service may come later than the run.
+    // The list of a service may arrive after the start of the run.
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
     if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)) }
 }
 
-/// Checks what a call of a node or graph would call, with everything below it.
+/// Checks the node or graph of a call, with everything below it.
 ///
 /// # Errors
-/// In a whole sentence, when one of them was something else at the start of the run.
+///
+/// With a whole sentence, when one of them was something else at the start of the run.
 pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), String> {
     let mut called = References::default();
     called.nodes.insert(id.to_owned());
@@ -51,16 +53,18 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
     Ok(())
 }
 
-/// Checks all nodes of a project that were there at the start of the run. A function may call these, and none that was added.
+/// Checks all nodes of a project that existed at the start of the run. A function may call these, and none that was
+/// added.
 ///
 /// # Errors
-/// In a whole sentence, when one of them was something else then.
+///
+/// With a whole sentence, when one of them was something else then.
 pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), String> {
     let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
     pinned.into_iter().try_for_each(|(id, declared)| pins.check_node(id, &signature_of(project, declared)))
 }
 
-/// Returns the nodes of a project that a run may call: for one that another one started, those of the start.
+/// Returns the nodes of a project that a run may call: for a child run, those that existed at the start.
 pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
     let mut documents = project.documents();
     if let Some(pins) = &caller.pins {
@@ -69,18 +73,18 @@ pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
     documents
 }
 
-/// Returns the digest of what a name of a workflow means.
+/// Returns the digest of what a name of a workflow refers to.
 fn signature(found: &ResolvedTarget) -> Signature {
     match found {
-        // The digest that the file states is a claim of the file.
+        // The digest stated in the file is not verified.
         ResolvedTarget::Machine(saved) => Signature::of(&saved.definition),
         ResolvedTarget::Function(workflow) => Signature::of_text(workflow.text()),
-        // What a service does is its own affair; which service it is can be seen.
+        // The work of a service cannot be checked, but its identity can.
         ResolvedTarget::Remote(tool) => Signature::of_text(&format!("{} {:?}", tool.name, tool.remote)),
     }
 }
 
-/// Returns the digest of a node, with the folder in which it works.
+/// Returns the digest of a node, with its working directory.
 fn signature_of(project: &Project, declared: &NodeDeclaration) -> Signature {
     Signature::of(&serde_json::json!([project.folder, declared.node]))
 }
@@ -94,12 +98,12 @@ pub(super) struct References {
     any_workflow: bool,
     /// A name of a node is computed.
     any_node: bool,
-    /// The digests of definitions that stand in others: a run may save them.
+    /// The digests of nested definitions, which a run may save.
     inner: BTreeSet<Signature>,
 }
 
 impl References {
-    /// Returns those of a machine, and of the machines that stand in it.
+    /// Returns those of a machine, and of the machines nested in it.
     pub(super) fn of_machine(document: &Value) -> Self {
         let mut references = Self::default();
         references.add_machine(document);
@@ -148,7 +152,7 @@ impl References {
         }
     }
 
-    /// Adds the names after each `run_workflow(`. Anything else than one literal there is a computed name.
+    /// Adds the names after each `run_workflow(`. Any other argument than one literal is a computed name.
     fn add_functions(&mut self, text: &str) {
         let mut rest = text;
         while let Some(at) = rest.find(RUN_WORKFLOW) {
@@ -157,12 +161,12 @@ impl References {
                 Some(name) => drop(self.workflows.insert(name.to_owned())),
                 None => self.any_workflow = true,
             }
-            // The run below has the nodes of the project, whichever these are then.
+            // The child run has the nodes of the project at that time.
             self.any_node = true;
         }
     }
 
-    /// Adds what a node calls.
+    /// Adds the references of a node.
     fn follow(&mut self, declared: &NodeDeclaration) {
         match &declared.node.kind {
             NodeKind::Graph(graph) => self.nodes.extend(steplatch_project::calls(graph).map(|(_, id)| id.to_owned())),
@@ -185,10 +189,11 @@ fn literal_argument(call: &str) -> Option<&str> {
 }
 
 impl Engine {
-    /// Returns the caller of a run that begins, who knows what definitions mean: now, or when the run above it began.
+    /// Returns the caller of a new run, with the meaning of definitions: now, or when the root run began.
     ///
     /// # Errors
-    /// In a whole sentence, when the disk does not answer.
+    ///
+    /// With a whole sentence, when the disk does not answer.
     pub(super) async fn pinned(
         &self,
         caller: Arc<Caller>,
@@ -201,10 +206,11 @@ impl Engine {
         Ok(Arc::new(Caller { pins, ..(*caller).clone() }))
     }
 
-    /// Returns what everything means now that these names lead to.
+    /// Returns the current meaning of everything that these names lead to.
     ///
     /// # Errors
-    /// In a whole sentence, when the disk does not answer.
+    ///
+    /// With a whole sentence, when the disk does not answer.
     async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, String> {
         let mut pins = Pins::default();
         if !references.is_open() {

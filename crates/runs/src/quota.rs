@@ -1,4 +1,4 @@
-//! How many runs may be under way below one that no other run started.
+//! How many runs may be in progress below a root run.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::shared::Engine;
 /// The most runs that may be under way below one run.
 const MOST_BELOW: usize = 500;
 
-/// A place among the runs below a run that no other run started. Free again once it is dropped.
+/// A place among the runs below a root run. Freed on drop.
 pub(crate) struct DescendantQuota {
     shared: Arc<Engine>,
     root: RunId,
 }
 
-/// There are too many runs below the one that asks for another.
+/// There are too many runs below the root run for another one.
 #[derive(Debug, thiserror::Error)]
 #[error("{MOST_BELOW} runs are under way below one run, which is the most")]
 pub(crate) struct QuotaExceeded;
 
 impl DescendantQuota {
-    /// Takes a place for the run that `step` starts. A run that is found again has one however many there are.
+    /// Takes a place for the run that `step` starts. A run that exists already gets one regardless of the limit.
     pub(crate) fn take(shared: &Arc<Engine>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
         let root = {
             let driven = shared.lock();

@@ -1,8 +1,8 @@
-//! Runs of remote workflows: runs like any other, whose work is done by a service.
+//! Runs of remote workflows: ordinary runs, whose work is done by a service.
 //!
-//! The journal has what the service was asked and what it said, each before anything
-//! is done because of it. A start is asked for at most once: what came of one that no
-//! answer was written down for is not known, and is said to be so.
+//! The journal has every request to the service and every answer, each written before anything is done because of it.
+//! A start is requested at most once: if no answer to it was recorded, its outcome is unknown and is reported as
+//! unknown.
 
 mod answer;
 mod begin;

@@ -1,4 +1,4 @@
-//! One run, as it is seen from outside of its task.
+//! One run, as seen from outside of its driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +20,18 @@ use crate::gates::OpenGate;
 use crate::kind::Kind;
 use crate::machine::shorten;
 
-/// A run that is driven, or what the journal tells of one.
+/// A run: one with a driver, or one that was read from the journal.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) about: RunHeader,
     inputs: RunInbox,
     progress: watch::Receiver<RunStatus>,
-    /// Held while somebody answers what it asks.
+    /// Held while an answer to its gate is being handled.
     pub(super) answering: Mutex<()>,
-    /// Cancelled once somebody wants its end, for who is at something that takes long.
+    /// Cancelled once the run's end is requested, for tasks that take long.
     pub(super) cancelling: CancellationToken,
-    /// Cancelled once the run that started it has written down what it returned.
+    /// Cancelled once the run that started it has recorded its result.
     pub(super) taken: CancellationToken,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub(super) struct RunInput {
     pub(super) input: Input,
-    /// Gets what the driver made of it, once that is stored.
+    /// Receives the driver's disposition of the input, once that is stored.
     pub(super) reply: Option<oneshot::Sender<Disposition>>,
 }
 
-/// What a driver made of an input.
+/// A driver's disposition of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// It is stored.
     Recorded,
-    /// It means nothing to the run as it is now.
+    /// It has no effect in the run's current state.
     Ignored,
 }
 
@@ -70,7 +70,8 @@ impl RunInbox {
         let _ = self.0.send(Box::new(RunInput { input, reply: None }));
     }
 
-    /// Sends an input, and returns the receiver of what the driver made of it. It is closed if the run is left without that.
+    /// Sends an input, and returns the receiver of the driver's disposition. The channel is closed if the driver stops
+    /// before it handles the input.
     fn request(&self, input: Input) -> oneshot::Receiver<Disposition> {
         let (reply, disposition) = oneshot::channel();
         let _ = self.0.send(Box::new(RunInput { input, reply: Some(reply) }));
@@ -82,28 +83,28 @@ impl RunInbox {
     }
 }
 
-/// What lists tell of a run however far it is. Stored with its history.
+/// The unchanging part of what lists show of a run. Stored with its history.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RunHeader {
     /// The name of its workflow.
     pub(super) workflow: String,
     pub(super) started: Timestamp,
-    /// What it was given as its input, secrets hidden; of a machine that was given variables, these.
+    /// Its input, secrets hidden; of a machine that was given variables, these.
     #[serde(default)]
     pub(super) input: Value,
-    /// The parameters that it was given besides, secrets hidden.
+    /// Its parameters, secrets hidden.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) params: Map<String, Value>,
     /// The step of another run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<StepId>,
-    /// What its definition does.
+    /// The digest of its definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signature: Option<Signature>,
-    /// What the definitions were that it refers to when it began.
+    /// The digest of the definitions that it refers to, at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pins: Option<Signature>,
-    /// What was asked for, if it began under an idempotency key.
+    /// The digest of the request, if it began under an idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<Signature>,
     /// Where its definition came from.
@@ -111,7 +112,7 @@ pub(super) struct RunHeader {
     pub(super) source: DefinitionSource,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RunStatus {
     /// Number of its last entry.
@@ -119,31 +120,31 @@ pub(super) struct RunStatus {
     pub(super) state: RunState,
     pub(super) ended: Option<Timestamp>,
     pub(super) error: Option<String>,
-    /// Where a function raised the exception that `error` tells.
+    /// Where a function raised the exception of `error`.
     pub(super) traceback: Option<String>,
-    /// What it returned once it is completed, secrets hidden.
+    /// Its result once it is completed, secrets hidden.
     pub(super) result: Option<Arc<Value>>,
     /// Whether `result` is only a part of it.
     pub(super) result_shortened: bool,
-    /// What it returned, with its secrets, for the run that started it. Never stored.
+    /// Its result, with its secrets, for the run that started it. Never stored.
     pub(super) returned: Option<Arc<Value>>,
-    /// The gates that it waits at, the oldest first.
+    /// Its open gates, the oldest first.
     pub(super) gates: Vec<OpenGate>,
-    /// The runs below this one that wait for somebody, themselves or through others below them.
+    /// The waiting runs below this one, themselves or through others below them.
     pub(super) below: Vec<RunId>,
-    /// Whether a person has to answer before it goes on, here or in a run below it.
+    /// Whether it needs a person's answer to continue, here or in a run below it.
     pub(super) asks_person: bool,
-    /// Whether it waits for somebody who answers elsewhere, at the service that does its work.
+    /// Whether it waits for an answer at the service that does its work.
     pub(super) asks_elsewhere: bool,
-    /// Who wants it to go no further for now.
+    /// By whom the run is paused, and since when.
     pub(super) paused: Option<Pause>,
-    /// Where its definition is, once it is over.
+    /// Where its definition is, once it has finished.
     pub(super) kept: Option<LibraryCopy>,
     /// Why its definition could not be saved, although it completed.
     pub(super) unsaved: Option<String>,
-    /// Whether it goes on only once the approver's passphrase is given.
+    /// Whether it continues only once the approver's passphrase is given.
     pub(super) locked: bool,
-    /// Why it can not go on just now.
+    /// Why it cannot continue at present.
     pub(super) trouble: Option<String>,
 }
 
@@ -158,7 +159,7 @@ struct StoredSummary {
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceback: Option<String>,
-    /// What a run that is completed returned, as far as lists tell it; none in what older daemons wrote.
+    /// The result of a completed run, as lists show it; none in data of older daemons.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -169,16 +170,16 @@ struct StoredSummary {
     unsaved: Option<String>,
 }
 
-/// Reads a value that is there, which may be null.
+/// Reads a field that is present, which may be null.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// The longest result that lists tell whole, in characters of JSON, and the longest text in one that is shortened.
+/// The longest result that lists show whole, in characters of JSON, and the longest text in one that is shortened.
 const LONGEST_RESULT: usize = 1000;
 const LONGEST_TEXT_IN_RESULT: usize = 300;
 
-/// Returns a result as lists tell it, and whether that is only a part of it.
+/// Returns a result as lists show it, and whether that is only a part of it.
 pub(super) fn listed(result: &Value) -> (Value, bool) {
     let is_short = |value: &Value| value.to_string().chars().nth(LONGEST_RESULT).is_none();
     if is_short(result) {
@@ -194,7 +195,7 @@ pub(super) fn listed(result: &Value) -> (Value, bool) {
     (shortened, true)
 }
 
-/// The state of a run, as people know it.
+/// The state of a run, as people see it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum RunState {
     #[default]
@@ -222,8 +223,8 @@ impl RunState {
         }
     }
 
-    /// What a run may be called that was asked for and has not begun. Nobody ever sees one: a run is told of once it is
-    /// written down, and then it is running.
+    /// The state of a run that was requested and has not begun. No client sees it: a run is reported once it is in the
+    /// journal, and then it is running.
     pub(super) const PENDING: &str = "pending";
 
     pub(super) fn named(name: &str) -> Option<Self> {
@@ -232,18 +233,18 @@ impl RunState {
 }
 
 impl RunStatus {
-    /// Tells since when the run is paused, and by whom.
+    /// Returns since when the run is paused, and by whom.
     pub(super) fn pause(&self, secrets: &Redactor) -> Option<PauseInfo> {
         let Pause { since, by, .. } = self.paused.clone()?;
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
     }
 
-    /// Whether the run stands still until somebody does something about it, which those above it are told.
+    /// Whether the run does not continue without an action from outside, which is reported to the runs above it.
     pub(super) fn waits(&self) -> bool {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
 
-    /// Returns what the journal keeps beside the history. One that is finished is finished for good.
+    /// Returns what the journal keeps beside the history. A finished run stays finished.
     pub(super) fn summary(&self, about: &RunHeader) -> Summary {
         let Self { ended, error, traceback, result, kept, unsaved, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(listed).unzip();
@@ -260,7 +261,7 @@ impl RunStatus {
 }
 
 impl RunHeader {
-    /// Hides what is a secret by now.
+    /// Hides all secrets known by now.
     pub(super) fn mask(&mut self, secrets: &Redactor) {
         secrets.mask_in(&mut self.input);
         secrets.mask_fields(&mut self.params);
@@ -268,14 +269,14 @@ impl RunHeader {
 }
 
 impl Run {
-    /// Returns a run that somebody drives, with what they need for it.
+    /// Returns a run with a driver, and what its driver needs.
     pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();
         let (told, progress) = watch::channel(RunStatus::default());
         (Self::of(id, about, inputs, progress), received, told)
     }
 
-    /// Returns a run that nobody drives, as the journal knows it.
+    /// Returns a run without a driver, as the journal has it.
     pub(super) fn told(known: KnownRun) -> Self {
         let KnownRun { run: id, last: seq, summary, .. } = known;
         let (state, told) = match summary {
@@ -316,7 +317,7 @@ impl Run {
         Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
     }
 
-    /// Returns the same with other progress. For a run that is not driven.
+    /// Returns the same run with other progress. For a run without a driver.
     pub(super) fn changed(self, change: impl FnOnce(RunStatus) -> RunStatus) -> Self {
         let (_, progress) = watch::channel(change(self.progress()));
         Self { progress, ..self }
@@ -343,7 +344,7 @@ impl Run {
         !self.inputs.is_closed() && !self.progress.borrow().locked
     }
 
-    /// Returns the kind of the run, which its history is of.
+    /// Returns the kind of the run, to which its history belongs.
     pub(super) fn kind(&self) -> Kind {
         self.about.source.kind()
     }
@@ -353,12 +354,12 @@ impl Run {
         self.inputs.send(input);
     }
 
-    /// Sends an input to the run's driver, and returns what it made of it once that is stored. `None` where the time is up before, or the
-    /// run is left to the next daemon.
+    /// Sends an input to the run's driver, and returns the driver's disposition once that is stored. `None` on
+    /// timeout, or if the run is left to the next daemon.
     pub(super) async fn request(&self, input: Input, at_most: Duration) -> Option<Disposition> {
         match tokio::time::timeout(at_most, self.inputs.request(input)).await.ok()? {
             Ok(disposition) => Some(disposition),
-            // The driver ended before it came to this input.
+            // The driver ended before it handled this input.
             Err(_) => self.state().is_over().then_some(Disposition::Ignored),
         }
     }
@@ -368,7 +369,7 @@ impl Run {
         self.cancelling.cancel();
     }
 
-    /// Waits until the run is over, or the time is up.
+    /// Waits until the run has finished, or the time is up.
     pub(super) async fn over(&self, at_most: Duration) {
         self.reaches(|progress| progress.state.is_over(), at_most).await;
     }
@@ -376,13 +377,13 @@ impl Run {
     pub(super) async fn reaches(&self, wanted: impl Fn(&RunStatus) -> bool, at_most: Duration) {
         let mut progress = self.progress.clone();
         let reached = progress.wait_for(|progress| wanted(progress));
-        // Either way the run is as far as it is.
+        // On timeout, the caller reports the current state.
         let _ = tokio::time::timeout(at_most, reached).await;
     }
 
-    /// Waits until the run is over; tells whether it is, once the time is up.
+    /// Waits until the run has finished, or the time is up. Returns whether it has finished.
     pub(super) async fn over_within(&self, limit: Option<Duration>) -> bool {
-        // No run lasts longer than its own limit, unless somebody is asked.
+        // Every run ends by its own time limit, unless it waits for an answer.
         match limit {
             Some(limit) => self.over(limit).await,
             None => drop(self.progress.clone().wait_for(|progress| progress.state.is_over()).await),
@@ -390,7 +391,7 @@ impl Run {
         self.state().is_over()
     }
 
-    /// Tells of the run, which waits for the answers to `gates`, with its result as lists tell it.
+    /// Returns the record of the run, which waits for the answers to `gates`, with its result as lists show it.
     pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Redactor) -> RunRecord {
         let progress = self.progress();
         let RunHeader { mut input, mut params, .. } = self.about.clone();

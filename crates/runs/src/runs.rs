@@ -31,41 +31,41 @@ use crate::source::RunTarget;
 use crate::start_key::StartKey;
 use crate::{ExecutorFactory, Nodes, function, remote, run, source};
 
-/// How long a start waits for the end of its run unless it says otherwise.
+/// How long a start waits for the end of its run by default.
 const USUAL_WAIT: f64 = 20.0;
 
-/// How long anybody may wait in one go, in seconds.
+/// The longest wait of one command, in seconds.
 const LONGEST_WAIT: f64 = 7200.0;
 
-/// Characters of a name that a reply repeats.
+/// The most characters of a name that a reply repeats.
 const LONGEST_NAME: usize = 80;
 
-/// Names of workflows that a reply tells.
+/// Names of workflows in a reply.
 const MOST_AVAILABLE: usize = 50;
 
-/// How long the end of a run that is cancelled is waited for.
+/// How long a cancel waits for the end of its run.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Is called when a run has changed.
+/// Notified when a run has changed.
 pub trait RunListener: std::fmt::Debug + Send + Sync {
     /// Must not block.
     fn run_changed(&self, run: &RunId);
 }
 
-/// What runs work with.
+/// The dependencies of runs.
 #[derive(Debug, Clone)]
 pub struct RunDependencies {
     /// Terminals that actions use.
     pub sessions: Sessions,
     /// Saved workflows.
     pub workflows: Workflows,
-    /// Where functions are executed.
+    /// Executes functions.
     pub workers: Workers,
-    /// Calls of nodes that are no runs.
+    /// Calls of nodes that are not runs.
     pub nodes: Arc<Nodes>,
-    /// What the projects of callers declare.
+    /// The declarations of callers' projects.
     pub projects: Projects,
-    /// What executes nodes.
+    /// Creates the executors of nodes.
     pub hands: ExecutorFactory,
     /// Checks answers of people.
     pub approver: Arc<Approver>,
@@ -73,7 +73,7 @@ pub struct RunDependencies {
     pub remotes: RemoteServices,
     /// Values that are redacted.
     pub secrets: Arc<Redactor>,
-    /// Is called whenever a run has changed.
+    /// Notified whenever a run has changed.
     pub listener: Arc<dyn RunListener>,
     /// Ends the daemon.
     pub stop: watch::Sender<Option<ShutdownMode>>,
@@ -86,16 +86,17 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Opens the journal, made when it is not there.
+    /// Opens the journal, and creates it if it does not exist.
     ///
     /// # Errors
-    /// When the journal can not be used.
+    ///
+    /// When the journal cannot be used.
     pub async fn open(path: PathBuf, surroundings: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
         let shared = Engine::open(path, surroundings, keep).await?;
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Goes on with what the last daemon left.
+    /// Resumes the runs that the last daemon left.
     pub async fn recover(&self) {
         self.shared.recover().await;
         let shared = self.shared.clone();
@@ -107,17 +108,17 @@ impl Runs {
         self.shared.lock().len()
     }
 
-    /// Leaves every run where it is, for the next daemon to go on.
+    /// Stops driving every run, for the next daemon to resume.
     pub async fn leave(&self) {
         self.shared.stopping.cancel();
         self.shared.drivers.close();
-        // One that closes terminals may take its time, and the next daemon does the rest.
+        // A run that closes terminals may take long, and the next daemon completes the work.
         let _ = tokio::time::timeout(ENDS_WITHIN, self.shared.drivers.wait()).await;
         self.shared.empty_log().await;
     }
 
-    /// Starts a run of a saved workflow, and waits for its end if that is wanted. RunTarget for again as the same `step`, the
-    /// run that it started is the answer.
+    /// Starts a run of a saved workflow, and waits for its end if requested. A repeated request with the same `step`
+    /// returns the run that the first request started.
     pub async fn execute(
         &self,
         caller: &Arc<Caller>,
@@ -154,10 +155,11 @@ impl Runs {
         ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
     }
 
-    /// Returns the terminal that a start names in the place of a session, if it names any: the session itself is the
+    /// Returns the terminal that a start names in place of a session, if it names one: the session itself is the
     /// project of `caller`.
     ///
     /// # Errors
+    ///
     /// When it names something else.
     async fn terminal_of(
         &self,
@@ -176,11 +178,12 @@ impl Runs {
         }
     }
 
-    /// Calls a node that makes calls itself, as a run, and waits for its end. RunTarget for again as the same `step`, it is
-    /// not called again.
+    /// Calls a node that makes calls itself, as a run, and waits for its end. A repeated request with the same `step`
+    /// does not call the node again.
     ///
     /// # Errors
-    /// In whole sentences, when nothing came of it.
+    ///
+    /// With whole sentences, when it has no result.
     pub(crate) async fn call_node(
         &self,
         caller: &Arc<Caller>,
@@ -196,8 +199,8 @@ impl Runs {
         function::result_of(&self.shared, &run).await
     }
 
-    /// Starts a run and waits for its end, or for a gate, as long as was asked. RunTarget for again as the same `step`,
-    /// the run that it started is the answer.
+    /// Starts a run and waits for its end, or for a gate, as long as requested. A repeated request with the same
+    /// `step` returns the run that the first request started.
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
         let (workflow_name, session_id) = names_in(&verb);
@@ -214,7 +217,7 @@ impl Runs {
         RunReply { available_workflows, ..reply }
     }
 
-    /// Calls a tool that is a workflow, whose arguments are checked: as [`Self::run`].
+    /// Calls a tool that is a workflow, with checked arguments, like [`Self::run`].
     pub async fn call_tool(
         &self,
         caller: &Arc<Caller>,
@@ -227,7 +230,7 @@ impl Runs {
         let wait = wait_seconds.unwrap_or(usual).clamp(0.0, LONGEST_WAIT);
         let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
         let started = if tool.remote.is_some() {
-            // The tool that was found is what is started: a saved workflow may have the same name.
+            // The tool that was found is started: a saved workflow may have the same name.
             let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
             let begun = match self.begun_before(key.as_ref()).await {
                 Ok(begun) => begun,
@@ -258,8 +261,8 @@ impl Runs {
         }
     }
 
-    /// Returns the ids that its service has for a run of a remote workflow, given its id here. `None` for other runs, and
-    /// for one that its service has not started.
+    /// Returns the ids at its service of a run of a remote workflow, given its id here. `None` for other runs, and for
+    /// one that its service has not started.
     pub async fn there(&self, run_id: &str) -> Option<RemoteIds> {
         let run = self.find(run_id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
         remote::there(&self.shared, &run).await
@@ -303,7 +306,7 @@ impl Runs {
             Err(reply) => Err(reply),
         };
         if let Some(run) = begun {
-            // What can not be found any more was what the run began with.
+            // A definition that cannot be found any more counts as unchanged.
             let other = asked.is_ok_and(|(definition, _)| {
                 run.about.signature.as_ref().is_some_and(|known| *known != Signature::of(definition.document()))
             });
@@ -337,7 +340,7 @@ impl Runs {
         begun.map_err(|error| not_started("execution_error", error))
     }
 
-    /// Starts a run of a remote workflow, or returns the one that was `begun` before under the same key.
+    /// Starts a run of a remote workflow, or returns the run that was `begun` under the same key.
     async fn start_remote(
         &self,
         caller: &Arc<Caller>,
@@ -359,7 +362,7 @@ impl Runs {
         }
     }
 
-    /// Whether a run was begun with what stands in a file. One that can not be read any more is what it began with.
+    /// Whether a run was begun with the contents of a file. A file that cannot be read any more counts as unchanged.
     async fn is_of_file(&self, run: &Run, file: PathBuf) -> bool {
         let text = source::read(file).await;
         let is_other =
@@ -370,10 +373,11 @@ impl Runs {
     /// Returns the run that was begun under a key, if there is a key and such a run.
     ///
     /// # Errors
-    /// When something else was asked for under it.
+    ///
+    /// When the key was used for another request.
     async fn begun_before(&self, key: Option<&StartKey>) -> Result<Option<Arc<Run>>, Box<RunReply>> {
         let Some(key) = key else { return Ok(None) };
-        // A journal that can not read is found out when the run is written down.
+        // A journal that cannot be read fails when the run is recorded.
         let Ok(Some(id)) = self.shared.journal.run_with_key(key.as_str()).await else { return Ok(None) };
         match self.shared.find(&id).await {
             Ok(Some(run)) if !key.is_for(run.about.request.as_ref()) => another(&run, Some(key)).map(Some),
@@ -381,7 +385,7 @@ impl Runs {
         }
     }
 
-    /// Returns the state of a run, after a wait for its end or a gate if one is asked for.
+    /// Returns the state of a run, after a wait for its end or a gate if requested.
     pub async fn look_at(&self, verb: GetRun) -> RunReply {
         match self.find(&verb.run_id).await {
             Ok(run) => {
@@ -456,7 +460,7 @@ impl Runs {
         }
     }
 
-    /// Follows the events of a run, from one that was seen last.
+    /// Subscribes to the events of a run, after the last one that the follower has.
     pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
         let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
         match self.find(&verb.run_id).await {
@@ -482,13 +486,13 @@ impl Runs {
         })
     }
 
-    /// Waits until a run is over or there is a gate to be answered, or the time is up.
+    /// Waits until a run has finished or has an open gate, or the time is up.
     async fn at_rest(&self, run: &Arc<Run>, at_most: Duration) {
         let mut progress = run.follow();
         let resting = async {
             loop {
                 let state = progress.borrow_and_update().state;
-                // A run below may have its answer already, and this one not know it yet.
+                // A run below may have its answer already, before this one is notified.
                 let mut below = JoinSet::new();
                 for run in self.family(run).into_iter().skip(1) {
                     let mut progress = run.follow();
@@ -501,7 +505,7 @@ impl Runs {
                 }
                 let gone = tokio::select! {
                     changed = progress.changed() => changed.is_err(),
-                    // One that is over changes no more, and the run above it is told.
+                    // A finished run changes no more, and the run above it is notified.
                     Some(Ok(Ok(()))) = below.join_next() => false,
                 };
                 if gone {
@@ -509,7 +513,7 @@ impl Runs {
                 }
             }
         };
-        // Either way the run is as far as it is.
+        // On timeout, the caller reports the current state.
         let _ = tokio::time::timeout(at_most, resting).await;
     }
 
@@ -517,7 +521,7 @@ impl Runs {
         run.record(self.pending_gates(run), &self.shared.secrets)
     }
 
-    /// Returns the whole of what a run returned that is completed, from its history where its summary has a part only.
+    /// Returns the whole result of a completed run, from its history if its summary has a part only.
     async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
         let RunStatus { state: RunState::Completed, result, result_shortened, .. } = run.progress() else {
             return None;
@@ -528,7 +532,7 @@ impl Runs {
         }
     }
 
-    /// Tells of a run as lists do.
+    /// Returns the record of a run for lists.
     pub(crate) async fn listed(&self, run: &Arc<Run>) -> RunRecord {
         let mut record = self.told(run);
         // An older daemon wrote its summary.
@@ -557,7 +561,7 @@ impl Runs {
     }
 }
 
-/// Returns what a run returned that is completed: the value of a function, or the return values of a machine.
+/// Returns the result of a completed run: the value of a function, or the return values of a machine.
 fn returned(report: &RunReply) -> Option<Value> {
     let completed = report.status == RunState::Completed.name();
     completed.then(|| report.result.clone().unwrap_or_else(|| report.return_values.clone().into()))
@@ -571,15 +575,14 @@ fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
     )
 }
 
-/// Returns the names of the workflow and of the terminal in a request, for the reply to one that starts no run. Long names
-/// are cut.
+/// Returns the names of the workflow and of the terminal in a request, for a reply without a run. Long names are cut.
 fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
     let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
     let cut = |text: &str| text.chars().take(LONGEST_NAME).collect();
     (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
 }
 
-/// The `final_state` of a start that is refused because its key belongs to something else.
+/// The `final_state` of a start that is refused because its key belongs to another request.
 const KEY_TAKEN: &str = "idempotency_conflict";
 
 /// Refuses a start whose key belongs to a run of another workflow, or with another input.

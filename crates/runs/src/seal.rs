@@ -1,16 +1,14 @@
-//! Redactor, kept out of the histories that a run goes on from.
+//! Secrets, kept out of the histories from which runs are resumed.
 //!
-//! A run that is interrupted needs the secrets it was given; somebody who reads
-//! its history must not see them. So an entry has a mark in the place of each
-//! secret, and what the marks stand for is kept apart, until the run is over. From
-//! then on a mark is all that there is.
+//! An interrupted run needs the secrets that it was given, but a reader of its history must not see them. So an entry
+//! has a mark in the place of each secret. The values of the marks are stored separately until the run has finished;
+//! after that, only the marks remain.
 //!
-//! A mark is U+FDD0, the number of the secret, U+FDD1. These two are noncharacters,
-//! meant for such use inside of a program (Unicode 16, section 23.7); one that came
-//! in with foreign text is written as a mark without a number.
+//! A mark is U+FDD0, the number of the secret, U+FDD1. These two are noncharacters, meant for such use inside of a
+//! program (Unicode 16, section 23.7). One that is contained in foreign text is written as a mark without a number.
 //!
-//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run that is under way: the secrets of the run,
-//! and every secret of the daemon that stands in one of them, whenever it was learned.
+//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress: the secrets of
+//! the run, and every secret of the daemon that one of them contains, whenever it was learned.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +25,8 @@ use crate::shared::Engine;
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
 
-/// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
-/// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
+/// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by
+/// chance only; and an entry must stay readable when the values of its marks are deleted.
 const FOREIGN: [&str; 15] = [
     "variables",
     "definition",
@@ -51,7 +49,7 @@ const FOREIGN: [&str; 15] = [
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seal {
     secrets: Vec<String>,
-    /// Fields of these names hold secrets, however short: variables that the contract calls so.
+    /// Names of fields that hold secrets of any length: variables that the contract declares as secret.
     names: Vec<String>,
 }
 
@@ -77,17 +75,17 @@ impl Seal {
         }
     }
 
-    /// Returns all that it knows, in the order in which it came.
+    /// Returns all known secrets, in the order in which they were learned.
     pub(crate) fn secrets(&self) -> &[String] {
         &self.secrets
     }
 
-    /// Learns a secret, line by line, and in the forms that filters write. Returns what is new of it.
+    /// Learns a secret, line by line, and in the forms that filters write. Returns the new ones.
     pub(crate) fn learn(&mut self, secret: &str) -> Vec<String> {
         let before = self.secrets.len();
         if !secret.is_empty() && hideable(secret).next().is_none() && !self.secrets.iter().any(|known| known == secret)
         {
-            // Too short to be looked for in texts, and hidden where a field bears its name.
+            // Too short to be searched for in texts; hidden in the field with its name.
             self.secrets.push(secret.to_owned());
             return Vec::new();
         }
@@ -101,7 +99,7 @@ impl Seal {
         self.secrets[before..].to_vec()
     }
 
-    /// Whether a secret stands in a text, of those that are looked for in texts.
+    /// Whether a text contains a secret, of those that are looked for in texts.
     pub(crate) fn hides_some_of(&self, text: &str) -> bool {
         self.looked_for().any(|(_, secret)| text.contains(secret))
     }
@@ -117,7 +115,7 @@ impl Seal {
         self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
     }
 
-    /// The secrets that are looked for in texts, with their numbers.
+    /// Returns the secrets that are searched for in texts, with their numbers.
     fn looked_for(&self) -> impl Iterator<Item = (usize, &String)> {
         self.secrets.iter().enumerate().filter(|(_, secret)| hideable(secret).next().is_some())
     }
@@ -160,7 +158,7 @@ impl Seal {
         rename(fields, |name| self.closed_name(name));
     }
 
-    /// Returns the name of a field as it is stored, if that is another one.
+    /// Returns the name of a field as it is stored, if that differs.
     fn closed_name(&self, name: &str) -> Option<String> {
         let hidden = || self.looked_for().filter(|(_, secret)| hides_in_names(secret));
         let changes = name.contains(OPEN) || hidden().any(|(_, secret)| name.contains(secret));
@@ -189,7 +187,7 @@ impl Seal {
         }
     }
 
-    /// Returns the entry that was stored as `text`, in JSON; a mark that stands for nothing known shows as hidden.
+    /// Returns the entry that was stored as `text`, in JSON; a mark without a known value is shown as hidden.
     pub(crate) fn open(&self, text: String) -> String {
         if !text.contains(OPEN) {
             return text;
@@ -200,7 +198,7 @@ impl Seal {
             opened.push_str(before);
             let is_mark =
                 |number: &str| number.len() <= LONGEST_NUMBER && number.bytes().all(|byte| byte.is_ascii_digit());
-            // An older daemon wrote what it was told by a program as it was.
+            // An older daemon stored the text of a program unchanged.
             let Some((number, after)) = behind.split_once(CLOSE).filter(|(number, _)| is_mark(number)) else {
                 opened.push(OPEN);
                 rest = behind;
@@ -221,8 +219,8 @@ impl Seal {
     }
 }
 
-/// Writes marks in the place of numbered secrets. In one pass, so that no mark is taken for text; of two secrets in one
-/// place the longer is taken, which leaves no rest behind.
+/// Replaces numbered secrets by marks. Works in one pass, so that no mark is taken for text. Of two secrets at one
+/// place the longer is replaced, so that no rest is left.
 fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
     let mut closed = String::with_capacity(text.len());
     let mut rest = text;
@@ -248,7 +246,8 @@ const LONGEST_NUMBER: usize = 9;
 
 /// An entry that knows which of its texts are foreign: not written by this program.
 pub(crate) trait SealedEntry: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Returns the entry in JSON with marks in the place of the secrets in every foreign text. It stays readable without them.
+    /// Returns the entry in JSON with marks in place of the secrets in every foreign text. It stays readable without
+    /// the secrets.
     fn sealed_text(&self, seal: &Seal) -> String;
 }
 
@@ -259,21 +258,21 @@ impl SealedEntry for Event {
     }
 }
 
-/// The seal of a run that is under way.
+/// The seal of a run in progress.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSeal {
     seal: Seal,
-    /// The number of secrets that the daemon had learned when all entries were searched for them.
+    /// How many secrets the daemon had learned when all entries were last searched for them.
     searched: u64,
     /// How many secrets are stored with the run.
     stored: usize,
 }
 
-/// Entries as they are stored, and what has to be stored besides.
+/// Entries in stored form, and what else has to be stored.
 #[derive(Debug)]
 pub(crate) struct SealedEntries {
     pub(crate) texts: Vec<String>,
-    /// Earlier entries that hold secrets which were learned later.
+    /// Earlier entries that contain secrets which were learned later.
     pub(crate) redacted: Vec<(u64, String)>,
     /// Whether the run has secrets now that are not stored with it.
     pub(crate) has_learned: bool,
@@ -285,7 +284,7 @@ impl LiveSeal {
         Self { seal, searched: 0, stored: 0 }
     }
 
-    /// Returns the seal of a run that another daemon left. The daemon learns its secrets.
+    /// Returns the seal of a run that another daemon left. Registers its secrets with the daemon.
     pub(crate) fn found(seal: Seal, daemon: &Redactor) -> Self {
         seal.secrets().iter().for_each(|secret| daemon.add(secret));
         let stored = seal.secrets().len();
@@ -296,15 +295,15 @@ impl LiveSeal {
         &self.seal
     }
 
-    /// Whether a value holds a secret of the run.
+    /// Whether a value contains a secret of the run.
     pub(crate) fn hides(&self, value: &Value) -> bool {
         let mut closed = value.clone();
         self.seal.close_in(&mut closed);
         closed != *value
     }
 
-    /// Closes new entries of `run`, which come after number `last`. `own` are secrets of the run wherever they stand; of
-    /// all others that the daemon knows, those that stand in an entry become the run's.
+    /// Seals new entries of `run`, which come after number `last`. `own` are secrets of the run, wherever they occur.
+    /// All other secrets of the daemon that an entry contains become the run's.
     pub(crate) async fn close<E: SealedEntry>(
         &mut self,
         shared: &Engine,
@@ -316,7 +315,7 @@ impl LiveSeal {
         for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
             self.learn(&shared.secrets, secret);
         }
-        // What is learned from here on may be missing among the known, and is looked for with the next entries.
+        // Secrets that are learned from here on may be missing, and are searched for with the next entries.
         let searched = shared.secrets.learned_since(u64::MAX).1;
         let mut texts: Vec<String> = entries.iter().map(plain).collect();
         let known = shared.secrets.known();
@@ -325,7 +324,7 @@ impl LiveSeal {
         let redacted = if last > 0 {
             self.redacted::<E>(shared, run, searched).await
         } else {
-            // There are no entries but those that were searched now.
+            // All existing entries were searched just now.
             self.searched = searched;
             Vec::new()
         };
@@ -339,15 +338,15 @@ impl LiveSeal {
         SealedEntries { texts, redacted, has_learned }
     }
 
-    /// Learns a secret of the run, and has the daemon hide it.
+    /// Learns a secret of the run, and registers it with the daemon.
     pub(crate) fn learn(&mut self, daemon: &Redactor, secret: &str) {
         for form in self.seal.learn(secret) {
             daemon.add(&form);
         }
     }
 
-    /// Returns the earlier entries that hold secrets which the daemon has learned since they were searched, as they are to
-    /// be stored now. They count as searched for the first `searched` secrets.
+    /// Returns the earlier entries that contain secrets which the daemon has learned since they were searched, in the
+    /// form to be stored now. They count as searched for the first `searched` secrets.
     async fn redacted<E: SealedEntry>(&mut self, shared: &Engine, run: &RunId, searched: u64) -> Vec<(u64, String)> {
         let (fresh, _) = shared.secrets.learned_since(self.searched);
         if fresh.is_empty() {
@@ -369,7 +368,7 @@ impl LiveSeal {
     }
 }
 
-/// Returns which of the `fresh` secrets stand in an entry, and every entry that is stored anew once the seal knows them.
+/// Returns which of the `fresh` secrets an entry contains, and every entry that changes once the seal knows them.
 fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>) -> (Vec<String>, Vec<(u64, String)>) {
     let opened: Vec<String> = records.iter().map(|record| seal.open(record.text.clone())).collect();
     let found: Vec<String> = fresh.iter().filter(|secret| stands_in(secret, &opened)).cloned().collect();
@@ -377,11 +376,11 @@ fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>
     if seal.secrets.is_empty() {
         return (found, Vec::new());
     }
-    // The new ones come last, so whatever was sealed before is sealed again as it was.
+    // New secrets come last, so the existing marks keep their numbers.
     let redacted = records.into_iter().zip(opened).filter_map(|(record, opened)| {
         let entry: E = serde_json::from_str(&opened).ok()?;
         let (before, text) = (plain(&entry), entry.sealed_text(&seal));
-        // One that holds nothing secret stays as an older daemon wrote it.
+        // An entry of an older daemon without secrets is not changed.
         (text != before && text != record.text).then_some((record.seq, text))
     });
     let redacted = redacted.collect();
@@ -392,7 +391,7 @@ fn plain(entry: &impl Serialize) -> String {
     serde_json::to_string(entry).expect("an entry has only JSON in it")
 }
 
-/// Whether a secret, or what a filter makes of it, stands in one of these texts of JSON.
+/// Whether a secret, or its form after a filter, is contained in one of these texts of JSON.
 fn stands_in(secret: &str, texts: &[String]) -> bool {
     let mut forms = std::iter::once(secret.to_owned()).chain(filtered_forms(secret)).map(|form| in_json(&form));
     forms.any(|form| texts.iter().any(|text| text.contains(&form)))

@@ -1,7 +1,6 @@
-//! What all runs of a daemon share: their journal, who is driven, what is kept.
+//! What all runs of a daemon share: their journal, their drivers, and the retention of finished runs.
 //!
-//! Owns the journal of the daemon. A run that is under way is found in memory, any
-//! other one in the journal.
+//! Owns the journal of the daemon. A run in progress is found in memory, any other one in the journal.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,35 +30,35 @@ use crate::engine::ENTRY_VERSION;
 use crate::nodes::{ExecutorFactory, Nodes};
 use crate::runs::{RunDependencies, RunListener};
 
-/// Runs that may be under way at once: each takes memory for as long as it lasts.
+/// Runs that may be in progress at once, since each takes memory while it lasts.
 const MOST: usize = 10_000;
 
-/// How long what a run kept for itself may stay in the log after its end.
+/// How long the private data of a finished run may stay in the log.
 const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often the log is tried to be emptied while something reads it.
+/// How often emptying the log is tried while something reads it.
 const EMPTYING: usize = 60;
 
-/// How long a journal that can not write is left alone before it is tried again, at first and at the longest.
+/// The first and the longest delay before a failed write to the journal is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Of so many finished runs, one gives way at a time when the journal is full.
+/// When the journal is full, one of so many finished runs is deleted at a time.
 const GIVEN_WAY: usize = 16;
 
-/// So many runs end before those that are not kept are forgotten.
+/// How many runs end before expired ones are deleted.
 const FORGET_EVERY: usize = 50;
 
 /// Long histories that are read at the same time.
 const READERS: usize = 2;
 
-/// Which finished runs are kept. A run goes when either rule lets it go.
+/// Which finished runs are kept. A run is deleted when either rule no longer keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// So many that finished last.
+    /// The number of runs that finished last.
     pub most: usize,
-    /// Those that finished within this time.
+    /// The age of the oldest kept run.
     pub time: Option<Duration>,
-    /// How large the journal may become, in bytes; the oldest finished runs give way.
+    /// The largest size of the journal, in bytes; the oldest finished runs are deleted to keep it.
     pub disk: Option<u64>,
 }
 
@@ -69,7 +68,7 @@ impl Default for RetentionPolicy {
     }
 }
 
-/// What runs have in common.
+/// The state that all runs of a daemon share.
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) journal: SqliteJournal,
@@ -84,21 +83,21 @@ pub(super) struct Engine {
     pub(super) approver: Arc<Approver>,
     /// Services that do the work of some runs.
     pub(super) remotes: RemoteServices,
-    /// Who wants to know how far runs are.
+    /// Receives the progress of runs.
     pub(super) listener: Arc<dyn RunListener>,
-    /// How many runs are under way below those that somebody started.
+    /// How many runs are in progress below each root run.
     pub(super) below: Mutex<HashMap<RunId, usize>>,
-    /// Files of functions, for the runs that are under way.
+    /// Files of functions, for the runs in progress.
     pub(super) files: Mutex<Vec<Weak<OwnFile>>>,
-    /// The runs that are under way.
+    /// The runs in progress.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
-    /// Runs that are not over and can not go on, and why.
+    /// Unfinished runs that cannot continue, and why.
     pub(super) broken: Mutex<HashMap<RunId, String>>,
-    /// Runs that wait for a person and go on once the approver's passphrase is given.
+    /// Runs that wait for a person and continue once the approver's passphrase is given.
     pub(super) locked: LockedRuns,
     /// Cancelled when the daemon stops: runs are left to the next one.
     pub(super) stopping: CancellationToken,
-    /// What runs needed goes back to the system.
+    /// Returns the unused memory of runs to the system.
     memory: MemoryReturn,
     /// Ends the daemon.
     stop: watch::Sender<Option<ShutdownMode>>,
@@ -106,17 +105,18 @@ pub(super) struct Engine {
     pub(super) keep: RetentionPolicy,
     /// Whether the log is about to be emptied.
     pub(super) emptying: AtomicBool,
-    /// Who reads long histories stands in line, so that they hold up nobody else.
+    /// Limits the concurrent readers of long histories, so that they block no other work.
     pub(super) readers: Arc<Semaphore>,
-    /// Runs that ended since some were forgotten.
+    /// Runs that ended since the last deletion.
     pub(super) ended: AtomicUsize,
 }
 
 impl Engine {
-    /// Opens the journal, made when it is not there.
+    /// Opens the journal, and creates it if it does not exist.
     ///
     /// # Errors
-    /// When the journal can not be used.
+    ///
+    /// When the journal cannot be used.
     pub(super) async fn open(
         path: PathBuf,
         surroundings: RunDependencies,
@@ -176,9 +176,10 @@ impl Engine {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a run is under way. Returns the one that is already, under the same id.
+    /// Registers a run in progress. Returns the existing one with the same id, if there is one.
     ///
     /// # Errors
+    ///
     /// When there are too many.
     pub(super) fn register(&self, run: &Arc<Run>) -> Result<Option<Arc<Run>>, String> {
         let mut driven = self.lock();
@@ -200,12 +201,12 @@ impl Engine {
         }
     }
 
-    /// Returns a run that is under way.
+    /// Returns a run in progress.
     pub(super) fn driven(&self, id: &RunId) -> Option<Arc<Run>> {
         self.lock().get(id).cloned()
     }
 
-    /// Returns a run, however far it is.
+    /// Returns a run, in progress or finished.
     pub(super) async fn find(&self, id: &RunId) -> Result<Option<Arc<Run>>, StorageError> {
         if let Some(run) = self.driven(id).or_else(|| self.locked.get(id)) {
             return Ok(Some(run));
@@ -213,7 +214,7 @@ impl Engine {
         Ok(self.journal.find(id).await?.map(|known| self.told(known)))
     }
 
-    /// Returns a run from what the journal tells.
+    /// Returns a run that was read from the journal.
     pub(super) fn told(&self, known: KnownRun) -> Arc<Run> {
         if let Some(run) = self.driven(&known.run) {
             return run;
@@ -226,14 +227,14 @@ impl Engine {
         Arc::new(Run::told(known).changed(|now| RunStatus { trouble, ..now }))
     }
 
-    /// Notes that a run is over and written down as that.
+    /// Notes that a run has finished, with its end in the journal.
     pub(super) fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
         let shared = self.clone();
         if had_secrets {
             tokio::spawn(async move { shared.empty_log().await });
         } else if !self.emptying.swap(true, Ordering::Relaxed) {
-            // What else it kept for itself goes with that of others that end about now.
+            // The rest of its private data is removed together with that of other runs that end at about this time.
             tokio::spawn(async move {
                 tokio::time::sleep(EMPTIED_WITHIN).await;
                 shared.emptying.store(false, Ordering::Relaxed);
@@ -247,7 +248,7 @@ impl Engine {
         }
     }
 
-    /// Sees to it that what runs kept for themselves is in no file.
+    /// Ensures that the private data of finished runs is in no file.
     pub(super) async fn empty_log(&self) {
         for _ in 0..EMPTYING {
             match self.journal.empty_log().await {
@@ -259,7 +260,7 @@ impl Engine {
         tracing::warn!("the log of the journal is not emptied, because another process reads it");
     }
 
-    /// Forgets finished runs that are not kept.
+    /// Deletes finished runs that are not kept.
     pub(super) async fn forget_finished(&self) {
         let since = self.keep.time.map(|time| {
             let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
@@ -271,8 +272,7 @@ impl Engine {
         }
     }
 
-    /// Forgets some of the finished runs, the oldest, because there is no room for what goes on now. Returns whether
-    /// there were any.
+    /// Deletes some of the oldest finished runs, to make room for runs in progress. Returns whether there were any.
     pub(super) async fn make_room(&self) -> bool {
         let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
@@ -290,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Appends the beginning of a run, again whenever room was made for it.
+    /// Appends the start of a run, and retries whenever room was made for it.
     pub(super) async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
         loop {
             match self.journal.write(append.clone()).await {
@@ -304,8 +304,8 @@ impl Engine {
         }
     }
 
-    /// Appends, and waits as long as the journal has no room, which `progress` tells meanwhile. Returns the number of
-    /// the last entry, or `None` when the run is not ours to go on with.
+    /// Appends, and waits while the journal has no room, which `progress` shows meanwhile. Returns the number of the
+    /// last entry, or `None` when this daemon must no longer drive the run.
     pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<RunStatus>) -> Option<u64> {
         let run = append.run.clone();
         let mut pause = PAUSES.0;
@@ -313,7 +313,7 @@ impl Engine {
             match self.journal.write(append.clone()).await {
                 Ok(Appended::Written { last }) => {
                     if append.private.as_deref().is_some_and(is_sealed) {
-                        // What was stored plain before is in the log until that is emptied.
+                        // Private data that was stored in plain form is in the log until that is emptied.
                         let shared = self.clone();
                         tokio::spawn(async move { shared.empty_log().await });
                     }
@@ -346,13 +346,13 @@ impl Engine {
         }
     }
 
-    /// Ends this daemon, because another one has taken the journal over. That happens when the file of the lock is removed.
+    /// Ends this daemon, because another one has taken over the journal. This happens when the lock file is removed.
     fn give_way(&self) {
         tracing::error!("another daemon has taken this state over, so this one ends");
         self.stop.send_replace(Some(ShutdownMode::GiveWay));
     }
 
-    /// Writes down that a run is cancelled which nobody can go on with.
+    /// Records the cancellation of a run that cannot be resumed.
     pub(super) async fn write_off(&self, run: &Run) -> Result<(), String> {
         let RunStatus { seq, error, trouble, .. } = run.progress();
         let (state, ended) = (RunState::Cancelled, Some(clock::now()));
@@ -362,14 +362,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes down how a run ended that has no driver.
+    /// Records the end of a run without a driver.
     pub(super) async fn write_summary(&self, run: &Run, progress: &RunStatus) -> Result<(), String> {
         let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(progress.summary(&run.about));
         self.journal.write(append).await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Does work that takes its time on a thread that may, a few at once.
+    /// Does slow work on a thread that may block; the number of concurrent ones is limited.
     pub(super) async fn at_length<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let turn = self.readers.clone().acquire_owned().await.expect("the semaphore is never closed");
         let working = tokio::task::spawn_blocking(move || {
@@ -382,13 +382,13 @@ impl Engine {
         }
     }
 
-    /// Whether the run above is locked.
+    /// Whether the parent run is locked.
     pub(super) fn is_parent_locked(&self, parent: Option<&StepId>) -> bool {
         parent.is_some_and(|step| self.locked.contains(&step.run))
     }
 
-    /// Waits until the run above is not locked: what a run returned must be there for it. Returns false when the daemon stops
-    /// before.
+    /// Waits until the parent run is not locked, since it must receive the run's result. Returns false when the daemon
+    /// stops first.
     pub(super) async fn parent_is_open(&self, parent: Option<&StepId>) -> bool {
         let Some(step) = parent else { return true };
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Where the definition of a run came from, and what its end means for the library.
+//! Where the definition of a run came from, and what the run's end means for the library.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -21,25 +21,25 @@ use crate::runs::not_started;
 use crate::seal::Seal;
 use crate::shared::Engine;
 
-/// Bytes of a file that is read: a definition with much white space in it.
+/// The most bytes that are read of a file: those of a definition with much white space.
 const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
 
 /// Where a definition came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum DefinitionSource {
-    /// It was given, and is nobody else's business.
+    /// It was given by the caller, and is not saved.
     #[default]
     Given,
-    /// It is a function, which stands in the history.
+    /// It is a function, whose text is in the history.
     Function,
-    /// It is a function, which stands in the history, and in this library, which counts its runs.
+    /// It is a function, whose text is in the history and in this library, which counts its runs.
     SavedFunction {
         /// The library.
         folder: PathBuf,
         /// The name of its file there.
         file: WorkflowName,
-        /// What the file says.
+        /// The digest of the file.
         hash: Signature,
     },
     /// It is a workflow of a remote service.
@@ -47,7 +47,7 @@ pub(super) enum DefinitionSource {
         /// The service.
         service: String,
     },
-    /// It was given, and is saved in this library if it runs to its end.
+    /// It was given by the caller, and is saved in this library if it runs to completion.
     ToKeep {
         /// The library.
         folder: PathBuf,
@@ -75,30 +75,30 @@ pub(super) struct LibraryCopy {
 pub(super) struct Saving {
     /// The name that this run saved it under.
     pub(super) saved: Option<String>,
-    /// The workflow that does the same, for which it was not saved.
+    /// The equivalent workflow because of which it was not saved.
     pub(super) duplicate_of: Option<String>,
     /// Why it was not saved, in a sentence.
     pub(super) error: Option<String>,
 }
 
-/// How a run ended, as far as a library cares.
+/// How a run ended, as far as the library needs to know.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunEnding {
     pub(super) completed: bool,
     pub(super) states: u32,
     pub(super) at: Timestamp,
-    /// Whether another daemon may have seen to it already.
+    /// Whether another daemon may have done it already.
     pub(super) again: bool,
 }
 
-/// What somebody asks to be run.
+/// What a caller requests to be run.
 pub(super) enum RunTarget {
     Machine(Box<Definition>, DefinitionSource),
     Function(Box<FunctionWorkflow>),
     Remote(Box<ToolInfo>),
 }
 
-/// What somebody means by a name.
+/// What a name refers to.
 pub(super) enum ResolvedTarget {
     /// A saved machine.
     Machine(SavedMachine),
@@ -109,13 +109,13 @@ pub(super) enum ResolvedTarget {
 }
 
 impl DefinitionSource {
-    /// Returns that it is this function of a library.
+    /// Returns the source for this function of a library.
     pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
         let FunctionWorkflow { library, loaded, .. } = workflow;
         Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
     }
 
-    /// Returns the kind of a run that has its definition from here.
+    /// Returns the kind of a run with this source.
     pub(super) fn kind(&self) -> Kind {
         match self {
             Self::Function | Self::SavedFunction { .. } => Kind::Function,
@@ -124,7 +124,7 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns what a reply says about the saving of the definition; `unsaved` is why it was not.
+    /// Returns what a reply says about the saving of the definition; `unsaved` is the reason why it was not saved.
     pub(super) fn saving(&self, kept: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
         let is_given = matches!(self, Self::ToKeep { .. });
         let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
@@ -135,7 +135,7 @@ impl DefinitionSource {
         }
     }
 
-    /// Whether a library has something to do once the run is over.
+    /// Whether the library has something to do once the run has finished.
     pub(super) fn awaits(&self, completed: bool) -> bool {
         match self {
             Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
@@ -145,10 +145,10 @@ impl DefinitionSource {
     }
 }
 
-/// What the error of a definition that is not valid begins with, in the words of document 001, line 1240.
+/// The prefix of the error of an invalid definition, in the words of document 001, line 1240.
 pub(super) const INVALID: &str = "Workflow definition validation failed";
 
-/// Reads a file that somebody names; of one that is too long for a definition, enough to find that out.
+/// Reads a file given by its path. Of a file that is too long for a definition, reads only enough to detect that.
 pub(super) async fn read(path: PathBuf) -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || {
         let file = File::open(path)?;
@@ -163,10 +163,11 @@ pub(super) async fn read(path: PathBuf) -> io::Result<String> {
 }
 
 impl Engine {
-    /// Returns what `caller` means by a name: a saved workflow, else the tool of a remote one.
+    /// Returns what a name refers to for `caller`: a saved workflow, else the tool of a remote one.
     ///
     /// # Errors
-    /// In whole sentences: when there is none, with the names that there are; when its file is broken; or when the caller
+    ///
+    /// With whole sentences: when there is none, with the available names; when its file is broken; or when the caller
     /// is a run, and the name meant something else when that began.
     pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, String> {
         let found = self.meaning(name, self.workflows.find(caller, name).await)?;
@@ -174,10 +175,11 @@ impl Engine {
         Ok(found)
     }
 
-    /// Returns what each of these names means now, as [`Self::named`], in their order.
+    /// Returns what each of these names refers to now, like [`Self::named`], in their order.
     ///
     /// # Errors
-    /// In a whole sentence, when the disk does not answer.
+    ///
+    /// With a whole sentence, when the disk does not answer.
     pub(super) async fn meanings_of(
         &self,
         caller: &Caller,
@@ -187,7 +189,7 @@ impl Engine {
         Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
     }
 
-    /// Returns what a name means: what the library has, else the tool of a remote service.
+    /// Returns what a name refers to: a workflow of the library, else the tool of a remote service.
     fn meaning(&self, name: &str, found: Result<WorkflowRef, String>) -> Result<ResolvedTarget, String> {
         match found {
             Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
@@ -199,7 +201,8 @@ impl Engine {
     /// Returns what is to be run.
     ///
     /// # Errors
-    /// With the reply that says why there is nothing to run.
+    ///
+    /// With the reply that says why nothing can be run.
     pub(super) async fn asked(&self, caller: &Arc<Caller>, verb: &RunWorkflow) -> Result<RunTarget, Box<RunReply>> {
         let invalid = |problems: String| not_started("definition_invalid", problems);
         let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
@@ -243,8 +246,8 @@ impl Engine {
         Ok(RunTarget::Machine(Box::new(definition), source))
     }
 
-    /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to its
-    /// end, unless `save_on_success` is false.
+    /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to
+    /// completion, unless `save_on_success` is false.
     pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
         if !save_on_success {
             return DefinitionSource::Given;
@@ -254,9 +257,10 @@ impl Engine {
         folder.map_or(DefinitionSource::Given, |folder| DefinitionSource::ToKeep { folder })
     }
 
-    /// Does what the end of a run means for the library. Returns where the definition is, if it is there.
+    /// Updates the library after the end of the run. Returns where the definition is, if it is there.
     ///
     /// # Errors
+    ///
     /// With the reason why a definition that is to be saved was not.
     pub(super) async fn keep(
         &self,
@@ -291,7 +295,7 @@ impl Engine {
         let signature = Signature::of(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
         if again && let Some(metadata) = self.workflows.metadata(folder, &kept.name).await {
-            // An earlier daemon may have come as far as that, and not as far as telling.
+            // An earlier daemon may have saved it and ended before it recorded that.
             let is_ours = matches!(source, DefinitionSource::ToKeep { .. }) && metadata.is_created_since(at);
             kept.saved |= is_ours;
             if metadata.counts(at) {

@@ -1,4 +1,4 @@
-//! The names under which only one run begins.
+//! The keys under which only one run is started.
 
 use serde_json::{Map, Value, json};
 use steplatch_access::Redactor;
@@ -7,14 +7,14 @@ use steplatch_protocol::RunWorkflow;
 
 use super::function::RunArguments;
 
-/// A name under which only one run begins: of the caller, or a step of theirs that is asked for again.
+/// A key under which only one run is started: given by the caller, or a step that is requested again.
 #[derive(Debug, Clone)]
 pub(super) struct StartKey {
     text: String,
     request: Option<Signature>,
 }
 
-/// Fields of a request that change nothing about the run: they may differ when it is asked for again.
+/// Fields of a request that do not change the run: they may differ when the request is repeated.
 const BESIDES: [&str; 2] = ["idempotency_key", "wait_seconds"];
 
 impl StartKey {
@@ -54,12 +54,12 @@ impl StartKey {
     }
 
     fn of_request(key: &str, mut request: Value, secrets: &Redactor) -> Self {
-        // A digest of a secret could be tried out.
+        // A secret could be guessed from its digest.
         secrets.mask_in(&mut request);
         Self { text: format!("key {key}"), request: Some(Signature::of(&request)) }
     }
 
-    /// Returns what the key is called to those who gave it.
+    /// Returns the key as its caller knows it.
     pub(super) fn name(&self) -> String {
         match self.text.strip_prefix("key ") {
             Some(key) => format!("idempotency_key '{key}'"),
@@ -75,12 +75,12 @@ impl StartKey {
         self.text
     }
 
-    /// Returns what is asked for under a key of the caller.
+    /// Returns the digest of the request under a key of the caller.
     pub(super) fn request(key: Option<&Self>) -> Option<Signature> {
         key?.request.clone()
     }
 
-    /// Whether what began under this key is what is asked for now, as far as is known.
+    /// Whether the run that began under this key has the same request, as far as is known.
     pub(super) fn is_for(&self, began: Option<&Signature>) -> bool {
         match (&self.request, began) {
             (Some(now), Some(began)) => now == began,

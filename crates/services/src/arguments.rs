@@ -1,4 +1,4 @@
-//! The arguments of a tool: typed after its schema, and checked against it.
+//! The arguments of a tool: converted by its schema, and checked against it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use steplatch_protocol::ToolInfo;
 use steplatch_remote::schema::Validator;
 
-/// Reads texts as the arguments of a tool: one that its schema takes for another kind of value is read as that.
+/// Reads texts as the arguments of a tool: converts a text for which the schema has another type.
 pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, String>) -> Map<String, Value> {
     let kind = |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", pointer(name)))?.as_str();
     let value = |name: &str, text: String| {
@@ -23,17 +23,18 @@ pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, String>) -> Map<St
     variables.into_iter().map(|(name, text)| (name.clone(), value(&name, text))).collect()
 }
 
-/// A key of an object, as it stands in a JSON pointer (RFC 6901).
+/// Escapes a key of an object for a JSON pointer (RFC 6901).
 fn pointer(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Checks what a tool is given.
+/// Checks the arguments of a tool.
 ///
 /// # Errors
+///
 /// With every violation, each with its place.
 pub fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), String> {
-    // A schema that can not be checked against takes anything, as its service may be trusted to check it.
+    // An invalid schema accepts anything, since the service checks its arguments itself.
     let Ok(validator) = Validator::new(&tool.input_schema) else { return Ok(()) };
     let violations = validator.validate(&Value::Object(arguments.clone()));
     if violations.is_empty() {

@@ -1,7 +1,7 @@
-//! The lists of all services as they were good last, and the names of their workflows.
+//! The last good list of each service, and the names of their workflows.
 //!
-//! CatalogFile in a file of the state folder, so that a daemon which starts while a service is
-//! down offers what it had, and a name never goes to another workflow.
+//! Stored in a file of the state directory, so that a daemon which starts while a service is down offers its last
+//! list, and a name never passes to another workflow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use steplatch_workflow::Timestamp;
 /// The version of the file.
 const VERSION: u32 = 1;
 
-/// Names that are remembered for one service, of workflows that it has or had, and of the library's workflows.
+/// Names that are remembered for one service, of its present and former workflows, and of the library's workflows.
 const MOST_NAMES: usize = 5_000;
 
 /// All lists.
@@ -38,16 +38,16 @@ struct CatalogFile {
     library: BTreeSet<String>,
 }
 
-/// What is kept of a service.
+/// The stored data of a service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct ServiceEntry {
-    /// Where it was: another one is another service.
+    /// Its URL. A service with another URL is another service.
     base_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     discovered: Option<Timestamp>,
     #[serde(default)]
     workflows: BTreeMap<String, NamedWorkflow>,
-    /// The names of workflows that it has or had, by their ids there.
+    /// The names of its present and former workflows, by their ids there.
     #[serde(default)]
     names: BTreeMap<String, String>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct ToolEntry {
     pub(crate) workflow: Arc<RemoteWorkflow>,
     /// The tool that runs it.
     pub(crate) tool: String,
-    /// When what it is pinned by changed.
+    /// When its pinned definition changed.
     changed: Option<Timestamp>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct CatalogDiff {
 }
 
 impl Catalog {
-    /// Reads what the last daemon kept. What makes no sense is begun anew.
+    /// Reads the file of the last daemon. Invalid parts are dropped.
     pub(super) fn open(state: &Path) -> Self {
         let file = state.join("remote_workflows.json");
         let kept = match std::fs::read(&file) {
@@ -108,7 +108,7 @@ impl Catalog {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes where a service is. What was kept of one that was elsewhere is not what this one offers.
+    /// Notes the URL of a service. Drops the data of a service with another URL.
     pub(super) fn keep_of(&self, name: &str, config: &Config) {
         let mut kept = self.lock();
         let service = kept.services.entry(name.to_owned()).or_default();
@@ -119,12 +119,12 @@ impl Catalog {
         }
     }
 
-    /// Returns when the list of a service was asked for with success.
+    /// Returns when the list of a service was last fetched with success.
     pub(super) fn discovered(&self, name: &str) -> Option<Timestamp> {
         self.lock().services.get(name)?.discovered
     }
 
-    /// Returns the workflows of a service that are offered, by their ids.
+    /// Returns the offered workflows of a service, by their ids.
     pub(super) fn listed(&self, name: &str, config: &Config) -> Vec<ToolEntry> {
         let filter = Filter::new(&config.filter_patterns);
         let kept = self.lock();
@@ -137,7 +137,7 @@ impl Catalog {
         listed.collect()
     }
 
-    /// Takes over a new list of a service, and returns what it changed.
+    /// Stores a new list of a service, and returns the changes.
     pub(super) fn take(&self, name: &str, listing: Listing) -> CatalogDiff {
         let now = clock::now();
         let mut kept = self.lock();
@@ -172,7 +172,7 @@ impl Catalog {
         let entries = titles.iter().map(|(key, title)| (key.clone(), title.as_str()));
         let names = assign(&remembered, &kept.library, entries);
         service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
-        // Those that are gone are forgotten only when there is no more room for them.
+        // Names of removed workflows are dropped only when there is no more room for them.
         while service.names.len() > MOST_NAMES {
             let Some(gone) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
             service.names.remove(&gone);
@@ -184,8 +184,8 @@ impl Catalog {
         changed
     }
 
-    /// Returns the names that workflows of libraries have as tools, given their own names. Who has one keeps it, and no
-    /// remote workflow gets it.
+    /// Returns the tool names of library workflows, given the workflows' own names. A workflow keeps its tool name,
+    /// and no remote workflow gets that name.
     pub(super) fn library_names(&self, workflows: &[String]) -> BTreeMap<String, String> {
         let mut kept = self.lock();
         let taken: BTreeSet<String> =
@@ -200,7 +200,7 @@ impl Catalog {
         names.into_iter().map(|(key, tool)| (key.id, tool)).collect()
     }
 
-    /// Writes all of it down: a small file, whole or not at all.
+    /// Writes the whole file, which is small, atomically.
     fn write(&self, kept: &CatalogFile) {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
@@ -216,7 +216,7 @@ impl Catalog {
 }
 
 impl ToolEntry {
-    /// Returns it as a tool.
+    /// Returns the entry as a tool.
     pub(super) fn tool(&self, remote: &str) -> ToolInfo {
         let workflow = &self.workflow;
         ToolInfo {
@@ -233,7 +233,7 @@ impl ToolEntry {
         }
     }
 
-    /// Returns it as it is listed.
+    /// Returns the entry as it is listed.
     pub(super) fn info(&self, remote: &str) -> RemoteWorkflowInfo {
         let workflow = &self.workflow;
         RemoteWorkflowInfo {

@@ -1,4 +1,4 @@
-//! When services are asked for their lists, and what becomes of the answers.
+//! When the lists of services are fetched, and how the answers are handled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use super::service::ServiceClient;
 use crate::service::Service;
 use crate::services::RemoteServices;
 
-/// What came of a discovery.
+/// The result of a discovery.
 pub(super) type Refreshed = Result<CatalogDiff, String>;
 
-/// Characters of what an MCP server says went wrong.
+/// The most characters of an MCP server's error.
 const LONGEST_WORDS: usize = 500;
 
-/// How long an MCP server may take to tell its list.
+/// How long an MCP server may take to return its list.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Keeps the list of a service up to date, for as long as the daemon runs.
+/// Keeps the list of a service up to date while the daemon runs.
 pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
     let mut failures = 0;
     let mut asked: Option<Arc<ServiceClient>> = None;
     loop {
         let setup = service.setup().filter(|setup| setup.config.enabled);
         let Some(setup) = setup else {
-            // A service that is not used is not asked for anything.
+            // A service that is not in use receives no requests.
             for wanted in service.take_wanted() {
                 let _ = wanted.send(Err(format!("the service '{}' is not used", service.name)));
             }
@@ -56,16 +56,16 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
             }
             () = passed(due) => {}
         }
-        // Those who ask from here on are told of the next one.
+        // A request from here on waits for the next discovery.
         let wanted = service.take_wanted();
         let came = discover(&setup).await;
-        // Whoever configured it anew meanwhile wants nothing of what the old one said.
+        // The service has been configured anew meanwhile, so the answer of the old configuration is dropped.
         if service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup)) {
             service.put_back(wanted);
             continue;
         }
         asked = Some(setup.clone());
-        // It is written down, too.
+        // The catalog is written to disk, too.
         let (told, whose) = (remotes.clone(), service.clone());
         let taking = tokio::task::spawn_blocking(move || taken(&told, &whose, came));
         let came = taking.await.unwrap_or_else(|error| Err(format!("the list could not be taken over: {error}")));
@@ -83,7 +83,7 @@ async fn passed(due: Option<Duration>) {
     }
 }
 
-/// Takes over what a service said; a list that is none leaves the last one as it is.
+/// Stores the answer of a service; an invalid list leaves the last one unchanged.
 fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, String>) -> Refreshed {
     match came {
         Ok(listing) => {
@@ -121,7 +121,7 @@ async fn discover(setup: &ServiceClient) -> Result<Listing, String> {
     }
 }
 
-/// Asks the tool `workflows-list-tool` of an MCP server.
+/// Calls the tool `workflows-list-tool` of an MCP server.
 async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
     let token = match &config.token {
         Some(token) => Some(token.resolve().await.map_err(|error| error.to_string())?),
@@ -145,7 +145,7 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
         let words = clean_text(&words, LONGEST_WORDS);
         return Err(token.map_or(words.clone(), |token| token.mask(&words)));
     }
-    // A tool that has nothing structured to say says it as text.
+    // A tool without structured output returns it as text.
     let told = match result.output {
         Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
         structured => json!({"structuredContent": structured}),

@@ -1,8 +1,7 @@
-//! Remote workflow services: what they offer, kept up to date, and who is under way there.
+//! Remote workflow services: their catalogs, kept up to date, and their runs in progress.
 //!
-//! Each service that is configured has a task that asks for its list at the start, when
-//! its time has come, and when somebody wants that. A list that was good once stays until
-//! another good one comes: over a service that is down, and over daemons.
+//! Each configured service has a task that fetches its list at the start, when the list is due, and on request. A good
+//! list is kept until another good one arrives, also while the service is down and across restarts of the daemon.
 
 mod arguments;
 mod catalog;

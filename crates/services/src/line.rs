@@ -1,12 +1,12 @@
-//! The line before a service: so many may be under way there, the others wait for their turn in the order in which
-//! they came.
+//! The queue of a service: a limited number of runs may be in progress there, the others wait for their turn in order
+//! of arrival.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// A line.
+/// A queue.
 #[derive(Debug)]
 pub(crate) struct AdmissionQueue {
     inner: Mutex<Inner>,
@@ -19,7 +19,7 @@ struct Inner {
     waiting: VecDeque<oneshot::Sender<Permit>>,
 }
 
-/// The right to be under way. Given to the next one when it is dropped.
+/// The right to be in progress. Passed to the next one when it is dropped.
 #[derive(Debug)]
 pub struct Permit(Option<Arc<AdmissionQueue>>);
 
@@ -29,14 +29,14 @@ impl AdmissionQueue {
         Arc::new(Self { inner: Mutex::new(inner) })
     }
 
-    /// Changes how many may be under way. Those that are stay so.
+    /// Changes how many may be in progress. Those in progress continue.
     pub(crate) fn set_most(self: &Arc<Self>, most: usize) {
         let mut inner = self.lock();
         inner.most = most;
         self.admit(inner);
     }
 
-    /// Returns a turn, if nobody has to wait.
+    /// Returns a turn, if there is one without waiting.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut inner = self.lock();
         inner.waiting.retain(|waiting| !waiting.is_closed());
@@ -47,7 +47,7 @@ impl AdmissionQueue {
         Some(Permit(Some(self.clone())))
     }
 
-    /// Waits for a turn. Whoever stops waiting has left the line.
+    /// Waits for a turn. Dropping the future leaves the queue.
     pub(crate) async fn enter(self: &Arc<Self>) -> Permit {
         loop {
             let (sender, receiver) = oneshot::channel();
@@ -62,13 +62,13 @@ impl AdmissionQueue {
         }
     }
 
-    /// Returns a turn for one that is under way already, however many there are.
+    /// Returns a turn for a run that is in progress already, regardless of the limit.
     pub(crate) fn enter_anyway(self: &Arc<Self>) -> Permit {
         self.lock().under_way += 1;
         Permit(Some(self.clone()))
     }
 
-    /// Returns how many are under way, and how many wait.
+    /// Returns how many are in progress, and how many wait.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.under_way, inner.waiting.iter().filter(|waiting| !waiting.is_closed()).count())
@@ -83,7 +83,7 @@ impl AdmissionQueue {
             let Some(next) = inner.waiting.pop_front() else { return };
             inner.under_way += 1;
             if let Err(mut turn) = next.send(Permit(Some(self.clone()))) {
-                // They have left; its end must not look for the lock that is held here.
+                // The waiter has left; dropping its permit must not acquire the lock that is held here.
                 turn.0 = None;
                 inner.under_way -= 1;
             }
@@ -139,7 +139,7 @@ mod tests {
         let mut second = Box::pin(line.enter());
         assert!(second.as_mut().poll(&mut context).is_pending());
         drop(first);
-        // It has its turn, and does not look any more.
+        // It has its turn, and is no longer polled.
         drop(second);
         assert_eq!(line.counts(), (0, 0));
         assert!(line.try_enter().is_some());

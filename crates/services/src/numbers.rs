@@ -1,4 +1,4 @@
-//! What is counted of a service's runs.
+//! Counters of a service's runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use steplatch_protocol::{Histogram, Sample};
 /// The bounds of the buckets of durations, in seconds.
 const BOUNDS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
-/// RunCounts since the daemon began.
+/// Counters since the start of the daemon.
 #[derive(Debug)]
 pub struct ServiceMetrics(Mutex<RunCounts>);
 
@@ -66,7 +66,7 @@ impl ServiceMetrics {
 }
 
 impl RunCounts {
-    /// Returns how long those that ended took.
+    /// Returns the durations of finished runs.
     pub(super) fn durations(&self, labels: &BTreeMap<String, String>) -> Vec<Sample> {
         self.took.samples(labels)
     }

@@ -1,4 +1,4 @@
-//! One service: how it is set up just now, who is under way there, and how it is.
+//! One service: its current configuration, its runs in progress, and its health.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,32 +16,32 @@ use super::numbers::ServiceMetrics;
 #[derive(Debug)]
 pub struct Service {
     pub(crate) name: String,
-    /// How it is asked; none while it is not configured.
+    /// Its client; `None` while the service is not configured.
     setup: watch::Sender<Option<Arc<ServiceClient>>>,
     line: Arc<AdmissionQueue>,
     health: Mutex<Health>,
-    /// Who wants its list asked for, and is told what came of it.
+    /// Receives the result of the next discovery: the callers that requested one.
     wanted: Mutex<Vec<oneshot::Sender<Refreshed>>>,
     pub(super) wake: Notify,
     /// How many of its runs were started, and how they ended.
     pub numbers: ServiceMetrics,
 }
 
-/// How a service is asked.
+/// A configured service, and how to reach it.
 #[derive(Debug)]
 pub struct ServiceClient {
     /// How the service is configured.
     pub config: Config,
-    /// The client that asks it.
+    /// The client that sends requests to it.
     pub client: Client,
     secrets: Arc<Redactor>,
-    /// Whether the token of its keyring is known as a secret.
+    /// Whether the token of its keyring is registered as a secret.
     hidden: OnceCell<()>,
 }
 
 impl ServiceClient {
-    /// Sees to it that the token is shown nowhere, whoever prints it: the one that is used from here on, which may be another
-    /// one than before. A keyring is asked once, since it may have to ask a person.
+    /// Registers the token as a secret, so that no output shows it. This is the token from now on, which may differ
+    /// from the last one. A keyring is read once, since it may have to prompt a person.
     pub async fn hide_token(&self) {
         let hide = || async {
             if let Some(token) = &self.config.token {
@@ -50,7 +50,7 @@ impl ServiceClient {
             }
             Ok::<_, ()>(())
         };
-        // Without a token nothing is asked, and whoever asks says so.
+        // Without a token no request is sent, and the request reports that.
         let _ = match self.config.token {
             Some(Token::Keyring(_)) => self.hidden.get_or_try_init(hide).await.map(drop),
             _ => hide().await,
@@ -58,11 +58,11 @@ impl ServiceClient {
     }
 }
 
-/// How its last discovery went.
+/// The state of its last discovery.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Health {
     pub(super) reachable: bool,
-    /// When it succeeded last.
+    /// When it last succeeded.
     pub(super) discovered: Option<Timestamp>,
     pub(super) skipped: Vec<String>,
     pub(super) error: Option<String>,
@@ -81,7 +81,7 @@ impl Service {
         }
     }
 
-    /// Takes over how it is configured. Its list is asked for anew if that may make a difference.
+    /// Applies a configuration. Fetches the list again if the change may affect it.
     pub(super) fn configure(&self, config: Config, secrets: &Arc<Redactor>, catalog: &Catalog) {
         self.line.set_most(config.max_concurrent_executions);
         if self.setup().is_some_and(|setup| setup.config == config) {
@@ -90,7 +90,7 @@ impl Service {
         let client = match Client::new(&config) {
             Ok(client) => client,
             Err(error) => {
-                // Whoever reads configurations has refused it already.
+                // The reader of the configuration has refused this one already.
                 tracing::error!(remote = self.name, %error, "a remote service can not be asked");
                 return self.retire();
             }
@@ -102,23 +102,23 @@ impl Service {
         self.wake.notify_one();
     }
 
-    /// It is not configured any more.
+    /// Removes its configuration.
     pub(super) fn retire(&self) {
         self.setup.send_replace(None);
         self.wake.notify_one();
     }
 
-    /// Returns how it is asked, if it is configured.
+    /// Returns the configured service, if it is configured.
     pub fn setup(&self) -> Option<Arc<ServiceClient>> {
         self.setup.borrow().clone()
     }
 
-    /// Waits until it is configured and used, and returns how it is asked.
+    /// Waits until the service is configured and in use, and returns it.
     pub async fn usable(&self) -> Arc<ServiceClient> {
         let mut setup = self.setup.subscribe();
         let usable = |setup: &Option<Arc<ServiceClient>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
         loop {
-            // The sender is ours, so it does not go away.
+            // The sender is owned by this struct, so it outlives this call.
             if let Ok(setup) = setup.wait_for(usable).await
                 && let Some(setup) = setup.clone()
             {
@@ -127,7 +127,7 @@ impl Service {
         }
     }
 
-    /// Returns a turn, if nobody has to wait.
+    /// Returns a turn, if there is one without waiting.
     pub fn try_enter(&self) -> Option<Permit> {
         self.line.try_enter()
     }
@@ -137,12 +137,12 @@ impl Service {
         self.line.enter().await
     }
 
-    /// Returns a turn for a run that is under way there already.
+    /// Returns a turn for a run that is in progress there already.
     pub fn enter_anyway(&self) -> Permit {
         self.line.enter_anyway()
     }
 
-    /// Returns how many runs are under way there, and how many wait.
+    /// Returns how many runs are in progress there, and how many wait.
     pub(super) fn counts(&self) -> (usize, usize) {
         self.line.counts()
     }
@@ -151,21 +151,21 @@ impl Service {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its list asked for, and returns what came of that.
+    /// Fetches its list, and returns the result.
     pub(super) async fn refresh(&self) -> Refreshed {
         let (sender, receiver) = oneshot::channel();
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
         self.wake.notify_one();
-        // The task that asks ends with the daemon only.
+        // The task that fetches lists ends with the daemon only.
         receiver.await.unwrap_or_else(|_| Err("the daemon is stopping".to_owned()))
     }
 
-    /// Returns those who want to be told of the next discovery.
+    /// Returns the callers that wait for the next discovery.
     pub(super) fn take_wanted(&self) -> Vec<oneshot::Sender<Refreshed>> {
         std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts those back who wait for a discovery that came to nothing.
+    /// Puts back the callers that wait for a discovery that had no result.
     pub(super) fn put_back(&self, waiting: Vec<oneshot::Sender<Refreshed>>) {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner).extend(waiting);
     }

@@ -11,7 +11,7 @@ use steplatch_remote::Config;
 use crate::catalog::{Catalog, ToolEntry};
 use crate::service::{Service, ServiceClient};
 
-/// Is called when the tools of the services may have changed.
+/// Notified when the tools of the services may have changed.
 pub trait ToolListener: std::fmt::Debug + Send + Sync {
     /// Must not block.
     fn tools_changed(&self);
@@ -28,12 +28,12 @@ pub(crate) struct Inner {
     pub(crate) listener: Arc<dyn ToolListener>,
     secrets: Arc<Redactor>,
     pub(crate) catalog: Catalog,
-    /// Those that are configured, and those that runs are waiting for.
+    /// Configured services, and those that runs are waiting for.
     services: Mutex<BTreeMap<String, Arc<Service>>>,
 }
 
 impl RemoteServices {
-    /// Opens the lists that were good last. No service is asked before [`Self::configure`].
+    /// Opens the last good lists. No service receives a request before [`Self::configure`].
     #[must_use]
     pub fn open(state: &Path, listener: Arc<dyn ToolListener>, secrets: Arc<Redactor>) -> Self {
         let catalog = Catalog::open(state);
@@ -41,7 +41,8 @@ impl RemoteServices {
         Self { inner: Arc::new(Inner { listener, secrets, catalog, services }) }
     }
 
-    /// Applies the configuration of all services: asks new and changed ones for their lists, and retires those that are missing.
+    /// Applies the configuration of all services: fetches the lists of new and changed ones, and retires those that
+    /// are missing.
     pub fn configure(&self, configs: &[Config]) {
         let known: Vec<String> = self.services().keys().cloned().collect();
         for config in configs {
@@ -52,12 +53,12 @@ impl RemoteServices {
                 self.service(&name).retire();
             }
         }
-        // What is a tool may depend on it.
+        // The set of tools may depend on it.
         self.inner.listener.tools_changed();
     }
 
-    /// Returns the service of this name, made when there is none; runs that another daemon left may wait for one that is not
-    /// configured any more.
+    /// Returns the service with this name, and creates it if there is none: recovered runs may wait for a service that
+    /// is no longer configured.
     pub fn service(&self, name: &str) -> Arc<Service> {
         let mut services = self.services();
         if let Some(service) = services.get(name) {
@@ -79,7 +80,7 @@ impl RemoteServices {
         services.into_iter().filter_map(|service| Some((service.clone(), service.setup()?))).collect()
     }
 
-    /// Returns what the services that are used offer, each with its service, sorted by the names of the tools.
+    /// Returns the workflows of all enabled services, each with its service, sorted by the names of the tools.
     fn offered(&self) -> Vec<(Arc<Service>, ToolEntry)> {
         let used = self.configured().into_iter().filter(|(_, setup)| setup.config.enabled);
         let offered = used.flat_map(|(service, setup)| {
@@ -91,7 +92,7 @@ impl RemoteServices {
         offered
     }
 
-    /// Returns the tools of all services that are used, sorted by name.
+    /// Returns the tools of all enabled services, sorted by name.
     pub fn tools(&self) -> Vec<ToolInfo> {
         self.offered().into_iter().map(|(service, listed)| listed.tool(&service.name)).collect()
     }
@@ -107,7 +108,7 @@ impl RemoteServices {
         Some(listed.tool(&service.name))
     }
 
-    /// Returns the names of the tools of all services that are used.
+    /// Returns the names of the tools of all enabled services.
     pub fn tool_names(&self) -> impl Iterator<Item = String> {
         self.offered().into_iter().map(|(_, listed)| listed.tool)
     }

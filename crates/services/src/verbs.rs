@@ -1,4 +1,4 @@
-//! The verbs about remote services, answered.
+//! Answers the verbs about remote services.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::services::RemoteServices;
 
 type Used = (Arc<Service>, Arc<ServiceClient>);
 
-/// Ids of a run at its service, which the answer to its start has.
+/// Ids of a run at its service, from the answer to its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteIds {
     /// The service.
@@ -28,7 +28,7 @@ pub struct RemoteIds {
 }
 
 impl RemoteServices {
-    /// Lists services, and what they offer.
+    /// Lists services, and their workflows.
     pub fn list(&self, verb: ListRemoteWorkflows) -> ListRemoteWorkflowsReply {
         let services = match self.meant(verb.remote.as_deref()) {
             Ok(services) => services,
@@ -45,7 +45,7 @@ impl RemoteServices {
         ListRemoteWorkflowsReply { success: true, remotes: self.infos(&services), workflows, error: None }
     }
 
-    /// Asks services for their lists now.
+    /// Fetches the lists of services now.
     pub async fn refresh(&self, verb: RefreshWorkflows) -> RefreshWorkflowsReply {
         let mut reply = RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() };
         let services = match self.meant(verb.remote.as_deref()) {
@@ -83,8 +83,8 @@ impl RemoteServices {
         reply
     }
 
-    /// Asks a service for the status of a run of its workflow. `there` has the ids of a run that was started from here;
-    /// without them, the run id of `verb` is the service's own.
+    /// Requests the status of a run from a service. `there` has the ids of a run that was started from here; without
+    /// them, the run id of `verb` is the service's own.
     pub async fn check(&self, verb: CheckWorkflowStatus, there: Option<RemoteIds>) -> CheckWorkflowStatusReply {
         let run_id = there.as_ref().map(|_| verb.run_id.clone());
         let service = verb.remote.clone().or_else(|| there.as_ref().map(|there| there.service.clone()));
@@ -147,7 +147,7 @@ impl RemoteServices {
         }
     }
 
-    /// Returns the services that are meant: that of a name, or all.
+    /// Returns the selected services: the one with a name, or all.
     fn meant(&self, name: Option<&str>) -> Result<Vec<Used>, String> {
         let all = self.configured();
         let Some(name) = name else { return Ok(all) };

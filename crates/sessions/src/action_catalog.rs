@@ -7,7 +7,7 @@ use steplatch_protocol::{
 };
 use steplatch_workflow::{Problem, ToolCatalog};
 
-/// Terminal tools and nodes: what a machine can do in this daemon, besides what every machine can.
+/// Terminal tools and nodes: the actions of a machine in this daemon, besides the general ones.
 #[derive(Debug, Clone, Copy)]
 pub struct TerminalTools;
 
@@ -36,7 +36,7 @@ impl ToolCatalog for TerminalTools {
 
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem> {
         let Some(verb) = verb(tool) else { return Vec::new() };
-        // What holds a variable is known only when the state is entered.
+        // The value of a variable is known only when the state is entered.
         let open = |value: &Value| value.to_string().contains('{');
         check(&(verb.parameters)(), params, open)
             .into_iter()
@@ -47,7 +47,7 @@ impl ToolCatalog for TerminalTools {
 
     fn schema(&self, tool: &str) -> Option<Value> {
         let mut schema = (verb(tool)?.parameters)();
-        // What is said to whoever calls a node is not what the author of a machine has to know.
+        // The description for direct callers of a node is not what the author of a machine needs.
         let about = match tool {
             "run_node" => {
                 "Call a node of the project: a command, a request, a tool, a model … Its result is the action's."

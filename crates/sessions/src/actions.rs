@@ -9,7 +9,7 @@ use steplatch_protocol::{Command, VerbInfo};
 use crate::answer::VerbReply;
 use crate::sessions::Sessions;
 
-/// Carries out one of the commands that workflows, too, have as actions.
+/// Performs a command that is also an action of workflows.
 pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> VerbReply {
     match action {
         Command::OpenTerminal(verb) => VerbReply::of(sessions.open(caller, verb, step).await),
@@ -37,7 +37,7 @@ pub async fn perform(
     };
     match answer.data {
         Value::Object(mut result) => {
-            // A failed verb names its reason, some in another field.
+            // Some failed verbs have the reason in another field.
             if !answer.success && !result.contains_key("error") {
                 let why = answer.error.or_else(|| result.get("message").and_then(Value::as_str).map(str::to_owned));
                 result.extend(why.map(|why| ("error".to_owned(), why.into())));

@@ -4,10 +4,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use steplatch_protocol::RunReply;
 
-/// The reply of a verb, with whether it did what was asked.
+/// The reply of a verb, with whether it succeeded.
 #[derive(Debug)]
 pub struct VerbReply {
-    /// Whether it did what was asked.
+    /// Whether the verb did what was requested.
     pub success: bool,
     /// What went wrong, if it did not.
     pub error: Option<String>,
@@ -16,7 +16,7 @@ pub struct VerbReply {
 }
 
 impl VerbReply {
-    /// The reply of a verb, which says itself whether it did what was asked.
+    /// Wraps the reply of a verb, which contains whether it succeeded.
     pub fn of(reply: impl Serialize) -> Self {
         let data = serde_json::to_value(reply).expect("a reply has only JSON in it");
         let success = data.get("success").and_then(Value::as_bool).unwrap_or(true);
@@ -25,14 +25,14 @@ impl VerbReply {
         Self { success, error, data }
     }
 
-    /// The reply about a run. What was asked is done for a run that goes on, which is no success yet.
+    /// Wraps the reply about a run. A run in progress counts as a success here, though its own `success` is false.
     pub fn of_run(reply: RunReply) -> Self {
         let goes_on = ["running", "waiting"].contains(&reply.status.as_str());
         let answer = Self::of(reply);
         if goes_on { Self { success: true, error: None, ..answer } } else { answer }
     }
 
-    /// What could not even be tried.
+    /// Returns the reply of a verb that could not be attempted.
     pub fn failure(error: String) -> Self {
         Self { success: false, data: json!({"success": false, "error": error}), error: Some(error) }
     }

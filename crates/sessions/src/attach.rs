@@ -1,4 +1,4 @@
-//! Joining a terminal: its screen now, its output as it comes, and the writer's seat for who wants it.
+//! Joining a terminal: its current screen, its output as it arrives, and the writer's seat on request.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,21 +18,21 @@ use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
-/// How long the beginning of what may be a secret is held back when nothing follows it. Who asked for output without
-/// secrets keeps it, and does not mind when it comes.
+/// How long a possible beginning of a secret is held back when no output follows it. A client that requested output
+/// without secrets stores it, and does not depend on when it arrives.
 const HELD_BACK: Duration = Duration::from_secs(3600);
 
 /// The output of a terminal for one client that joined it.
 #[derive(Debug)]
 pub struct TerminalEvents {
     attached: Attached,
-    /// Takes secrets out of the output, for a client that asked for that.
+    /// Masks secrets in the output, for a client that requested that.
     mask: Option<RedactedStream>,
-    /// Gives the seat back when the client is gone.
+    /// Gives the seat back when the client disconnects.
     _seat: Option<Seat>,
 }
 
-/// The writer's seat, for as long as the client that took it is there.
+/// The writer's seat, held while the client that took it is connected.
 #[derive(Debug)]
 struct Seat {
     terminal: HostedTerminal,
@@ -47,11 +47,11 @@ impl Drop for Seat {
             return;
         }
         let (terminal, key) = (self.terminal.clone(), self.key.clone());
-        // When this process ends, there is nothing to spawn on, and the terminal's host waits for the client to come
-        // back to the next one.
+        // When this process ends, there is no runtime to spawn on, and the terminal's host waits for the client to
+        // reconnect to the next daemon.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // A terminal that is gone is free.
+                // A terminal that has ended is free.
                 let _ = terminal.give_back(key).await;
             });
         }
@@ -59,7 +59,7 @@ impl Drop for Seat {
 }
 
 impl Sessions {
-    /// Attaches a client to a terminal. The events carry what it shows from then on.
+    /// Attaches a client to a terminal. The events carry its output from then on.
     pub async fn attach(&self, caller: &Caller, verb: AttachTerminal) -> (AttachTerminalReply, Option<TerminalEvents>) {
         let session_id = verb.session_id.clone();
         let wants_mask = verb.masked;
@@ -103,7 +103,7 @@ impl Sessions {
         Ok((terminal, attached, seat))
     }
 
-    /// Returns a terminal that a person holds to everyone.
+    /// Gives back the writer's seat of a terminal that a person holds.
     pub async fn hand_back(&self, verb: HandBackTerminal) -> HandBackTerminalReply {
         let handed_back = async {
             let terminal = self.find(&verb.session_id).await?;
@@ -115,8 +115,8 @@ impl Sessions {
 }
 
 impl TerminalEvents {
-    /// Sends the output until the terminal or the client is gone. A client that falls behind is shown the
-    /// screen anew instead of everything it missed.
+    /// Sends the output until the terminal ends or the client disconnects. A client that falls behind receives the
+    /// screen anew instead of the output that it missed.
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
             let output = match self.next().await {
@@ -127,7 +127,7 @@ impl TerminalEvents {
                 }
             };
             if !matches!(output, Some(AttachEvent::Bytes(_) | AttachEvent::Redrawn(_))) {
-                // What was held back came before this.
+                // The held output precedes this.
                 self.send_held(request_id, sink).await?;
             }
             let event = match output {
@@ -140,7 +140,7 @@ impl TerminalEvents {
                 },
                 Some(AttachEvent::Redrawn(snapshot)) => {
                     if let Some(mask) = &mut self.mask {
-                        // The screen has what was held back, too.
+                        // The screen contains the held output, too.
                         drop(mask.flush());
                     }
                     TerminalEvent::TerminalRedrawn { snapshot: masked(&mut self.mask, snapshot) }
@@ -174,13 +174,13 @@ impl TerminalEvents {
     }
 }
 
-/// What comes next: output, or nothing for so long that what was held back is due.
+/// The next event: output, or a silence after which the held output is due.
 enum Next {
     Output(Option<AttachEvent>),
     Quiet,
 }
 
-/// A snapshot as a client may see it. What is held back of it comes with the output.
+/// Returns a snapshot without secrets. Its held part is sent with the output.
 fn masked(mask: &mut Option<RedactedStream>, snapshot: String) -> String {
     match mask {
         None => snapshot,

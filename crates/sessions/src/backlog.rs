@@ -1,21 +1,22 @@
-//! What a connection has under way, bounded so that a client which sends and does not read costs little memory.
+//! The commands in progress of one connection, bounded so that a client which sends and does not read costs little
+//! memory.
 //!
-//! Answers that wait to be written are what grows: each can have megabytes. So a command that only looks something up takes one of a
-//! few turns and keeps it until its answer is written, and the next command is read only while few answers wait. Commands that wait
-//! themselves (for output, for a run) hold nothing but their place.
+//! Queued replies are what grows: each can have megabytes. So a command that only looks something up takes one of a
+//! few turns and keeps it until its reply is written, and the next command is read only while few replies are queued.
+//! Commands that wait themselves (for output, for a run) hold only their place.
 
 use std::sync::Arc;
 
 use steplatch_protocol::Command;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Answers and events that may wait to be written before nothing else is read.
+/// The most unwritten replies and events before reading stops.
 const MOST_UNWRITTEN: usize = 64;
 
-/// Look-ups that may be under way, their answers among them.
+/// The most look-ups in progress, including those whose replies are unwritten.
 const MOST_LOOKUPS: usize = 16;
 
-/// Commands that may be under way before no more are read.
+/// The most commands in progress before reading stops.
 const MOST_COMMANDS: usize = 4096;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,7 +44,7 @@ impl Backlog {
         Self { load: watch::Sender::new(Load::default()), lookups: Arc::new(Semaphore::new(MOST_LOOKUPS)) }
     }
 
-    /// Counts an answer that waits to be written.
+    /// Counts an unwritten reply.
     pub(crate) fn unwritten(&self) -> Place {
         self.place(|load| &mut load.unwritten)
     }
@@ -53,8 +54,8 @@ impl Backlog {
         self.place(|load| &mut load.commands)
     }
 
-    /// Waits for the turn of a command that only looks something up, which is kept until its answer is written. Other commands
-    /// need none.
+    /// Waits for the turn of a command that only looks something up; the turn is kept until its reply is written.
+    /// Other commands need none.
     pub async fn turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
         match is_lookup(command) {
             // It is never closed.
@@ -74,12 +75,12 @@ impl Backlog {
     }
 
     async fn reaches(&self, is_low: impl Fn(&Load) -> bool) {
-        // The sender is this one, so it is never gone.
+        // The sender is owned by this struct, so it outlives this call.
         let _ = self.load.subscribe().wait_for(|load| is_low(load)).await;
     }
 }
 
-/// Whether a command is answered at once, with an answer that may be long.
+/// Whether a command is answered immediately, with a reply that may be long.
 fn is_lookup(command: &Command) -> bool {
     matches!(
         command,

@@ -16,16 +16,16 @@ use tokio::time::Instant;
 use super::trouble::{SessionError, held};
 use crate::sessions::{CHARACTERS, Sessions, told};
 
-/// The longest that a command is waited for, and the shortest.
+/// The longest and the shortest wait for a command.
 const LONGEST: f64 = 3600.0;
 const SHORTEST: f64 = 0.1;
 
-/// Why a shell did not tell its variables, in a whole sentence.
+/// Why a shell did not report its variables, in a whole sentence.
 #[derive(Debug)]
 pub enum ShellQueryError {
-    /// A command runs; it may be asked when that is done.
+    /// A command is running; the shell can report when it has ended.
     Busy(String),
-    /// Waiting would not help.
+    /// Another error; waiting would not help.
     Otherwise(String),
 }
 
@@ -60,19 +60,19 @@ impl Sessions {
             wait_ready: true,
             ..OpenTerminal::default()
         };
-        // Both halves are done once: asked again, the same shell is found, and what the command came to.
+        // Both halves are done once: a repeated request finds the same shell, and the result of the command.
         let opened = self.open(caller, open, step.clone()).await;
         if !opened.success {
             return failed(opened.error.unwrap_or_default());
         }
         let session_id = opened.session_id;
-        // Whoever asked may go away, and nobody would know of this shell then.
+        // The request may be dropped, and then no client would know of this shell.
         let mut closing = CloseOnDrop { of: Some((self.clone(), caller.clone(), session_id.clone())) };
         let reply = match self.find(&session_id).await {
             Ok(terminal) => self.run_in(&terminal, RunCommand { working_directory: None, ..verb }, step).await,
             Err(trouble) => failed(self.words(&session_id, trouble).await),
         };
-        // From here on it is closed here, or left to whoever asked.
+        // From here on it is closed here, or left to the caller.
         closing.of = None;
         if reply.timed_out {
             return RunCommandReply { session_id: Some(session_id), ..reply };
@@ -103,7 +103,7 @@ impl Sessions {
                 let error = format!("{error}: send_input and await_output");
                 RunCommandReply { session_id, ..failed(error) }
             }
-            // What stands at the prompt and what the shell said is output.
+            // The text at the prompt and the shell's message are output.
             Ok(Err(error)) => RunCommandReply { session_id, ..failed(self.secrets.masked(error.to_string())) },
             Err(error) => failed(self.words(terminal.id().as_str(), error.into()).await),
         }
@@ -158,7 +158,7 @@ impl Sessions {
         }
     }
 
-    /// As [`Self::variables`], for who must have secrets as they are and keeps them to himself.
+    /// Does the same as [`Self::variables`], for a caller that needs secrets unmasked and does not pass them on.
     pub async fn variables_as_they_are(
         &self,
         verb: &GetVariables,
@@ -190,14 +190,14 @@ impl Sessions {
     }
 }
 
-/// Closes a shell that was opened for one command when whoever asked for it has gone.
+/// Closes a shell that was opened for one command when the request is dropped.
 struct CloseOnDrop {
     of: Option<(Sessions, Arc<Caller>, String)>,
 }
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        // When the daemon itself ends, the caller comes back to the next one and finds its shell.
+        // When the daemon itself ends, the caller reconnects to the next one and finds its shell.
         if let (Some((sessions, caller, session_id)), Ok(runtime)) =
             (self.of.take(), tokio::runtime::Handle::try_current())
             && !sessions.is_leaving_all()

@@ -1,18 +1,18 @@
 //! How a daemon ends.
 
-/// What becomes of the terminals when a daemon ends.
+/// What happens to the terminals when a daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownMode {
     /// They are closed.
     CloseTerminals,
-    /// They go on, and the next daemon finds them.
+    /// They keep running, and the next daemon finds them.
     KeepTerminals,
-    /// The same, and another daemon serves this state already: the journal and the socket are its own.
+    /// The same, when another daemon already serves this state and owns the journal and the socket.
     GiveWay,
 }
 
 impl ShutdownMode {
-    /// Whether terminals go on.
+    /// Whether terminals keep running.
     pub fn keeps_terminals(self) -> bool {
         self != Self::CloseTerminals
     }

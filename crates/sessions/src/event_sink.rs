@@ -1,7 +1,7 @@
-//! The way out of a connection: replies and events, one line each.
+//! The write half of a connection: replies and events, one line each.
 //!
-//! Sources of events write to an [`EventSink`] and know neither the socket nor its commands. A client that does not read slows
-//! down its own sources only.
+//! Sources of events write to an [`EventSink`] and know neither the socket nor its commands. A client that does not
+//! read slows down its own sources only.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub struct EventSink {
 
 struct Writer {
     stream: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What was not written yet. A command that is taken back while its result is being written leaves the
-    /// rest of the line here, for the next one to write first.
+    /// The unwritten rest of a line. A command that is cancelled while its result is being written leaves it here, and
+    /// the next writer writes it first.
     unsent: Vec<u8>,
 }
 
@@ -38,12 +38,12 @@ impl EventSink {
         Self { writer: Arc::new(Mutex::new(writer)), backlog: Backlog::new() }
     }
 
-    /// What is written to the client and was not read yet, with what is being looked up for it.
+    /// Returns the unread output and the look-ups in progress of the client.
     pub fn backlog(&self) -> &Backlog {
         &self.backlog
     }
 
-    /// Says that no more comes, once everything is written.
+    /// Closes the write half, once everything is written.
     pub async fn shutdown(&self) -> std::io::Result<()> {
         self.writer.lock().await.stream.shutdown().await
     }
@@ -59,7 +59,7 @@ impl EventSink {
         let begins = unsent.len();
         serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
         if unsent.len() - begins > MAX_LINE {
-            // The client would drop the line, and its command would wait for ever.
+            // The client would drop the line, and its command would wait forever.
             unsent.truncate(begins);
             let shorter = match message {
                 FromDaemon::Result { request_id, .. } => {
@@ -67,7 +67,7 @@ impl EventSink {
                     refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone())
                 }
                 FromDaemon::Event { request_id, event } if !event["data"].is_null() => {
-                    // That it happened is not lost.
+                    // The client still learns that the event occurred.
                     let mut event = event.clone();
                     event["data"] = json!({"left_out": format!("it is longer than {} MB", MAX_LINE >> 20)});
                     FromDaemon::Event { request_id: request_id.clone(), event }
@@ -87,7 +87,7 @@ impl EventSink {
         Ok(())
     }
 
-    /// Sends an event to who asked for it with the command `request_id`.
+    /// Sends an event to the client of the command `request_id`.
     pub async fn event(&self, request_id: &Value, event: &impl Serialize) -> Result<(), Disconnected> {
         let event = serde_json::to_value(event).expect("an event has only JSON in it");
         self.send(&FromDaemon::Event { request_id: request_id.clone(), event }).await

@@ -1,8 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who judges what a terminal shows approves what the run does there next. What an agent types meanwhile would be
-//! executed with it, so the terminal takes no input but the run's own and a person's, until the run has typed into a terminal or
-//! begun to read one after the answer. What people type is counted: the person who answers may not be the one who typed.
+//! A person who judges what a terminal shows approves what the run does there next. What an agent types meanwhile
+//! would be executed with it, so the terminal takes no input but the run's own and a person's, until the run has typed
+//! into a terminal or begun to read one after the answer. What people type is counted, since the person who answers
+//! may not be the one who typed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,25 +11,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::TypedInput;
 
-/// The most accounts of input that are kept for one question; further people are counted with the last one.
+/// The most records of input that are kept for one gate; further people are counted with the last one.
 const MOST_ACCOUNTS: usize = 20;
 
 /// Which terminals are held, by which runs.
 #[derive(Debug, Default)]
 pub struct HeldTerminals(Mutex<HashMap<RunId, TerminalHold>>);
 
-/// What one run holds.
+/// The terminals that one run holds.
 #[derive(Debug, Default)]
 struct TerminalHold {
-    /// The id of the question.
+    /// The id of the gate.
     gate: String,
     /// Their ids, or names.
     terminals: Vec<String>,
     /// The step that types into a terminal after the answer.
     acting: Option<String>,
-    /// What was typed into them since the question, for each terminal and person. Counted anew by each daemon.
+    /// The input that was typed into them since the gate opened, for each terminal and person. Each daemon counts from
+    /// zero.
     typed: Vec<TypedInput>,
-    /// Holds are numbered; the elder one counts.
+    /// Holds are numbered; the older one counts.
     number: u64,
 }
 
@@ -39,7 +41,7 @@ pub enum TerminalUse {
     Acts,
     /// It waits for output, or reads it.
     Reads,
-    /// It has nothing to do with a terminal that is there.
+    /// It does not affect an existing terminal.
     Nothing,
 }
 
@@ -54,7 +56,7 @@ impl TerminalUse {
     }
 }
 
-/// A terminal, by the two ways in which runs name it.
+/// A terminal, by its id and by its name, since runs use either.
 #[derive(Debug, Clone)]
 pub(super) struct TerminalKey {
     pub(super) id: String,
@@ -62,7 +64,7 @@ pub(super) struct TerminalKey {
 }
 
 impl HeldTerminals {
-    /// Holds these terminals for a run that asks a question, and lets go of others that it held.
+    /// Holds these terminals for a run with an open gate, and releases others that the run held.
     pub fn hold(&self, run: &RunId, gate: String, terminals: Vec<String>) {
         let mut all = self.lock();
         let number = all.values().map(|held| held.number).max().unwrap_or(0) + 1;
@@ -73,8 +75,8 @@ impl HeldTerminals {
         (held.terminals, held.acting) = (terminals, None);
     }
 
-    /// Notes what a run does that asks no more. Lets go of its terminals once a step has typed into one, or one begins to read: it
-    /// may wait for what others do there.
+    /// Notes what a run does after its gate. Releases its terminals once a step has typed into one, or begins to read
+    /// one: it may wait for what others do there.
     pub fn go_on(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(run) else { return };
@@ -87,7 +89,7 @@ impl HeldTerminals {
         }
     }
 
-    /// Lets go of what a run held.
+    /// Releases the terminals that a run held.
     pub fn release(&self, run: &RunId) {
         self.lock().remove(run);
     }
@@ -96,7 +98,8 @@ impl HeldTerminals {
         self.lock().is_empty()
     }
 
-    /// Returns the run that holds a terminal, if it is another one than `actor`. Of several, the first that asked.
+    /// Returns the run that holds a terminal, if it is another one than `actor`. Of several, the first that opened a
+    /// gate.
     pub(super) fn holder(&self, terminal: &TerminalKey, actor: Option<&RunId>) -> Option<RunId> {
         let all = self.lock();
         let first = all.iter().filter(|(_, held)| held.has(terminal)).min_by_key(|(_, held)| held.number);
@@ -124,7 +127,7 @@ impl HeldTerminals {
         }
     }
 
-    /// Returns what was typed since a question into the terminals that are held for it.
+    /// Returns the input that was typed into the terminals held for a gate since it opened.
     pub fn typed(&self, run: &RunId, gate: &str) -> Vec<TypedInput> {
         let all = self.lock();
         all.get(run).filter(|held| held.gate == gate).map(|held| held.typed.clone()).unwrap_or_default()

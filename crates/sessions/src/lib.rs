@@ -1,8 +1,7 @@
 //! Terminals as their users know them: by session, in their fields and words.
 //!
-//! Between the contract and the crate `terminal`: reads what is asked, says in
-//! whole sentences what went wrong and what to do, hides secrets, and cuts what is
-//! too long for a reader.
+//! Between the contract and the crate `terminal`: reads requests, explains failures and what to do in whole sentences,
+//! hides secrets, and cuts what is too long for a reader.
 
 pub mod action_catalog;
 pub mod actions;

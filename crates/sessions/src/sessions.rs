@@ -39,70 +39,70 @@ pub struct Sessions {
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
 }
 
-/// How long the first prompt is waited for.
+/// How long opening waits for the first prompt.
 const FIRST_PROMPT: Duration = Duration::from_secs(10);
 
-/// How long a shell that tells its prompt may be silent before it is taken for one that does not.
+/// How long a shell with prompt integration may be silent before it counts as one without.
 const SILENT_SHELL: Duration = Duration::from_secs(3);
 
-/// When a program without marks counts as ready: so long after it printed something …
+/// A program without prompt integration counts as ready so long after its last output …
 const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
 
-/// … or so long after it was started, when it prints nothing.
+/// … or so long after its start, if it prints nothing.
 const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 
-/// An input is answered at the next prompt, or after so much silence …
+/// The reply to an input is sent at the next prompt, or after so much silence …
 const QUIET: Duration = Duration::from_millis(10);
 
 /// … and at the latest after this.
 const AT_MOST: Duration = Duration::from_millis(50);
 
-/// The longest that an input waits for quiet that was asked for.
+/// The longest requested wait of an input for quiet.
 const LONGEST_QUIET_WAIT: Duration = Duration::from_secs(30);
 
-/// Characters that are returned unless another limit is given.
+/// The default number of characters in a reply.
 pub(crate) const CHARACTERS: usize = 10_000;
 
-/// Lines of a tail unless another number is given.
+/// The default number of lines of a tail.
 const TAIL_LINES: u32 = 50;
 
 impl Sessions {
-    /// Creates the sessions of these hosts. What was typed as a secret is added to `secrets`.
+    /// Creates the sessions of these hosts. Texts that are typed as secrets are added to `secrets`.
     pub fn new(hosts: Hosts, secrets: Arc<Redactor>, ending: watch::Receiver<Option<ShutdownMode>>) -> Self {
         Self { hosts, secrets, held: Arc::default(), ending }
     }
 
-    /// Whether terminals, and what their clients were at, are left to the next daemon.
+    /// Whether terminals, and the interrupted work of their clients, are left to the next daemon.
     pub(crate) fn is_leaving_all(&self) -> bool {
         self.ending.borrow().is_some_and(ShutdownMode::keeps_terminals)
     }
 
-    /// Returns the terminals that runs hold while a person is asked.
+    /// Returns the terminals that runs hold while their gates are open.
     pub fn held(&self) -> &HeldTerminals {
         &self.held
     }
 
-    /// Tells how the processes are that keep the terminals.
+    /// Returns the state of the terminal hosts.
     pub async fn hosts(&self) -> Vec<HostStatus> {
         self.hosts.status().await
     }
 
-    /// Whether a process that kept terminals has gone since the last daemon.
+    /// Whether a terminal host has ended since the last daemon.
     pub fn host_was_lost(&self) -> bool {
         self.hosts.missed()
     }
 
-    /// Closes every terminal, and ends what keeps them.
+    /// Closes every terminal, and ends the hosts.
     pub async fn close_all(&self) {
         self.hosts.shut_down().await;
     }
 
-    /// Finds a session. That it is not there any more may show only when it is asked.
+    /// Finds a session. That it has ended may show only when it is used.
     pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, SessionError> {
         self.hosts.get(session).await.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
 
-    /// Says what is the matter if there is no such session.
+    /// Returns the error if there is no such session.
     pub async fn exists(&self, session: &str) -> Result<(), String> {
         let described = async { Ok::<_, SessionError>(self.find(session).await?.describe().await.map(drop)?) };
         match self.failure(session, described.await).await {
@@ -208,7 +208,7 @@ impl Sessions {
         } else {
             terminal.view(false).await
         };
-        // The terminal is there; one that was closed just now is no reason to ask for a session_id.
+        // The terminal exists; one that was closed just now is no reason to require a session_id.
         let view = view.map_err(|error| match error {
             lost @ AskError::HostLost { .. } => SessionError::Ask(lost),
             error => SessionError::Words(error.to_string()),
@@ -228,7 +228,7 @@ impl Sessions {
         })
     }
 
-    /// Closes the terminal that a step opened, if it opened one that is still there and no person holds it.
+    /// Closes the terminal that a step opened, if it still exists and no person holds it.
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
         if let Some(terminal) = self.hosts.opened_by(step).await {
             let session_id = terminal.id().to_string();
@@ -250,7 +250,7 @@ impl Sessions {
         }
     }
 
-    /// Has every host of terminals hide these texts, also for the daemons to come.
+    /// Makes every terminal host hide these texts, also for later daemons.
     pub async fn remember_secrets(&self, secrets: &[String]) {
         for text in secrets {
             self.hosts.remember(&Hidden { terminal: None, text: text.clone() }).await;
@@ -269,7 +269,7 @@ impl Sessions {
         let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
-            // Whoever serves these terminals after us has to hide it too.
+            // The next daemon that serves these terminals has to hide it too.
             self.hosts.remember(&Hidden { terminal: None, text: verb.input_text.clone() }).await;
         }
         let settle = match verb.wait_for_quiet_ms {
@@ -305,7 +305,7 @@ impl Sessions {
         })
     }
 
-    /// Returns what a terminal shows, or a part of its history.
+    /// Returns the screen of a terminal, or a part of its history.
     pub async fn read(&self, caller: &Caller, verb: GetScreenContent) -> GetScreenContentReply {
         let session_id = verb.session_id.clone();
         match self.try_read(caller, verb).await {
@@ -349,14 +349,14 @@ impl Sessions {
         let (content, truncated, next_offset) = match part {
             None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
             None if verb.format == ScreenFormat::Ansi => {
-                // Colours may divide a secret. Where there is one, the screen is given without them.
+                // Colour sequences may divide a secret. A screen with such a secret is returned without colours.
                 let plain = terminal.view(false).await?.screen;
                 let masked = secrets.masked_screen(plain.clone());
                 (Some(if masked == plain { view.screen } else { masked }), false, None)
             }
             None => (Some(view.screen), false, None),
             Some(part) => {
-                // Who reads by position reads on; who asks for all of it wants to see its end as well.
+                // A client that reads by position continues reading; one that requests all of it gets its end as well.
                 let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
                 let excerpt = terminal.read(part, limit).await?;
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
@@ -364,7 +364,8 @@ impl Sessions {
                     Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
                     None => excerpt,
                 };
-                // Before it is told, so that the words between do not stand between the halves of a secret.
+                // Masked before formatting, so that the words inserted between head and tail do not separate the
+                // halves of a secret.
                 let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
                 (Some(told(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
             }
@@ -428,12 +429,14 @@ impl Sessions {
         ListTerminalSessionsReply { success: true, total_sessions: sessions.len(), sessions }
     }
 
-    /// Finds a session that takes input of this caller: while a run waits for a person who judges it, only of the run and of people.
+    /// Finds a session that accepts input of this caller: while a run waits for a person who judges it, only input of
+    /// the run and of people.
     pub(crate) async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         Ok(self.open_with_key(caller, session).await?.0)
     }
 
-    /// Finds a session as [`Self::open_for`], with the key by which runs hold it; without one where nothing is held.
+    /// Finds a session like [`Self::open_for`], with the key by which runs hold it; without a key where nothing is
+    /// held.
     pub(crate) async fn open_with_key(
         &self,
         caller: &Caller,
@@ -455,13 +458,13 @@ impl Sessions {
         Ok((terminal, Some(key)))
     }
 
-    /// Returns the run that types, if a person has approved what it does next in this terminal.
+    /// Returns the run that types, if a person has approved its next action in this terminal.
     fn approved_run(&self, caller: &Caller, terminal: Option<&TerminalKey>) -> Option<String> {
         let run = caller.run.as_ref()?;
         self.held.is_held_by(run, terminal?).then(|| run.to_string())
     }
 
-    /// Counts what a person typed into a terminal that a run holds while it asks a question.
+    /// Counts what a person typed into a terminal that a run holds while its gate is open.
     pub(crate) async fn count_input(&self, caller: &Caller, terminal: Option<&TerminalKey>, bytes: usize) {
         if let Some(key) = terminal.filter(|_| caller.run.is_none())
             && self.held.holder(key, None).is_some()
@@ -471,7 +474,7 @@ impl Sessions {
         }
     }
 
-    /// Finds a session that this caller may act on: a program may not while a person holds it.
+    /// Finds a session on which this caller may act: a program may not while a person holds it.
     async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         let terminal = self.open_for(caller, session).await?;
         if caller.no_person().await.is_none() {
@@ -561,12 +564,12 @@ impl Sessions {
         }
     }
 
-    /// Tells a program, once, that a person held the terminal meanwhile, and what was printed.
+    /// Reports to a program, once, that a person held the terminal meanwhile, and what was printed.
     pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
         if caller.person || !view.handed_back {
             return None;
         }
-        // Somebody else may have been told just now, and a terminal that is gone has nothing to tell.
+        // Another client may have received the report just now, and a terminal that has ended has nothing to report.
         let HandedBack { holder, until, from, .. } = terminal.handed_back().await.ok()??;
         let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
         let secrets = self.secrets.within(terminal.id());
@@ -581,8 +584,8 @@ impl Sessions {
     }
 }
 
-/// Hides in the output from `offset` on what it has of secrets that it cuts off: whoever reads a character at a time would read
-/// them.
+/// Masks the parts of secrets that the output from `offset` on cuts off: a client that reads a character at a time
+/// would otherwise read them.
 async fn whole_secrets_hidden(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -606,14 +609,15 @@ async fn whole_secrets_hidden(
     {
         excerpt.head
     } else {
-        // What was there moved meanwhile, or a position is within a character: there is a secret near, and nobody knows where.
+        // The output moved meanwhile, or a position is within a character: there is a secret nearby at an unknown
+        // position.
         MASK.to_owned()
     };
     Ok(Excerpt { head, ..excerpt })
 }
 
-/// Whether the output had a secret, as it was printed, of which a part lies in this range: a line that was written over since reads
-/// otherwise, depending on where the reading begins.
+/// Whether the output had a secret, as it was printed, of which a part is in this range: a line that was overwritten
+/// since reads differently, depending on where the reading begins.
 async fn cuts_secret_as_printed(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -622,7 +626,7 @@ async fn cuts_secret_as_printed(
 ) -> bool {
     let from = range.start.saturating_sub(reach as u64);
     let most = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
-    // A host of before this version does not know how to read so.
+    // A terminal host of an older version does not support this read.
     let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(most)).await else { return true };
     let first = printed.dropped_before.map_or(from, |dropped| dropped.max(from));
     let place =
@@ -632,14 +636,14 @@ async fn cuts_secret_as_printed(
     secrets.masked_portion(&printed.head, portion) != text
 }
 
-/// A screen that was painted, as what was asked for.
+/// A painted screen, in the requested form.
 #[derive(Debug, Default)]
 struct RenderedScreen {
     html: Option<String>,
     png: Option<String>,
 }
 
-/// Paints a screen. That takes milliseconds, in which others are answered.
+/// Paints a screen. That takes milliseconds, in which other commands are handled.
 async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScreen, String> {
     let painting = tokio::task::spawn_blocking(move || match format {
         ScreenFormat::Png => steplatch_picture::png(&picture)
@@ -652,7 +656,7 @@ async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScree
     painting.await.map_err(|error| format!("the screen could not be painted: {error}"))?
 }
 
-/// An excerpt as one text, with what is missing said in between.
+/// Formats an excerpt as one text, with a note on what is missing in between.
 pub(crate) fn told(excerpt: Excerpt) -> String {
     let mut text = String::new();
     if let Some(begins) = excerpt.dropped_before {
@@ -663,7 +667,7 @@ pub(crate) fn told(excerpt: Excerpt) -> String {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        // Counted in bytes, since counting characters would mean reading them: there are no more than that.
+        // Counted in bytes, an upper bound: counting characters would require reading them.
         text.push_str(&format!(
             "[… up to {} characters left out; read on with content_mode=history, offset={} …]\n",
             excerpt.left_out, excerpt.next

@@ -1,4 +1,4 @@
-//! What can go wrong with a session, on the way to a sentence that says so.
+//! Errors of sessions, and their sentences.
 
 use steplatch_clock as clock;
 use steplatch_host::{AskError, HostsError, OpenRefused, Refusal, SendError, SignalError};
@@ -6,19 +6,19 @@ use steplatch_terminal::{Holder, InputError};
 
 use crate::sessions::Sessions;
 
-/// Why something was not done.
+/// Why an operation was not performed.
 #[derive(Debug)]
 pub(super) enum SessionError {
     /// The terminal or its host did not answer.
     Ask(AskError),
-    /// There are words for it already.
+    /// An error that already has its sentence.
     Words(String),
-    /// It may have happened or not, in words.
+    /// The outcome is unknown, with a sentence.
     InDoubt(String),
 }
 
 impl SessionError {
-    /// Says that it is not known whether it happened, where that is so.
+    /// Returns that the outcome is unknown, if so.
     pub(super) fn outcome_unknown(&self) -> Option<bool> {
         matches!(self, Self::InDoubt(_) | Self::Ask(AskError::HostLost { .. })).then_some(true)
     }
@@ -78,7 +78,7 @@ pub(super) fn held(holder: &Holder) -> String {
 }
 
 impl Sessions {
-    /// Says in a whole sentence what is the matter with `session`, and what to do.
+    /// Describes in a whole sentence what is wrong with `session`, and what to do.
     pub(super) async fn words(&self, session: &str, trouble: SessionError) -> String {
         match trouble {
             SessionError::Words(words) | SessionError::InDoubt(words) => words,

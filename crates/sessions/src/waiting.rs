@@ -35,7 +35,7 @@ impl Sessions {
         }
     }
 
-    /// Returns with a trouble the session that it is about.
+    /// Waits, and returns an error together with its session.
     async fn try_wait(&self, caller: &Caller, verb: AwaitOutput) -> Result<AwaitOutputReply, (String, SessionError)> {
         let words = |words: String| (verb.session_id.clone(), SessionError::Words(words));
         let sources: Vec<String> = std::iter::once(verb.pattern)
@@ -130,7 +130,7 @@ impl Sessions {
     }
 }
 
-/// Waits in several terminals: for the first that finds something, else for the last one to end.
+/// Waits in several terminals: for the first match, else for the last one to end.
 async fn first_of(
     terminals: Vec<(String, HostedTerminal)>,
     wait: WaitFor,
@@ -155,7 +155,7 @@ async fn first_of(
                     break;
                 }
             }
-            // A pattern that can not be read in one can be read in none.
+            // A pattern that is invalid for one terminal is invalid for all.
             Ok(Err(words)) => return Err((name, words.into())),
             Err(error) if last.is_err() => last = Err((name, error.into())),
             Err(_) => {}

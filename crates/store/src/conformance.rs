@@ -1,4 +1,4 @@
-//! What every journal must do, as tests.
+//! The tests that every journal must pass.
 
 use steplatch_ids::RunId;
 
@@ -97,7 +97,7 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(names(&rest), ["A"]);
     }
 
-    /// Appends nothing to a run that nobody knows.
+    /// Appends nothing to a run that is unknown.
     pub async fn a_run_without_entries_does_not_exist(&self) {
         let nothing = Append::new(self.run.clone(), 0, 1, Vec::new()).with_summary(running("a")).with_key("k");
         assert_eq!(self.journal.write(nothing).await.expect("nothing to do"), Appended::Written { last: 0 });

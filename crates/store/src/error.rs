@@ -1,16 +1,16 @@
-//! What can go wrong with a journal, by what its caller can do about it.
+//! The errors of a journal, by what its caller can do about them.
 
 use std::path::PathBuf;
 
 use steplatch_ids::RunId;
 
-/// What is underneath, for those who log it.
+/// The underlying error, for the log.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why records were not appended. None of them was.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Somebody else wrote in between: the writer decided on a history that is not the newest.
+    /// Another writer wrote in between: this writer decided on a history that is not the newest.
     #[error("run {run} is at entry {is}, not at {expected}")]
     Conflict {
         /// The run.
@@ -20,12 +20,12 @@ pub enum AppendError {
         /// The last entry.
         is: u64,
     },
-    /// The journal can not write.
+    /// The journal cannot write.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
-/// Why a journal can not do what it is asked for.
+/// Why a journal cannot serve a request.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// Another process has taken the journal over, and this one must stop.
@@ -42,7 +42,7 @@ pub enum StorageError {
     /// The place may be read and not written.
     #[error("the journal can not be written to, only read")]
     ReadOnly(Cause),
-    /// Its file was removed or replaced while it was open: what is written would be found by nobody.
+    /// Its file was removed or replaced while it was open: what is written would be lost.
     #[error("the journal's file was removed or replaced while it was in use; start the daemon again")]
     Gone,
     /// The disk or the file failed.
@@ -78,7 +78,7 @@ pub enum ReadError {
         /// The newest version that can be read.
         known: u64,
     },
-    /// The journal can not read.
+    /// The journal cannot read.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -102,12 +102,12 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file can not be made or opened.
+    /// The file cannot be created or opened.
     #[error("the journal '{}' can not be opened", .path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         cause: std::io::Error,
     },

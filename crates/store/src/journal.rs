@@ -1,4 +1,4 @@
-//! What a journal does, and what goes in and out of it.
+//! The interface of a journal, and the values that go in and out of it.
 
 use std::future::Future;
 
@@ -17,7 +17,7 @@ pub struct Record {
     pub text: String,
 }
 
-/// What a list tells about a run, kept beside its history so that a list reads no histories.
+/// What a list shows about a run, kept beside its history so that a list reads no histories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The state of the run, in one word of its writer's; lists are filtered by it.
@@ -39,15 +39,15 @@ pub struct Append {
     pub version: u16,
     /// The entries. Without any, only the summary of a run that is known changes.
     pub texts: Vec<String>,
-    /// What lists tell from now on; without one, what they told before.
+    /// What lists show from now on; without one, they show what they showed before.
     pub summary: Option<Summary>,
     /// A name under which this run is found again, and which no second run can get.
     pub key: Option<String>,
     /// What the writer needs until the run is over, in the place of what it needed before: secrets that no entry
     /// shows. A summary that has the run finished drops it.
     pub private: Option<String>,
-    /// Entries up to `after` that are stored as these texts from now on, because they show what nobody may see. What
-    /// they say must stay the same to who may see it.
+    /// Entries up to `after` that are stored as these texts from now on, because they contain secrets. Apart from the
+    /// secrets their meaning must stay the same.
     pub redacted: Vec<(u64, String)>,
 }
 
@@ -77,7 +77,7 @@ impl Append {
     }
 }
 
-/// What came of an [`Append`].
+/// The result of an [`Append`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Appended {
     /// The entries are there.
@@ -92,7 +92,7 @@ pub enum Appended {
     },
 }
 
-/// A run, as lists tell of it.
+/// A run, as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownRun {
     /// The run.
@@ -105,7 +105,7 @@ pub struct KnownRun {
     pub summary: Option<Summary>,
 }
 
-/// Which runs a list tells of. The default is all.
+/// Which runs a list contains. The default is all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// Only those whose summary has this state.
@@ -118,7 +118,7 @@ pub struct RunFilter {
     pub limit: Option<usize>,
 }
 
-/// Which finished runs are kept. A run goes when either rule lets it go.
+/// Which finished runs are kept. A run is dropped when either rule drops it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// So many that finished last.
@@ -129,11 +129,11 @@ pub struct Retention {
 
 /// Where histories are kept.
 pub trait Journal: Send + Sync + 'static {
-    /// Appends entries with what goes with them, all or nothing. Returns once they are as durable as this journal
-    /// makes them. A caller that stops waiting does not take back what it asked for.
+    /// Appends entries with what belongs to them, all or nothing. Returns once they are as durable as this journal
+    /// makes them. A caller that stops waiting does not cancel its append.
     ///
     /// # Errors
-    /// When the writer decided on an old history, or the journal can not write.
+    /// When the writer decided on an old history, or the journal cannot write.
     fn write(&self, append: Append) -> impl Future<Output = Result<Appended, AppendError>> + Send;
 
     /// Appends `texts` to the history of `run`, all or none, behind its entry number `after` (0: none yet).
@@ -160,7 +160,7 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns the entries of `run` from number `from` on, in order; none for a run that is not known.
     ///
     /// # Errors
-    /// When an entry is damaged or too new, or the journal can not read. What comes behind such an entry is of no
+    /// When an entry is damaged or too new, or the journal cannot read. The entries behind such an entry are of no
     /// use without it.
     fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
 
@@ -178,36 +178,36 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns the runs that have a history, the newest first.
     ///
     /// # Errors
-    /// When the journal can not read.
+    /// When the journal cannot read.
     fn runs(&self, filter: RunFilter) -> impl Future<Output = Result<Vec<KnownRun>, StorageError>> + Send;
 
-    /// Returns `run`, when it has a history.
+    /// Returns `run`, if it has a history.
     ///
     /// # Errors
-    /// When the journal can not read.
+    /// When the journal cannot read.
     fn find(&self, run: &RunId) -> impl Future<Output = Result<Option<KnownRun>, StorageError>> + Send;
 
-    /// Returns what the writer keeps for itself about `run` until that is over.
+    /// Returns what the writer keeps privately about `run` until the run is over.
     ///
     /// # Errors
-    /// When the journal can not read.
+    /// When the journal cannot read.
     fn private(&self, run: &RunId) -> impl Future<Output = Result<Option<String>, StorageError>> + Send;
 
     /// Returns the run that has `key`.
     ///
     /// # Errors
-    /// When the journal can not read.
+    /// When the journal cannot read.
     fn run_with_key(&self, key: &str) -> impl Future<Output = Result<Option<RunId>, StorageError>> + Send;
 
     /// Drops the history of `run`, its summary and its keys; nothing for a run that is not known.
     ///
     /// # Errors
-    /// When the journal can not write.
+    /// When the journal cannot write.
     fn forget(&self, run: &RunId) -> impl Future<Output = Result<(), StorageError>> + Send;
 
     /// Drops the finished runs that `retention` does not keep. Returns them, those that finished first in front.
     ///
     /// # Errors
-    /// When the journal can not write. Some may be gone already.
+    /// When the journal cannot write. Some may be gone already.
     fn forget_finished(&self, retention: Retention) -> impl Future<Output = Result<Vec<RunId>, StorageError>> + Send;
 }

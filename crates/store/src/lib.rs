@@ -1,10 +1,9 @@
 //! The history of runs.
 //!
-//! Owns what is remembered of a run: numbered records, appended and never changed,
-//! and a summary beside them that does change. A record is the text that its writer
-//! gave, with a version; what it means is the writer's business. Only this crate
-//! writes histories, and a new [`Journal`] is finished when [`conformance!`] passes
-//! for it.
+//! Owns what is remembered of a run: numbered records, which are appended and never change, and a
+//! summary beside them that does change. A record is the text that its writer gave, with a version;
+//! its meaning is defined by the writer. Only this crate writes histories, and a new [`Journal`] is
+//! finished when [`conformance!`] passes for it.
 
 mod conformance;
 mod error;

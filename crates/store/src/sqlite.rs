@@ -72,11 +72,11 @@ impl fmt::Debug for SqliteJournal {
 }
 
 impl SqliteJournal {
-    /// Opens the database at `path`, made with its folder when it is not there, and takes it over. Blocks for as
+    /// Opens the database at `path`, created with its directory if it is missing, and takes it over. Blocks for as
     /// long as the disk needs.
     ///
     /// # Errors
-    /// When the file can not be used, belongs to another program, or was written by a newer build.
+    /// When the file cannot be used, belongs to another program, or was written by a newer build.
     pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (connection, epoch) = schema::open(path, options)?;
         let readers = schema::open_reader(path)?;
@@ -103,22 +103,22 @@ impl SqliteJournal {
         self.epoch
     }
 
-    /// Takes everything out of the log into the database, and empties it: what was overwritten in the database is
-    /// then nowhere. Costs a synchronisation of both. Returns false if a reader needs the log just now.
+    /// Moves everything from the log into the database, and empties it: what was overwritten in the database is then
+    /// nowhere. Costs a synchronisation of both. Returns false if a reader needs the log at this moment.
     ///
     /// # Errors
-    /// When the journal can not write.
+    /// When the journal cannot write.
     pub async fn empty_log(&self) -> Result<bool, StorageError> {
         Ok(matches!(self.ask(Ask::EmptyLog).await?, Answer::Emptied(true)))
     }
 
-    /// Finishes what was asked for and closes the file. Blocks until that is done; dropping a journal finishes as
+    /// Finishes the pending requests and closes the file. Blocks until that is done; dropping a journal finishes as
     /// well and does not wait.
     pub fn close(self) {
         let Self { writer, reader, threads, .. } = self;
         drop((writer, reader));
         for thread in threads {
-            // A thread that panicked has said so, and has nothing left to finish.
+            // A thread that panicked has reported it, and has nothing left to finish.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
-//! A process that is killed while it appends: what it was told is durable is there.
+//! A process that is killed while it appends: what it acknowledged as durable is there.
 //!
-//! The test program starts itself again, asking for the ignored test that appends,
-//! and kills that process with SIGKILL after some of its acknowledgements.
+//! The test program starts itself again, with the ignored test that appends, and kills that process
+//! with SIGKILL after some of its acknowledgements.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::collections::HashMap;
@@ -114,7 +114,7 @@ fn run_and_kill(path: &Path, patience: usize) -> HashMap<RunId, u64> {
     acknowledged
 }
 
-/// A byte that nobody chose: the kill should come at another moment each time.
+/// Returns a random byte: the kill should come at another moment each time.
 fn rand_byte() -> u8 {
     RunId::random().as_str().bytes().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(byte))
 }

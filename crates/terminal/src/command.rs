@@ -1,4 +1,4 @@
-//! One command in a live shell: what is asked, and what came of it.
+//! One command in a live shell: the request and its outcome.
 
 use std::time::Duration;
 
@@ -15,21 +15,22 @@ pub struct CommandRequest {
     /// The command, in the shell's own language: one line or many. It is entered as a person would enter it, so
     /// aliases hold, bash and zsh expand `!` outside of single quotes, and it is in the shell's history.
     pub command: String,
-    /// The folder to change to first. The shell stays there; if it can not go there, the command does not run.
+    /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
     pub working_directory: Option<String>,
     /// How long to wait for its end. The command itself is left running after that.
     pub timeout: Duration,
     /// How much of its output to return.
     pub limit: Limit,
-    /// The step that this command belongs to. Asked for again, it is not run again: the answer is what came of it.
+    /// The id of the step that this command belongs to. A repeated request with the same step does not run the
+    /// command again; it returns the recorded outcome.
     pub step: Option<String>,
 }
 
-/// What came of a command.
+/// The outcome of a command.
 ///
-/// The output is what the command printed, without escapes, `\r\n` as `\n`, the last line with or without an
-/// end as it was. Lines that were written over (progress bars) look as they did in the end, and what was drawn
-/// on the alternate screen is left out. What jobs in the background print meanwhile can not be told apart.
+/// The output is what the command printed, without escapes, `\r\n` as `\n`, the last line with or without an end as
+/// it was. Lines that were written over (progress bars) look as they did in the end, and what was drawn on the
+/// alternate screen is left out. What background jobs print meanwhile cannot be separated from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// The output, or its beginning where something was left out.
@@ -38,12 +39,12 @@ pub struct Ran {
     pub tail: Option<String>,
     /// Bytes of text that were left out, after `output`.
     pub left_out: u64,
-    /// Offset to read on from where something was left out; else behind the output.
+    /// Offset to continue reading from where something was left out; otherwise the offset behind the output.
     pub next: u64,
     /// Offset of the oldest output that is still held, where the command printed more than that.
     pub dropped_before: Option<u64>,
-    /// The exit code; of several commands the last one's. None where the shell told none: nothing was to be run,
-    /// the command still runs, or another program took the place of the shell.
+    /// The exit code; of several commands the last one's. None if the shell reported none: there was nothing to run,
+    /// the command still runs, or another program replaced the shell.
     pub exit_code: Option<i32>,
     /// The time was up and the command still runs.
     pub timed_out: bool,
@@ -60,7 +61,7 @@ pub struct Ran {
 /// Why a command was not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RunError {
-    /// What runs is no shell that tells when a command begins and ends.
+    /// The foreground program is no shell that reports when a command begins and ends.
     #[error(
         "no shell that tells when a command ends is at its prompt{}; type into it as into any program, and wait for \
          what it prints", runs(.program.as_deref())
@@ -87,9 +88,9 @@ pub enum RunError {
     /// The shell could not change to the folder; the command was not run.
     #[error("the shell can not change to {folder}; the command was not run. It said: {said}")]
     NoFolder {
-        /// The folder, as it was asked for.
+        /// The directory, as requested.
         folder: String,
-        /// What the shell said.
+        /// The shell's message.
         said: String,
     },
     /// The shell waits for more: a quote, a bracket or a block is open. What was entered was taken back.
@@ -110,10 +111,10 @@ pub enum RunError {
     /// The program has ended.
     #[error("its program has ended")]
     Ended(Option<Exit>),
-    /// The step ran a command before, and what came of it is no longer kept.
+    /// The step ran a command before, and its outcome is no longer kept.
     #[error("this step was run before; it is not run again, and what came of it is no longer kept")]
     Forgotten,
-    /// Somebody else holds the terminal.
+    /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),
     /// The terminal was closed.
@@ -121,7 +122,7 @@ pub enum RunError {
     Gone(#[from] Gone),
 }
 
-/// Returns the lines of a command as they are entered, or the character that can not be.
+/// Returns the lines of a command as they are entered, or the character that cannot be entered.
 pub(crate) fn entered(command: &str) -> Result<String, RunError> {
     let text = command.replace("\r\n", "\n");
     // Among them ESC, with which the end of a paste begins.
@@ -132,7 +133,7 @@ pub(crate) fn entered(command: &str) -> Result<String, RunError> {
     }
 }
 
-/// Returns the command that changes to `folder`, or the character in it that can not be entered.
+/// Returns the command that changes to `folder`, or the character in it that cannot be entered.
 pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
     // `cd -` means the folder before.
     let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
@@ -144,7 +145,7 @@ pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Editor {
     TakesPastes,
-    /// A line editor that is told nothing of pastes.
+    /// A line editor that receives no paste markers.
     TakesKeys,
     /// Nothing but the kernel, which hands over each line as it is entered.
     None,
@@ -171,7 +172,7 @@ pub(crate) fn keys(text: &str, kind: Kind, editor: Editor) -> Vec<u8> {
     }
     match kind {
         Kind::Bash | Kind::Zsh => keys.push(b'\r'),
-        // Our key for Enter that tells when a command is not whole, see `integration/fish.fish`.
+        // Our key for Enter; the integration reports when a command is incomplete, see `integration/fish.fish`.
         Kind::Fish => keys.extend_from_slice(b"\x1b\x18e"),
     }
     keys

@@ -1,15 +1,14 @@
-//! Which part of the output is only the input coming back.
+//! Finds the parts of the output that only echo the input.
 //!
-//! A wait for `password` must not be satisfied by somebody typing `password`.
-//! Where the shell integration marks the command line, the echo is known. Elsewhere
-//! it is recognised: output that follows an input and spells it out, character by
-//! character, line by line. A line counts once all of it has come back; one that
-//! turns out differently was output all along.
+//! A wait for `password` must not be satisfied by a user who types `password`. Where the shell
+//! integration marks the command line, the echo is known. Elsewhere it is recognised: output that
+//! follows an input and spells it out, character by character, line by line. A line counts once all
+//! of it has come back; one that turns out differently was output all along.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Follows the output for the echo of what was typed.
+/// Follows the output and finds the echo of what was typed.
 #[derive(Debug, Default)]
 pub(crate) struct Echo {
     /// What has come back in full, oldest first.
@@ -26,23 +25,23 @@ struct Awaited {
     start: u64,
 }
 
-/// What following more output came to.
+/// The result of following more output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
-    /// Nothing that changes what was said before.
+    /// Nothing that changes earlier results.
     Nothing,
     /// What was taken for an echo, from this offset on, is output after all.
     Withdrawn(u64),
 }
 
-/// Echoes further back than this many are forgotten; nobody waits from there.
+/// Echoes further back than this many are forgotten; no wait looks that far back.
 const MOST_CONFIRMED: usize = 64;
 
 /// An input longer than this is not followed: no pattern means to match in it by accident.
 const LONGEST_FOLLOWED: usize = 16 * 1024;
 
 impl Echo {
-    /// Notes that `text` is about to be typed, with the output standing at `offset`.
+    /// Notes that `text` is about to be typed while the output ends at `offset`.
     pub(crate) fn expect(&mut self, text: &str, offset: u64) {
         // What a control character does to the line is the program's business; the echo is followed up to it.
         let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r');
@@ -56,7 +55,7 @@ impl Echo {
         });
     }
 
-    /// Follows output: `text` is what stands from `offset` on.
+    /// Follows output: `text` begins at `offset`.
     pub(crate) fn follow(&mut self, offset: u64, text: &str) -> Followed {
         let mut at = offset;
         for character in text.chars() {

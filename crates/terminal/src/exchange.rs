@@ -1,15 +1,14 @@
-//! Asking a shell for its variables, and setting them, without anybody noticing.
+//! Reads and sets the variables of a live shell without visible traces.
 //!
-//! The shell's integration has a function that runs a request file of ours, writes
-//! what it prints into an answer file, and then prints a mark. At its prompt a
-//! shell is made to call it: zsh and fish by a signal, which disturbs nothing;
-//! bash by a key that no keyboard has, because it puts signals off until a line
-//! is entered. bash draws its prompt again after that. What it prints meanwhile
-//! is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
+//! The shell's integration has a function that runs a request file of ours, writes what it prints
+//! into an answer file, and then prints a mark. At its prompt a shell is made to call it: zsh and
+//! fish by a signal, which disturbs nothing; bash by a key that no keyboard has, because it puts
+//! signals off until a line is entered. bash draws its prompt again after that. What it prints
+//! meanwhile is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
 //!
-//! The files are in the integration's private folder, for their owner only, and
-//! are removed when the exchange is over. Names are checked before they become
-//! part of a request, and values are quoted, so a request runs nothing of others.
+//! The files are in the integration's private directory, readable by their owner only, and are
+//! removed when the exchange is over. Names are checked before they become part of a request, and
+//! values are quoted, so a request runs no foreign code.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -52,7 +51,7 @@ pub enum VariablesError {
     /// A value that no variable can have.
     #[error("the value for '{0}' contains a NUL, which no variable can hold")]
     Value(String),
-    /// Somebody else holds the terminal.
+    /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),
     /// What runs is no shell that answers.
@@ -67,13 +66,13 @@ pub enum VariablesError {
         /// What runs in the foreground.
         program: Option<String>,
     },
-    /// Something is typed at the prompt and not entered, and this shell could not be asked without spoiling it.
+    /// Text is typed at the prompt and not entered, and a request to this shell would spoil it.
     #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// What is typed.
         text: String,
     },
-    /// Something else has taken the place where the shell would be asked.
+    /// The shell has no signal handler of the integration any more, so it cannot receive the request.
     #[error("the shell can not be asked: it does not listen for requests any more")]
     Deaf,
     /// The shell did not answer in time.
@@ -101,12 +100,12 @@ pub(crate) fn runs(program: Option<&str>) -> String {
     program.map(|program| format!(", '{program}' runs in the foreground")).unwrap_or_default()
 }
 
-/// Says what stands at the prompt, for the beginning of a sentence. Of some keys it is not known what they did.
+/// Says what is typed at the prompt, for the beginning of a sentence. The effect of some keys is unknown.
 pub(crate) fn typed(text: &str) -> String {
     if text.is_empty() { "something may be typed".into() } else { format!("'{text}' is typed") }
 }
 
-/// Checks that `name` may be asked for.
+/// Checks that `name` is a variable that may be requested.
 pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
     let mut characters = name.chars();
     let begins = characters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic());
@@ -118,7 +117,7 @@ pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
     }
 }
 
-/// What is asked of a shell, in its own language.
+/// A request to a shell, in its own language.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     text: Vec<u8>,
@@ -130,7 +129,7 @@ impl Script {
         Self { text: Vec::new(), kind }
     }
 
-    /// Has the shell tell a variable. The name was checked.
+    /// Adds the commands that report a variable. The caller has checked the name.
     pub(crate) fn tell(&mut self, name: &str) {
         // Four texts for each, ended by NUL: its name, whether it is set, its attributes, its value.
         let line = match self.kind {
@@ -148,7 +147,7 @@ impl Script {
         self.text.extend_from_slice(line.as_bytes());
     }
 
-    /// Has the shell set a variable, unless it is an array or may not be changed. The name was checked.
+    /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
     pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
         let value = quoted(value, self.kind);
         let (before, after) = match (self.kind, export) {
@@ -169,10 +168,10 @@ impl Script {
     }
 }
 
-/// What a shell has told of one variable.
+/// What a shell reported about one variable.
 pub(crate) type Told = (String, Option<Variable>);
 
-/// Reads an answer; see [`Script::tell`].
+/// Parses an answer; see [`Script::tell`].
 fn parsed(answer: &[u8], kind: Kind) -> Vec<Told> {
     let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
@@ -208,7 +207,7 @@ impl Files {
         };
         let files = Self { request: with(".request"), answer: with(".answer"), kind: script.kind };
         let new = |path: &PathBuf| {
-            // One that a reader who was stopped in the middle has left behind.
+            // A file that a reader left behind when it was stopped in the middle.
             let _ = fs::remove_file(path);
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         };
@@ -234,7 +233,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Two names in memory of the system; whoever removed them already did the same.
+        // Two names in a file system in memory. If they are gone already, the work is done.
         let _ = fs::remove_file(&self.request);
         let _ = fs::remove_file(&self.answer);
     }
@@ -248,7 +247,7 @@ pub(crate) struct Redraw {
     held: Vec<u8>,
 }
 
-/// What has come of the output that was held back.
+/// The result of holding output back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// The prompt is not back yet.
@@ -278,7 +277,7 @@ impl Redraw {
             return self.unless_too_long();
         };
         let after = self.held.split_off(behind + drawn + self.drawn.len());
-        // The line is cleared first. What stands before that was printed by somebody else.
+        // The line is cleared first. Output before that comes from another program.
         let begin = memchr::memmem::rfind(&self.held[..answered], b"\r\x1b[K").unwrap_or(0);
         let redraw = self.held.split_off(begin);
         Held::Redrawn([std::mem::take(&mut self.held), redraw, after])

@@ -15,7 +15,7 @@ const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 const BEL: u8 = 0x07;
 
-/// Stands before the parsers and watches for the beginning and end of an OSC.
+/// A filter before the parsers that watches for the beginning and end of an OSC.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     state: State,

@@ -1,17 +1,15 @@
 //! Everything a terminal has printed, as text, by position.
 //!
-//! Owns the text of one terminal with its escapes removed: compact, bounded by
-//! budgets of bytes, and addressed by *offsets*, which count bytes of text since
-//! the terminal opened and never move. The newest part is kept as it is, for waits
-//! to search in; older parts are compressed blocks. Once the budget of memory is
-//! spent the oldest blocks move to disk, where there is a folder for them, and
-//! once that budget is spent too they are dropped, and readers are told where the
-//! text now begins. A disk that fails costs what lies on it and nothing else.
+//! Owns the text of one terminal with its escapes removed: compact, bounded by budgets of bytes,
+//! and addressed by *offsets*, which count bytes of text since the terminal opened and never move.
+//! The newest part is kept uncompressed, for waits to search in; older parts are compressed blocks.
+//! Once the memory budget is spent the oldest blocks move to disk, if a directory is configured.
+//! Once the disk budget is spent too they are dropped, and readers learn where the text now begins.
+//! If the disk fails, only the blocks on it are lost.
 //!
-//! Two control characters stay in the text because lines need them to be read
-//! back: `\r` (the line is written over from its start, twice: the line was
-//! erased first) and `\x08` (one cell back). [`lines::settled`](crate::lines)
-//! turns them into what a person saw in the end.
+//! Two control characters stay in the text because lines need them to be read back: `\r` (the line
+//! is written over from its start, twice: the line was erased first) and `\x08` (one cell back).
+//! [`lines::settled`](crate::lines) turns them into what a person saw in the end.
 
 mod spill;
 
@@ -37,7 +35,7 @@ pub(crate) struct Disk {
     pub(crate) budget: usize,
 }
 
-/// What a stretch of text is, so far as the terminal could tell.
+/// What a stretch of text is, as far as the terminal knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
     /// What programs print. Everything is, where no shell integration says otherwise.
@@ -67,7 +65,7 @@ pub(crate) struct History {
     disk: Option<Disk>,
     /// Made when it is first needed: most terminals never print so much.
     spill: Option<Spill>,
-    /// The disk could not be read: what lies on it is dropped when the history settles next.
+    /// A read from the disk failed: the blocks on it are dropped when the history settles next.
     unreadable: AtomicBool,
     /// Bytes of text that readers caused to be decompressed, for tests of how little they read.
     #[cfg(test)]
@@ -224,7 +222,7 @@ impl History {
         }
     }
 
-    /// Returns the zones that lie in `range`, clipped to it, in order.
+    /// Returns the zones that overlap `range`, clipped to it, in order.
     pub(crate) fn zones(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Zone)> + '_ {
         let first = self.zones.partition_point(|&(start, _)| start <= range.start).saturating_sub(1);
         let end = self.end();
@@ -348,7 +346,7 @@ impl History {
         }
     }
 
-    /// Returns the text of a block; `None` when it lies on a disk that fails.
+    /// Returns the text of a block; `None` if it is on a disk that fails.
     fn text_of(&self, block: &Sealed) -> Option<String> {
         #[cfg(test)]
         self.decompressed.fetch_add(block.length, Ordering::Relaxed);
@@ -367,7 +365,7 @@ impl History {
         text.inspect_err(said).ok()
     }
 
-    /// The blocks of which some part lies in `range`.
+    /// Returns the blocks that overlap `range`.
     fn blocks(&self, range: &Range<u64>) -> impl DoubleEndedIterator<Item = &Sealed> {
         let first = self.sealed.partition_point(|block| block.end() <= range.start);
         let stop = self.sealed.partition_point(|block| block.start < range.end).max(first);
@@ -399,7 +397,8 @@ impl History {
                 text.push_str(&block[low..high]);
             }
         };
-        // A block that can not be read parts what is before it from what comes: the text begins behind it.
+        // A block that cannot be read separates the text before it from the text behind it: the returned text begins
+        // behind it.
         let mut blocks: Vec<(u64, String)> = Vec::new();
         for block in self.blocks(&(from..to)).rev() {
             let Some(whole) = self.text_of(block) else { break };
@@ -412,16 +411,16 @@ impl History {
         (begins, text)
     }
 
-    /// Returns the newest text as it lies in memory, with the offset of its first byte.
+    /// Returns the newest text as it is held in memory, with the offset of its first byte.
     #[must_use]
     pub(crate) fn newest(&self) -> (u64, &str) {
         (self.hot_start, &self.hot)
     }
 
-    /// Returns the offset of the `nth` newline of `range`, counted from its end and from 1; if there are fewer,
-    /// how many there are.
+    /// Returns the offset of the `nth` newline of `range`, counted from its end and from 1; if there are fewer, how
+    /// many there are.
     ///
-    /// Blocks that lie in the range are counted without a look at their text.
+    /// Blocks that are entirely within the range are counted without decompressing them.
     pub(crate) fn newline_from_end(&self, range: Range<u64>, nth: usize) -> Result<u64, usize> {
         let range = range.start.max(self.start())..range.end.min(self.end());
         if nth == 0 || range.is_empty() {

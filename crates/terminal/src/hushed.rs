@@ -1,9 +1,9 @@
-//! Lines that were typed while nothing was echoed.
+//! Lines typed while the terminal's echo was off (passwords), kept so that they can be redacted
+//! from output.
 //!
-//! A program that reads a password switches the echo off and still reads whole
-//! lines (sudo, ssh, `read -s`, getpass). What is typed then is meant for nobody's
-//! eyes, so each such line is noted here, for whoever returns text to hide. Line
-//! editors switch the echo off too, but read key by key, and are not meant.
+//! A program that reads a password switches the echo off and still reads whole lines (sudo, ssh,
+//! `read -s`, getpass). Each line typed then is noted here as a secret, and components that return
+//! text hide it. Line editors switch the echo off too, but read key by key, and are not meant.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,7 +45,7 @@ impl Default for Hushed {
 }
 
 impl Hushed {
-    /// Notes a text that must not be seen; one that is known already is not told again.
+    /// Notes a text that must not be seen. A text that is already known is not announced again.
     pub fn note(&self, hidden: Hidden) {
         let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if hidden.text.is_empty() || lines.contains(&hidden) {
@@ -55,11 +55,11 @@ impl Hushed {
             lines.remove(0);
         }
         lines.push(hidden.clone());
-        // Sent under the lock, so that nobody hears of it before it can be read. Nobody may be listening.
+        // Sent under the lock, so that no follower receives it before it can be read. There may be no follower.
         let _ = self.shared.news.send(hidden);
     }
 
-    /// Forgets what was typed in a terminal that is closed: nobody reads its text any more.
+    /// Forgets what was typed in a closed terminal: its text can no longer be read.
     pub(crate) fn forget(&self, terminal: &TerminalId) {
         let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.retain(|hidden| hidden.terminal.as_ref() != Some(terminal));
@@ -73,7 +73,7 @@ impl Hushed {
     }
 }
 
-/// The line that is being typed unseen, as its program will get it.
+/// The line that is being typed unseen, as its program will receive it.
 #[derive(Debug, Default)]
 pub(crate) struct HushedLine {
     bytes: Vec<u8>,
@@ -93,7 +93,7 @@ impl HushedLine {
                 // The end of the line, or of the input (VEOF).
                 b'\r' | b'\n' | 0x04 => self.finish(terminal, hushed),
                 // Erase a character, a word, or the line, and take the next key as it is: the terminal's own keys,
-                // where nobody has changed them (VERASE, VWERASE, VKILL, VINTR, VLNEXT).
+                // unless they were changed (VERASE, VWERASE, VKILL, VINTR, VLNEXT).
                 0x7f | 0x08 => self.erase(),
                 0x17 => self.erase_word(),
                 0x15 | 0x03 => self.bytes.clear(),
@@ -130,7 +130,7 @@ impl HushedLine {
         }
     }
 
-    /// The line is entered, or the program shows again what is typed: what stood there was meant for nobody.
+    /// Ends the line: it is entered, or the program shows again what is typed. What was typed until then is a secret.
     pub(crate) fn finish(&mut self, terminal: &TerminalId, hushed: &Hushed) {
         if !self.bytes.is_empty() {
             let text = String::from_utf8_lossy(&self.bytes).into_owned();

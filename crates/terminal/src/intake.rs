@@ -13,13 +13,13 @@ use unicode_width::UnicodeWidthChar as _;
 /// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
 const PIECE: usize = 4096;
 
-/// The way in.
+/// The input path: from the bytes of a program to its screen and transcript.
 pub(crate) struct Intake {
     guard: Guard,
     characters: Characters,
     pub(crate) transcript: Transcript,
     pub(crate) screen: Box<dyn Screen>,
-    /// Where the cursor stood behind the last prompt, and the size of the screen then.
+    /// The position of the cursor behind the last prompt, and the size of the screen then.
     prompted: Option<(Cursor, Size)>,
 }
 
@@ -49,7 +49,7 @@ impl Intake {
         Some(shown)
     }
 
-    /// Takes in what one read brought. What the program is owed in answer to its questions goes to `replies`.
+    /// Takes in the bytes of one read. Answers to the program's queries go to `replies`.
     pub(crate) fn take_in(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, transcript, characters) = (&mut self.screen, &mut self.transcript, &mut self.characters);
         let prompted = &mut self.prompted;
@@ -99,7 +99,7 @@ impl Intake {
         }
     }
 
-    /// Draws what is no part of the text: a prompt that comes once more, where it stands already.
+    /// Draws what is no part of the text: a prompt that is drawn again in the same place.
     pub(crate) fn draw(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, characters) = (&mut self.screen, &mut self.characters);
         self.guard.pass(bytes, |passed| characters.pass(passed, PIECE, |piece| screen.feed(piece)));
@@ -115,7 +115,7 @@ fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], asked: u16) {
     if granted == asked && granted > 0 {
         return screen.feed(&[*last]);
     }
-    // CAN gives up the sequence as it stands.
+    // CAN cancels the sequence.
     screen.feed(b"\x18");
     if granted > 0 {
         screen.feed(format!("\x1b[{granted}b").as_bytes());

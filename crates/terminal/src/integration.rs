@@ -1,13 +1,12 @@
-//! Shells that say what they are doing, without a change to anybody's dotfiles.
+//! Shells that report what they are doing, without a change to the user's dotfiles.
 //!
-//! A shell that is started through here reads the user's own files and also ours,
-//! which makes it print marks (OSC 133) around its prompt and around what a
-//! command prints. The marks carry a nonce, so that a program that prints the
-//! like is not believed. That is against accidents: a program of the same user
-//! could read the nonce from the shell. A shell that prints marks of its own
-//! (fish 4) does so without the nonce, and they are passed over.
+//! A shell that is started through here reads the user's own files and also ours, which makes it
+//! print marks (OSC 133) around its prompt and around what a command prints. The marks carry a
+//! nonce, so that a program that prints similar marks is not believed. That protects against
+//! accidents only: a program of the same user could read the nonce from the shell. A shell that
+//! prints marks of its own (fish 4) does so without the nonce, and they are ignored.
 //!
-//! The same files make a shell answer for its variables, see [`exchange`](crate::exchange).
+//! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -33,7 +32,7 @@ const EXCHANGE_VARIABLE: &str = "STEPLATCH_SHELL_EXCHANGE";
 /// The variable that hands over where the user's zsh files are, if not at home.
 const ZDOTDIR_VARIABLE: &str = "STEPLATCH_SHELL_ZDOTDIR";
 
-/// The variable that tells a login bash what to take out of `PROMPT_COMMAND` again.
+/// The variable that names what a login bash takes out of `PROMPT_COMMAND` again.
 const WAY_IN_VARIABLE: &str = "STEPLATCH_SHELL_WAY_IN";
 
 /// The files of the integration, written where shells can read them.
@@ -64,17 +63,17 @@ pub(crate) struct Agreed {
 }
 
 impl Integration {
-    /// Writes the files into `folder`, which is made if it is not there.
+    /// Writes the files into `folder`, which is created if it is missing.
     ///
     /// # Errors
-    /// When the folder or the files can not be written.
+    /// When the directory or the files cannot be written.
     pub fn install(folder: &Path) -> io::Result<Self> {
         let zsh = folder.join("zsh");
         let exchange = folder.join("exchange");
         for made in [folder, &zsh, &exchange] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(made)?;
         }
-        // One that was there already may be open to others; what is in it is for nobody else.
+        // A directory that existed before may be open to other users; its contents are private.
         fs::set_permissions(&exchange, fs::Permissions::from_mode(0o700))?;
         let installed = Self { bash: folder.join("bash.sh"), fish: folder.join("fish.fish"), zsh, exchange };
         write(&installed.bash, BASH)?;
@@ -85,8 +84,8 @@ impl Integration {
 
     /// Changes a command line and its environment so that the shell in it reports what it does.
     ///
-    /// Returns nothing where the command is no shell that can be integrated: one that is told what to run,
-    /// or that is told to read other files or none.
+    /// Returns nothing where the command is no shell that can be integrated: one whose arguments name a command to
+    /// run, other startup files, or none.
     pub(crate) fn prepare(
         &self,
         arguments: &mut Vec<OsString>,
@@ -166,7 +165,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     name.push(std::process::id().to_string());
     name.push(path.file_name().unwrap_or_default());
     let fresh = path.with_file_name(name);
-    // One that a process with our number left behind.
+    // A file that an earlier process with our number left behind.
     let _ = fs::remove_file(&fresh);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     io::Write::write_all(&mut file, text.as_bytes())?;

@@ -1,8 +1,8 @@
-//! Keys by name, and text, as the bytes that a program expects.
+//! Translates keys by name, and text, into the bytes that a program expects.
 //!
 //! Sequences are those of xterm (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>,
-//! "PC-Style Function Keys") and, where a program asked for them, of the kitty
-//! keyboard protocol (<https://sw.kovidgoyal.net/kitty/keyboard-protocol/>, flag 1).
+//! "PC-Style Function Keys") and, where a program enabled it, of the kitty keyboard protocol
+//! (<https://sw.kovidgoyal.net/kitty/keyboard-protocol/>, flag 1).
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ impl Modifiers {
 
 /// Returns the bytes of one key, such as `enter`, `ctrl-c`, `up`, `shift-tab` or `x`.
 ///
-/// `disambiguate` is whether the program asked for the kitty protocol's unambiguous keys.
+/// `disambiguate` is whether the program enabled the kitty protocol's unambiguous keys.
 ///
 /// # Errors
 /// When there is no key of that name.
@@ -119,7 +119,8 @@ fn character_key(character: char, modifiers: Modifiers, disambiguate: bool) -> V
     bytes
 }
 
-/// Enter, tab, escape and backspace: one byte, unless the program wants to tell their modifiers apart.
+/// Returns the bytes of enter, tab, escape and backspace: one byte, unless the program wants to distinguish their
+/// modifiers.
 fn special(byte: u8, code: u32, modifiers: Modifiers, disambiguate: bool) -> Vec<u8> {
     if disambiguate && modifiers.any() {
         unambiguous(code, modifiers)

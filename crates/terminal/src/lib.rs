@@ -1,12 +1,12 @@
-//! Live terminals: a program on a pseudo-terminal, its screen, its history, its
-//! keys, and waiting for what it prints.
+//! Live terminals: a program on a pseudo-terminal, its screen, its history, its keys, and waiting
+//! for what it prints.
 //!
-//! Owns every pseudo-terminal of this process, from start to end. Callers hold a
-//! [`Terminals`] and get a [`Terminal`] for each; the parts of a terminal live in
-//! a task of its own, so that a keystroke, a resize and a read can not race.
-//! Nothing here polls: output, ends and deadlines wake the task that waits.
+//! Owns every pseudo-terminal of this process, from start to end. Callers hold a [`Terminals`] and
+//! get a [`Terminal`] for each; the parts of a terminal live in a task of its own, so that a
+//! keystroke, a resize and a read cannot race. Nothing here polls: output, ends and deadlines wake
+//! the task that waits.
 //!
-//! This crate knows nothing of workflows and nothing of how it is reached.
+//! This crate depends neither on workflows nor on the transport by which clients reach it.
 
 mod characters;
 mod command;

@@ -1,8 +1,7 @@
-//! What a line looked like in the end.
+//! Computes what a line looked like in the end.
 //!
-//! A line of history may have been written over (progress bars, edited command
-//! lines). These functions play `\r` and `\x08` back the way a screen would and
-//! return what was left standing.
+//! A line of history may have been written over (progress bars, edited command lines). These
+//! functions play `\r` and `\x08` back the way a screen would and return what remained visible.
 
 /// Returns `text` with every line as it looked when it was finished, trailing blanks cut.
 #[must_use]
@@ -38,7 +37,7 @@ pub(crate) fn as_printed(text: &str) -> String {
     out
 }
 
-/// A line after everything was written over it, and where its cursor stands.
+/// A line after everything was written over it, and the position of its cursor.
 #[derive(Debug, Default)]
 pub(crate) struct Overlaid {
     cells: Vec<char>,
@@ -51,7 +50,7 @@ impl Overlaid {
         self.cells.iter().copied().chain(std::iter::repeat(' ')).take(self.column)
     }
 
-    /// Whether anything stands at or behind the cursor.
+    /// Whether there is anything at or behind the cursor.
     pub(crate) fn reaches_past_cursor(&self) -> bool {
         self.cells.len() > self.column
     }
@@ -61,8 +60,8 @@ impl Overlaid {
     }
 }
 
-/// Plays one line (no `\n`) back. Columns count characters: wide ones and combining ones are not told
-/// apart here, which matters only where a line with them is written over.
+/// Plays one line (no `\n`) back. Columns count characters: wide and combining ones are not distinguished here, which
+/// matters only where a line with them is written over.
 pub(crate) fn overlaid(line: &str) -> Overlaid {
     let mut out = Overlaid::default();
     let mut returned = false;

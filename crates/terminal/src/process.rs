@@ -1,4 +1,4 @@
-//! Programs: how one is started on a pseudo-terminal, how it ends, and what it
+//! Programs: starting one on a pseudo-terminal or on pipes, waiting for its end, and ending what it
 //! leaves running.
 
 mod child;

@@ -30,7 +30,7 @@ impl Size {
     /// The smallest and the largest number of rows or columns that a terminal is given.
     pub const BOUNDS: std::ops::RangeInclusive<u16> = 2..=1000;
 
-    /// Returns this size if both sides lie within [`Size::BOUNDS`].
+    /// Returns this size if both sides are within [`Size::BOUNDS`].
     #[must_use]
     pub fn checked(self) -> Option<Self> {
         (Self::BOUNDS.contains(&self.cols) && Self::BOUNDS.contains(&self.rows)).then_some(self)
@@ -43,7 +43,7 @@ impl Default for Size {
     }
 }
 
-/// Where the cursor stands.
+/// The position of the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     /// Row, counted from 0 at the top.
@@ -54,7 +54,7 @@ pub struct Cursor {
     pub visible: bool,
 }
 
-/// What the program has asked of the keyboard and the screen.
+/// The modes of keyboard and screen that the program has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
     /// Cursor keys are sent as `ESC O A` rather than `ESC [ A` (DECCKM).
@@ -82,7 +82,7 @@ pub(crate) trait Screen: Send {
     fn relieve(&mut self);
     /// Changes the size; lines of the main screen are wrapped anew.
     fn resize(&mut self, size: Size);
-    /// Takes what the program is owed as answers to its questions, as bytes to write to it.
+    /// Takes the answers to the program's queries, as bytes to write to it.
     fn take_replies(&mut self) -> Vec<u8>;
     /// The size as of now.
     fn size(&self) -> Size;
@@ -96,14 +96,14 @@ pub(crate) trait Screen: Send {
     fn text(&self) -> String;
     /// The rows as text with colours (SGR sequences), cut likewise.
     fn ansi(&self) -> String;
-    /// The cells with their colours, as data for whoever paints them.
+    /// The cells with their colours, as data for a painter.
     fn picture(&self) -> Picture;
-    /// Escape sequences that show this very state on a terminal of the same size, cursor and modes included.
+    /// Escape sequences that show exactly this state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
-    /// How often it had to begin anew because it failed on a program's output.
+    /// How often the emulator began anew because it failed on a program's output.
     #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]
     fn failures(&self) -> u32;
-    /// When output that a program asked to hold back (synchronized update, mode 2026) must be shown at the latest.
+    /// When output that a program holds back (synchronized update, mode 2026) must be shown at the latest.
     fn held_until(&self) -> Option<Instant>;
     /// Shows what was held back.
     fn release(&mut self);

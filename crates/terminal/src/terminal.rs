@@ -1,4 +1,4 @@
-//! One terminal: what its users may ask, and the task that owns its parts.
+//! One terminal: the requests that a handle sends, and the task that owns its parts.
 
 mod answers;
 mod draft;
@@ -43,11 +43,11 @@ pub struct Terminal {
     pid: i32,
     life: Life,
     requests: mpsc::UnboundedSender<Request>,
-    /// What was agreed with its shell. One at a time may ask it.
+    /// The agreement with its shell. Behind a lock, because only one exchange can run at a time.
     agreed: Option<Arc<tokio::sync::Mutex<Agreed>>>,
 }
 
-/// How far a terminal's life has come, for those who hold it.
+/// The stages of a terminal's life, shared with its handles.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Life(Arc<Stages>);
 
@@ -58,13 +58,13 @@ struct Stages {
 }
 
 impl Life {
-    /// Its program has ended.
+    /// Notes that its program has ended.
     fn end(&self) {
-        // Twice is as good as once.
+        // A second call changes nothing.
         let _ = self.0.ended.set(Instant::now());
     }
 
-    /// It is being closed: nobody finds it any more.
+    /// Notes that it is being closed: it is no longer found by id or name.
     fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ pub enum InputError {
         /// The most bytes.
         most: usize,
     },
-    /// Somebody else holds the terminal.
+    /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),
     /// It is a run's, and others have begun a line or a command, which no key takes away for certain.
@@ -104,7 +104,7 @@ pub enum InputError {
         "others have begun a line there, so nothing was typed behind it; enter it or take it away (ctrl-c): {text}"
     )]
     LineStands {
-        /// What stands there.
+        /// The text that is typed there.
         text: String,
     },
     /// An earlier request for this step began to type it, and whether the program got all of it is unknown.
@@ -127,13 +127,14 @@ pub struct Input {
     /// When to answer: at the next prompt, or when the program has been quiet for so long.
     /// Without it, as soon as the input is accepted.
     pub settle: Option<Settle>,
-    /// The step that this input belongs to. Asked for again, it is not typed again: the answer is what became of it.
+    /// The id of the step that this input belongs to. A repeated request with the same step types nothing; it returns
+    /// the recorded outcome.
     pub step: Option<String>,
     /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line: what others
     /// have typed there is taken away first, or the input is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Proves that one holds the terminal.
+    /// Proves that the sender holds the terminal.
     pub holder: Option<HoldKey>,
 }
 
@@ -146,7 +147,7 @@ pub struct Settle {
     pub at_most: Duration,
 }
 
-/// What came of an input.
+/// The result of an input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sent {
     /// Offset of the output just before the input.
@@ -160,9 +161,9 @@ pub struct Sent {
 pub struct View {
     /// The rows of the screen.
     pub screen: String,
-    /// Where the cursor stands.
+    /// The position of the cursor.
     pub cursor: Cursor,
-    /// What the program asked of keyboard and screen.
+    /// The modes of keyboard and screen that the program has set.
     pub modes: Modes,
     /// The title that the program set.
     pub title: String,
@@ -170,19 +171,19 @@ pub struct View {
     pub size: Size,
     /// Whether a command runs in the foreground, where that can be known.
     pub busy: Option<bool>,
-    /// The exit code of the last command, where the shell tells it; of the program, once it has ended.
+    /// The exit code of the last command, where the shell reports it; of the program, once it has ended.
     pub exit_code: Option<i32>,
     /// How the program ended, once it has.
     pub exit: Option<Exit>,
     /// Offset behind all output so far.
     pub end: u64,
-    /// Somebody held the terminal and gave it back, and [`Terminal::handed_back`] was not asked since.
+    /// A client held the terminal and gave it back, and [`Terminal::handed_back`] was not called since.
     pub handed_back: bool,
-    /// The folder that its program works in: the shell's own, or while something runs that tells one (OSC 7), that.
-    /// Inside of `ssh` and the like it is a folder of that machine.
+    /// The working directory of its program: the shell's own, or that of the running program where it reports one
+    /// (OSC 7). Within `ssh` and the like it is a directory of the remote machine.
     pub cwd: Option<String>,
-    /// Whether what runs in the foreground waits for somebody to type, where that can be told: a shell at its
-    /// prompt, a program that reads the terminal, a line editor or full-screen program that rests.
+    /// Whether the foreground program waits for input, where that can be determined: a shell at its prompt, a program
+    /// that reads the terminal, an idle line editor or full-screen program.
     pub awaiting_input: Option<bool>,
     /// Whether it reads a line that is not shown, as passwords are read.
     pub password: bool,
@@ -219,22 +220,22 @@ pub struct Excerpt {
     pub tail: Option<String>,
     /// Bytes of text that were left out, after `head`. Not characters: to count those, all of it would be read.
     pub left_out: u64,
-    /// Offset behind `head`, to read on from.
+    /// Offset behind `head`, to continue reading from.
     pub next: u64,
-    /// Offset of the oldest output that is still held, where older output was asked for and dropped.
+    /// Offset of the oldest output that is still held, where older output was requested and is dropped.
     pub dropped_before: Option<u64>,
 }
 
-/// What can be told of a terminal without looking at its screen.
+/// The state of a terminal that needs no look at its screen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Description {
     /// Its id.
     pub id: TerminalId,
-    /// The command line that was asked for.
+    /// The command line that was requested.
     pub command: String,
     /// A name besides the id.
     pub name: Option<String>,
-    /// Who opened it.
+    /// The client or run that opened it.
     pub opened_by: Option<String>,
     /// When it was opened.
     pub created: SystemTime,
@@ -254,7 +255,7 @@ pub struct Description {
     pub exit: Option<Exit>,
     /// Clients that are attached.
     pub viewers: usize,
-    /// Who holds it, if somebody does.
+    /// The current holder, if there is one.
     pub holder: Option<Holder>,
     /// As in [`View::cwd`].
     pub cwd: Option<String>,
@@ -267,11 +268,11 @@ pub struct Description {
 /// How a terminal is to be closed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Closing {
-    /// The signal to begin with; SIGHUP without one. SIGKILL asks nobody.
+    /// The signal to begin with; SIGHUP if none. SIGKILL cannot be caught.
     pub signal: Option<Signal>,
 }
 
-/// What closing a terminal came to.
+/// The result of closing a terminal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Closed {
     /// How the program ended.
@@ -287,14 +288,14 @@ pub struct Attached {
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,
-    /// The output from then on, as the program wrote it, without what would be answered by whoever shows it.
+    /// The output from then on, as the program wrote it, without the queries that the viewer's terminal would answer.
     pub output: broadcast::Receiver<Output>,
 }
 
 /// A portion of output, or its end.
 #[derive(Debug, Clone)]
 pub enum Output {
-    /// Bytes as the program wrote them, without its questions to the terminal and what is for a clipboard.
+    /// Bytes as the program wrote them, without its queries to the terminal and without clipboard contents.
     Bytes(Arc<[u8]>),
     /// The screen has another size now.
     Resized(Size),
@@ -306,7 +307,7 @@ pub enum Output {
 pub(crate) enum Request {
     Send(Input, oneshot::Sender<Result<Sent, InputError>>),
     Wait(Wait, u64, oneshot::Sender<(Waited, View)>),
-    /// Whoever asked for the wait of this number no longer listens.
+    /// The caller of the wait with this number no longer listens.
     Forget(u64),
     /// The wait ends at the first prompt, quiet or end.
     Ready(Quiet, Duration, oneshot::Sender<View>),
@@ -418,7 +419,7 @@ impl Terminal {
         self.ask(|reply| Request::Read(part, limit, reply)).await
     }
 
-    /// Returns what can be told without looking at the screen.
+    /// Returns the state that needs no look at the screen.
     ///
     /// # Errors
     /// When the terminal was closed.
@@ -432,19 +433,19 @@ impl Terminal {
     /// Dropping the future stops the waiting, not the command.
     ///
     /// # Errors
-    /// When the command could not be entered; nothing of it ran then.
+    /// When the command could not be entered; no part of it ran then.
     pub async fn run(&self, request: CommandRequest) -> Result<Ran, RunError> {
         self.ask(|reply| Request::Run(request, reply)).await?
     }
 
-    /// Returns variables of the live shell by their names, in the order asked for; nothing where one is not set.
+    /// Returns variables of the live shell by their names, in the order requested; nothing where one is not set.
     ///
     /// Works in an integrated shell at its prompt and leaves no trace: not on the screen, in the history, in waits,
-    /// or in the shell's own state. In bash a line that is begun stands in the way. Takes 2 s at the most; values
-    /// up to 4 MB together.
+    /// or in the shell's own state. In bash, a half-typed line prevents it. Takes 2 s at most; values up to 4 MB
+    /// together.
     ///
     /// # Errors
-    /// When a name is none, the shell is not at its prompt, or it does not answer.
+    /// When a name is invalid, the shell is not at its prompt, or it does not answer.
     pub async fn variables(&self, names: Vec<String>) -> Result<Vec<(String, Option<Variable>)>, VariablesError> {
         names.iter().try_for_each(|name| exchange::checked(name))?;
         let told = self
@@ -454,7 +455,7 @@ impl Terminal {
                 }
             })
             .await?;
-        // A shell that stumbled over one of them has not told the rest.
+        // A shell that failed at one of them did not report the rest.
         if told.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(told) }
     }
 
@@ -490,15 +491,15 @@ impl Terminal {
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
-    /// Has the shell do what `write` puts into a script, and returns what it told.
+    /// Has the shell run what `write` puts into a script, and returns what it reported.
     async fn exchange(&self, write: impl FnOnce(&mut Script)) -> Result<Vec<Told>, VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
         let Some(agreed) = &self.agreed else {
-            // The task knows what runs instead.
+            // The task reports which program runs instead.
             self.ask(Request::Exchange).await??;
             return Err(VariablesError::Deaf);
         };
-        // There is one pair of files, so one asks after the other.
+        // There is only one pair of files, so exchanges run one at a time.
         let agreed = agreed.lock().await;
         let mut script = Script::new(agreed.kind);
         write(&mut script);
@@ -533,11 +534,11 @@ impl Terminal {
         self.ask(Request::Attach).await
     }
 
-    /// Takes the writer's seat: until it is given back, only inputs with `key` are taken. Taking it again with
-    /// the same key changes nothing.
+    /// Takes the writer's seat: until it is given back, only inputs with `key` are accepted. Taking it again with the
+    /// same key changes nothing.
     ///
     /// # Errors
-    /// When the terminal was closed; inside, who holds it already.
+    /// When the terminal was closed; inside, the current holder.
     pub async fn hold(&self, holder: Holder, key: HoldKey) -> Result<Result<(), Holder>, Gone> {
         self.ask(|reply| Request::Hold(holder, key, reply)).await
     }
@@ -550,7 +551,7 @@ impl Terminal {
         self.ask(|reply| Request::GiveBack(key, reply)).await
     }
 
-    /// Returns who held the terminal since this was last asked, if somebody did and gave it back.
+    /// Returns who held the terminal since the last call, if a client held it and gave it back.
     ///
     /// # Errors
     /// When the terminal was closed.
@@ -575,7 +576,7 @@ impl Terminal {
     }
 }
 
-/// Tells the terminal that nobody listens for a wait any more, unless it is forgotten first.
+/// Cancels a wait in the terminal's task when its future is dropped, unless it is forgotten first.
 struct ForgetOnDrop<'a> {
     terminal: &'a Terminal,
     number: u64,
@@ -583,7 +584,7 @@ struct ForgetOnDrop<'a> {
 
 impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
-        // A terminal that is gone has forgotten it.
+        // A terminal that is gone has no waits.
         let _ = self.terminal.requests.send(Request::Forget(self.number));
     }
 }

@@ -76,9 +76,10 @@ pub struct Spec {
     pub size: Size,
     /// A name besides the id.
     pub name: Option<String>,
-    /// Who opens it.
+    /// The client or run that opens it.
     pub opened_by: Option<String>,
-    /// The step that opens it. Asked for again, no second terminal is opened: the first one is returned.
+    /// The id of the step that opens it. A repeated request with the same step opens no second terminal; it returns
+    /// the first one.
     pub step: Option<String>,
 }
 
@@ -96,7 +97,7 @@ pub enum OpenError {
     NameTaken {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The terminal that has it.
         by: TerminalId,
     },
     /// The step opened a terminal before, which was closed since.
@@ -121,7 +122,7 @@ pub enum OpenError {
 pub struct Opened {
     /// The terminal.
     pub terminal: Terminal,
-    /// Whether its shell tells when it is at its prompt.
+    /// Whether its shell reports when it is at its prompt.
     pub integrated: bool,
 }
 
@@ -140,10 +141,10 @@ pub struct Terminals {
     count: Arc<watch::Sender<usize>>,
 }
 
-/// What a step that opens a terminal has come to.
+/// The outcome of a step that opens a terminal.
 type Opening = watch::Receiver<Option<TerminalId>>;
 
-/// Steps whose terminals are remembered; only the last ones are ever asked for again.
+/// Steps whose terminals are remembered; only recent requests are ever repeated.
 const MOST_STEPS: usize = 1000;
 
 impl Terminals {
@@ -172,7 +173,7 @@ impl Terminals {
     /// Opens a terminal and starts its program. Returns once the program runs, before it has printed anything.
     ///
     /// # Errors
-    /// When the limit is reached, the name is taken, or the program can not be started.
+    /// When the limit is reached, the name is taken, or the program cannot be started.
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
         let Some(step) = spec.step.clone() else { return self.start(spec).await };
         let (done, opening) = watch::channel(None);
@@ -188,7 +189,7 @@ impl Terminals {
             before
         };
         if let Some(mut opening) = before {
-            // Whoever opens it may be at it just now; their failure leaves nothing that was done.
+            // Another caller may be opening it at this moment. If that caller fails, nothing has been opened.
             let terminal = opening.wait_for(Option::is_some).await.ok().and_then(|id| id.clone());
             return match terminal {
                 Some(id) => match self.get(id.as_str()) {
@@ -224,7 +225,7 @@ impl Terminals {
     async fn start(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
-            // One that only waits to be read makes room for one that runs.
+            // A terminal whose program has ended makes room for one that runs.
             Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {
                 self.reserve(&id, spec.name.as_deref())?
             }
@@ -319,7 +320,7 @@ impl Terminals {
         &self.hushed
     }
 
-    /// Returns how many terminals there are, those that are being opened or closed included, and tells of changes.
+    /// Returns a receiver of the number of terminals, those that are being opened or closed included.
     #[must_use]
     pub fn follow_count(&self) -> watch::Receiver<usize> {
         self.count.subscribe()
@@ -339,7 +340,7 @@ impl Terminals {
             .map(|terminal| tokio::spawn(async move { terminal.close(Closing::default()).await }))
             .collect();
         for closed in closing {
-            // Closed by somebody else meanwhile is closed.
+            // It fails only if another caller has closed the terminal meanwhile.
             let _ = closed.await;
         }
     }
@@ -348,7 +349,7 @@ impl Terminals {
     async fn close_oldest_ended(&self) -> bool {
         let ended = self.all().into_iter().filter_map(|terminal| Some((terminal.ended()?, terminal)));
         let Some((_, oldest)) = ended.min_by_key(|(ended, _)| *ended) else { return false };
-        // Closed by somebody else is closed.
+        // It fails only if another caller has closed the terminal.
         let _ = oldest.close(Closing::default()).await;
         true
     }
@@ -357,7 +358,7 @@ impl Terminals {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place and a name before the program is started, so that two openings can not share them.
+    /// Reserves a place and a name before the program is started, so that two openings cannot share them.
     fn reserve(&self, id: &TerminalId, name: Option<&str>) -> Result<Reservation<'_>, OpenError> {
         let mut open = self.lock();
         if open.len() >= self.options.most {
@@ -408,8 +409,8 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// The environment of a terminal's program: inherited without what describes another terminal, then what
-/// describes this one, then what was asked for.
+/// Returns the environment of a terminal's program: the inherited one without what describes another terminal, then
+/// what describes this one, then the requested variables.
 fn environment_of(
     inherited: Vec<(OsString, OsString)>,
     asked: Vec<(OsString, OsString)>,

@@ -1,8 +1,8 @@
 //! From bytes to text with positions, and to the marks between.
 //!
-//! Owns the second, small parser beside the emulator: it keeps the
-//! [`History`] and reports what an emulator does not tell, the marks of the
-//! shell integration (OSC 133, the FinalTerm convention, documented at
+//! Owns the second, small parser beside the emulator: it keeps the [`History`] and reports what the
+//! emulator does not expose, the marks of the shell integration (OSC 133, the FinalTerm convention,
+//! documented at
 //! <https://gitlab.freedesktop.org/Per_Bothner/specifications/blob/master/proposals/semantic-prompts.md>)
 //! and a soft reset (DECSTR).
 
@@ -29,15 +29,15 @@ pub(crate) enum Mark {
     CommandStarted,
     /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
     CommandEnded(Option<i32>),
-    /// The line that was being edited is taken, whatever comes of it: the shell has no more use for pastes.
+    /// The line that was being edited is taken, whatever its outcome: the shell has no more use for pastes.
     LineTaken,
     /// The line editor takes pastes, so it has begun to read.
     EditorReady,
-    /// What was entered is no whole command, and the shell asks for more (OSC 133 ; P ; k=s).
+    /// The entered text is no complete command, and the shell requests more (OSC 133 ; P ; k=s).
     MoreWanted,
     /// The shell has answered a request, see `exchange` (OSC 133 ; V, which is ours alone).
     Answered,
-    /// A program tells which folder it works in (OSC 7).
+    /// A program reports its working directory (OSC 7).
     Folder(String),
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Pause {
     LineBegins,
     /// REP: the last character is to be drawn so often again. The final byte is the last that was taken.
     Repeat(u16),
-    /// The program asks which keyboard modes are on (kitty protocol); this is the answer.
+    /// The program queries the keyboard modes (kitty protocol); this is the answer.
     KeyboardQuery(u8),
 }
 
@@ -101,7 +101,7 @@ impl Transcript {
         &self.writer.history
     }
 
-    /// Whether the program asked for unambiguous keys.
+    /// Whether the program enabled unambiguous keys.
     pub(crate) fn disambiguates_keys(&self) -> bool {
         self.writer.keyboard.flags(self.writer.alternate) & 1 != 0
     }
@@ -115,7 +115,7 @@ impl Transcript {
 struct Writer {
     history: History,
     nonce: Option<String>,
-    /// The zone as the marks tell it; the alternate screen goes before it.
+    /// The zone according to the marks; the alternate screen takes precedence.
     command_zone: Zone,
     alternate: bool,
     marks: Vec<Marked>,
@@ -193,7 +193,7 @@ impl Writer {
         if self.pending_return {
             self.pending_return = false;
             if self.line_behind_prompt {
-                // Shells fill such a line up and go on below it; nothing of the output is written over.
+                // Shells fill such a line up and continue below it; nothing of the output is written over.
                 self.end_line();
             } else if !self.history.at_line_start() {
                 self.history.push('\r');
@@ -210,7 +210,7 @@ impl Writer {
         self.history.push('\n');
     }
 
-    /// The cursor went to another row: words that stand on different rows are different words.
+    /// Notes that the cursor went to another row: words on different rows are different words.
     fn leave_row(&mut self) {
         if !self.history.at_line_start() {
             self.end_line();
@@ -261,8 +261,8 @@ impl Writer {
             Some(b"A") => {
                 match self.command_zone {
                     Zone::Output => self.line_behind_prompt = !self.history.at_line_start(),
-                    // The prompt is drawn again and no line was taken: what stands between was not entered. It may
-                    // come from a job in the background.
+                    // The prompt is drawn again and no line was taken: the text between was not entered. It may come
+                    // from a background job.
                     Zone::Input if !self.alternate => self.history.turn_zone(Zone::Output),
                     _ => {}
                 }
@@ -314,7 +314,7 @@ impl Writer {
     }
 }
 
-/// Returns the folder of an OSC 7: a URL `file://HOST/PATH`, its bytes percent-encoded where need be.
+/// Returns the path of an OSC 7: a URL `file://HOST/PATH`, its bytes percent-encoded where needed.
 ///
 /// The convention comes from macOS's Terminal; VTE describes it at
 /// <https://gitlab.gnome.org/GNOME/vte/-/blob/master/doc/osc-sequences.md>.

@@ -1,9 +1,9 @@
 //! Waiting for what a terminal prints.
 //!
-//! Owns what may end a wait and how the output is searched. A wait first looks at
-//! what is there already, from its offset on, and is then told of every portion
-//! that arrives; it never asks. Text is searched once: each pass begins where the
-//! last one ended, a little earlier where a match may lie across the border.
+//! Owns the conditions that end a wait and the search of the output. A wait first searches what is
+//! there already, from its offset on, and then receives every portion that arrives; it never polls.
+//! Text is searched once: each pass begins where the last one ended, a little earlier where a match
+//! may cross the border.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::process::Exit;
 /// What a wait waits for, and for how long.
 #[derive(Debug, Clone)]
 pub struct Wait {
-    /// What to look for; whichever is found first ends the wait. May be empty where `until` names something else.
+    /// What to look for; the first match ends the wait. May be empty where `until` names something else.
     pub patterns: Vec<Pattern>,
     /// Where to look.
     pub target: Target,
@@ -82,7 +82,7 @@ pub enum Reason {
     /// The program has ended, or the shell whose prompt is waited for became another program, see
     /// [`Waited::replaced_by`].
     Exit,
-    /// There was no output for as long as was asked.
+    /// There was no output for the requested time.
     Quiet,
     /// The time was up.
     Timeout,
@@ -97,9 +97,9 @@ pub struct Found {
     pub text: String,
     /// What its groups matched, group 1 first.
     pub groups: Vec<Option<String>>,
-    /// Where the match lies in the output, as offsets; none for a match on the screen.
+    /// The position of the match in the output, as offsets; none for a match on the screen.
     pub range: Option<Range<u64>>,
-    /// It lies in the echo of what was typed, and nothing better came.
+    /// The match is in the echo of what was typed, and no other match was found.
     pub in_echo: bool,
 }
 
@@ -128,14 +128,14 @@ pub struct Waited {
     pub exit: Option<Exit>,
     /// A pattern that could not be searched for to the end.
     pub gave_up: Option<TooMuchWork>,
-    /// Offset from which on output was held when the wait began to look, where that is later than it asked.
+    /// Offset of the oldest output that was held when the wait began, where that is later than the requested offset.
     pub missed_before: Option<u64>,
     /// The program that took the place of the shell whose prompt was waited for, as after `exec`. No prompt will
     /// come then, and the reason is [`Reason::Exit`] although the terminal lives on.
     pub replaced_by: Option<String>,
 }
 
-/// How much text one pass looks at; more is left for the next one, so that nobody else has to wait.
+/// How much text one pass searches; the rest is left for the next pass, so that other requests are served in between.
 const WINDOW: u64 = 1 << 20;
 
 /// How far a match that spans lines may reach back over a border between two passes.
@@ -207,7 +207,7 @@ impl Search {
 
     /// Searches lines that were written over as they look in the end, which is how people see them.
     ///
-    /// `text` stands `begin` bytes behind the offset `base`.
+    /// `text` begins `begin` bytes behind the offset `base`.
     fn in_settled_lines(
         &self,
         history: &History,
@@ -278,7 +278,7 @@ pub(crate) fn on_screen(patterns: &[Pattern], screen: &str) -> Result<Option<Fou
     Ok(found.map(|found| Found { range: None, ..found }))
 }
 
-/// Returns the held text between two offsets, borrowed where it lies in one piece.
+/// Returns the held text between two offsets, borrowed where it is in one piece.
 fn text_between(history: &History, from: u64, to: u64) -> (u64, std::borrow::Cow<'_, str>) {
     let (hot_start, hot) = history.newest();
     if from >= hot_start {
@@ -483,7 +483,8 @@ mod tests {
                 piecewise = piecewise.or(wait.prints(&text[last..cut]));
                 last = cut;
             }
-            // A `$` may stand at a border that turns out not to be the end of a line: earlier is allowed, never less.
+            // A `$` may match at a border that turns out not to be the end of a line: an earlier match is allowed,
+            // never a missing one.
             if whole.is_some() || pattern != "^a$" {
                 prop_assert_eq!(piecewise, whole);
             }

@@ -1,6 +1,7 @@
-//! Real shells on real terminals: their marks, single commands, their variables, and what they wait for.
+//! Real shells on real terminals: their marks, single commands, their variables, and what they wait
+//! for.
 //!
-//! What holds for one shell is asked of all three.
+//! What holds for one shell is tested with all three.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::Path;
@@ -28,7 +29,7 @@ impl World {
         let integration = Some(Integration::install(folder.path()).unwrap());
         let terminals = Terminals::new(Options { integration, ..Options::default() }).unwrap();
         let world = Self { terminals, home: tempfile::tempdir().unwrap(), _integration: folder };
-        // Without any file of its own, zsh asks a new user how to go on.
+        // Without any file of its own, zsh shows a new user a menu.
         world.file(".zshrc", "");
         world.file(".config/fish/config.fish", "set -g fish_greeting\n");
         world
@@ -156,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Looks until the states are as wanted: no output tells of a process that begins to sleep.
+    /// Looks until the states are as wanted: no output reports a process that begins to sleep.
     async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -381,7 +382,7 @@ async fn hooks_that_are_set_anew_while_the_shell_runs_do_no_lasting_harm() {
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        // The prompt right after it may be told or not; the next one is.
+        // The prompt right after it may be reported or not; the next one is.
         session.types(&format!("{reset}; echo reset\n")).await;
         session.sees("^reset$").await;
         session.types("true\n").await;
@@ -483,7 +484,7 @@ async fn a_shell_within_another_program_is_told_from_the_one_around_it() {
 
 // ---- single commands ----
 
-/// Commands, what they print, and their exit codes. `{}` stands for the shell's own complaint.
+/// Commands, what they print, and their exit codes. `{}` is replaced by the shell's own complaint.
 const COMMON: &[(&str, &str, Option<i32>)] = &[
     ("echo one", "one\n", Some(0)),
     ("printf 'no end'", "no end", Some(0)),
@@ -782,7 +783,7 @@ async fn jobs_in_the_background_do_not_keep_a_command() {
         assert_eq!(session.gives("echo quiet").await.0, "quiet\n", "{shell}");
         session.runs("sh -c 'sleep 0.1; echo > go' &").await;
         session.sees("^.*from the background").await;
-        // A shell tells of a job that has ended whenever it notices, also while a command runs.
+        // A shell reports a job that has ended whenever it notices, also while a command runs.
         session.runs("wait").await;
         assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
@@ -1063,7 +1064,7 @@ async fn a_password_is_asked_for_without_echo() {
     session.comes_to("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
 }
 
-/// Questions of a terminal's programs, as logs have them.
+/// Queries to a terminal, as logs contain them.
 const QUESTIONS: [&[u8]; 16] = [
     b"\x1b[c",
     b"\x1b[>c",
@@ -1095,7 +1096,7 @@ impl Numbers {
         usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
     }
 
-    /// Returns a stream of questions, other sequences, text and bytes.
+    /// Returns a stream of queries, other sequences, text and bytes.
     fn stream(&mut self) -> Vec<u8> {
         let mut stream = Vec::new();
         for _ in 0..=self.below(12) {
@@ -1116,7 +1117,7 @@ impl Numbers {
 
 #[tokio::test]
 async fn what_is_printed_is_never_a_part_of_the_next_command() {
-    // More of them when they are asked for; the numbers go on from where these end.
+    // `STEPLATCH_STREAMS` requests more of them; the numbers continue from where these end.
     let streams = std::env::var("STEPLATCH_STREAMS").ok().and_then(|many| many.parse().ok()).unwrap_or(25);
     for shell in SHELLS {
         let world = World::new();

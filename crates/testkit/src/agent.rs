@@ -1,4 +1,4 @@
-//! An agent, as far as the program knows: a client of `steplatch mcp` over pipes.
+//! A simulated agent: a client of `steplatch mcp` over pipes.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::Home;
 
-/// A client that has said hello. Calls may be made from several threads. Its program ends with it.
+/// A client after its handshake. Calls may be made from several threads. Its program ends with it.
 #[derive(Debug)]
 pub struct Agent {
     program: Child,
@@ -20,22 +20,22 @@ pub struct Agent {
     waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
     next: AtomicU64,
     era: Era,
-    /// What it says that it can do.
+    /// Its declared capabilities.
     capabilities: Value,
-    /// What the server asks of it.
+    /// The requests of the server.
     asked: Mutex<Receiver<Value>>,
 }
 
 /// How an agent speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// It says hello first, as clients did until 2025.
+    /// It begins with a handshake, as clients did until 2025.
     Handshake,
-    /// Every request says who asks, as since 2026-07-28.
+    /// Every request names its client, as since 2026-07-28.
     Stateless,
 }
 
-/// A call that is under way.
+/// A call in progress.
 #[derive(Debug)]
 pub struct Calling {
     tool: String,
@@ -48,7 +48,7 @@ pub struct Calling {
 const PATIENCE: Duration = Duration::from_secs(180);
 
 impl Agent {
-    /// Starts `steplatch mcp` in `home` and says hello.
+    /// Starts `steplatch mcp` in `home` and performs the handshake.
     #[must_use]
     pub fn new(home: &Home) -> Self {
         Self::with(home, &[])
@@ -92,7 +92,7 @@ impl Agent {
                 if message["method"].is_string() && !message["id"].is_null()
                     || message["method"] == "notifications/cancelled"
                 {
-                    // Most stories are about agents that nobody asks.
+                    // Most tests have no server request.
                     let _ = asks.send(message);
                     continue;
                 }
@@ -104,7 +104,7 @@ impl Agent {
                     _ => message["id"].as_u64().and_then(|id| expected.lock().unwrap().remove(&id)),
                 };
                 if let Some(waiting) = waiting {
-                    // Whoever asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = waiting.send(message);
                 }
             }
@@ -144,27 +144,27 @@ impl Agent {
         self.call(self.number(), tool, &arguments, json!({}))
     }
 
-    /// Begins to call a tool and wants to be told how far it is.
+    /// Begins to call a tool with progress notifications.
     #[must_use]
     pub fn begins_with_progress(&self, tool: &str, arguments: Value) -> Calling {
         let id = self.number();
         self.call(id, tool, &arguments, json!({"progressToken": id}))
     }
 
-    /// Begins to call a tool again, with what the last round of the call was given: `carried` has its `requestState` and
+    /// Begins to call a tool again with the results of the last round of the call: `carried` has its `requestState` and
     /// the `inputResponses` to it.
     #[must_use]
     pub fn begins_again(&self, tool: &str, arguments: &Value, carried: &Value) -> Calling {
         self.round(self.number(), tool, arguments, json!({}), carried)
     }
 
-    /// Waits for the next thing that the server asks of the client, or takes back.
+    /// Waits for the next request of the server, or its cancellation.
     #[must_use]
     pub fn is_asked(&self) -> Value {
         self.asked.lock().unwrap().recv_timeout(PATIENCE).expect("a question to the client")
     }
 
-    /// Answers what the server asked.
+    /// Answers a request of the server.
     pub fn responds(&self, asked: &Value, result: Value) {
         self.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
     }
@@ -180,7 +180,7 @@ impl Agent {
         self.ask(self.number(), method, &params).recv_timeout(PATIENCE).expect("an answer")
     }
 
-    /// Who asks, where every request says so.
+    /// Adds the client's description, where every request has it.
     fn meta(&self, mut meta: Value) -> Value {
         if self.era == Era::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
@@ -218,14 +218,14 @@ impl Calling {
         self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
     }
 
-    /// Waits for the next progress that is told, and returns how far it is and the message. Panics when the
-    /// answer comes first.
+    /// Waits for the next progress notification, and returns its progress and message. Panics when the answer comes
+    /// first.
     #[must_use]
     pub fn progress(&self) -> (f64, String) {
         told(&self.next()).unwrap_or_else(|| panic!("{} was answered without progress", self.tool))
     }
 
-    /// Waits for the answer as it is, whatever it says.
+    /// Waits for the answer, of any kind.
     #[must_use]
     pub fn answer(self) -> Value {
         self.next()
@@ -245,7 +245,7 @@ impl Calling {
         self.ends_with_progress().1
     }
 
-    /// Waits for the structured result, and returns all that was told before it.
+    /// Waits for the structured result, and returns all progress notifications before it.
     #[must_use]
     pub fn ends_with_progress(self) -> (Vec<(f64, String)>, Value) {
         let mut progress = Vec::new();
@@ -263,7 +263,7 @@ impl Calling {
     }
 }
 
-/// Reads a message that tells of progress.
+/// Reads a progress notification.
 fn told(message: &Value) -> Option<(f64, String)> {
     let params = message.get("params")?;
     Some((params["progress"].as_f64()?, params["message"].as_str().unwrap_or_default().to_owned()))

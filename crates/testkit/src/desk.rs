@@ -1,7 +1,7 @@
 //! A person at a terminal that no daemon keeps.
 //!
-//! Whatever runs in a kept terminal is taken for an agent, so the command of a person runs in a terminal of a helper below this
-//! process. A kept one only shows it, which gives tests the screen and the waits of an agent.
+//! A process in a kept terminal counts as an agent, so the command of a person runs in a terminal of a helper below
+//! this process. A kept terminal only shows it, which gives tests the screen and the waits of an agent.
 
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A person's empty home, for stories about the real program.
+//! A person's empty home, for tests of the real program.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A home with a state folder of its own, so that programs started in it share a daemon that nobody else has.
-/// The daemon is stopped with it.
+/// A home with a state directory of its own, so that programs started in it share a daemon of their own. The daemon is
+/// stopped with it.
 #[derive(Debug)]
 pub struct Home {
     folder: TempDir,
@@ -19,7 +19,7 @@ impl Home {
     /// Makes a home for the program `steplatch`.
     #[must_use]
     pub fn new(steplatch: &str) -> Self {
-        // Short, because a socket lies in it, and sockets have paths of 107 bytes at the most.
+        // Short, because it contains a socket, and paths of sockets have 107 bytes at the most.
         let folder = tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary folder");
         Self { folder, steplatch: steplatch.into() }
     }
@@ -74,7 +74,7 @@ impl Home {
         self.pipes(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
     }
 
-    /// Runs the program with `arguments`, `input` on its standard input, and returns what it said.
+    /// Runs the program with `arguments` and `input` on its standard input, and returns its output.
     pub fn pipes(&self, arguments: &[&str], input: &str) -> Said {
         let mut program = self.steplatch();
         let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -84,7 +84,7 @@ impl Home {
         Said::of(&program.wait_with_output().expect("a program that ends"))
     }
 
-    /// Runs the program with `arguments` and returns what it said.
+    /// Runs the program with `arguments` and returns its output.
     pub fn runs(&self, arguments: &[&str]) -> Said {
         Said::of(&self.steplatch().args(arguments).output().expect("a program that runs"))
     }
@@ -100,7 +100,7 @@ impl Drop for Home {
     }
 }
 
-/// What a program said, and its exit code.
+/// The output of a program, and its exit code.
 #[derive(Debug)]
 pub struct Said {
     /// On standard output.

@@ -1,8 +1,7 @@
-//! An in-process daemon, for stories about it.
+//! An in-process daemon, for tests.
 //!
-//! Owns a daemon in a folder of its own, reached over a pipe with the same lines as
-//! over the socket, and the few words in which stories are told. For tests only:
-//! what goes wrong here panics with what was expected.
+//! Owns a daemon in a directory of its own, reached over a pipe with the same lines as over the socket, and the helpers
+//! for writing tests. For tests only: a failure panics with the expectation.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod agent;
@@ -30,7 +29,7 @@ pub use home::{Home, Said};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
 
-/// Returns what the user is called who runs the tests, as daemons call them.
+/// Returns the name of the user who runs the tests, as daemons see it.
 #[must_use]
 pub fn user_name() -> String {
     let told = std::process::Command::new("id").arg("-un").output().unwrap();
@@ -111,7 +110,7 @@ impl TestDaemon {
         &self.client
     }
 
-    /// Returns another client: of a person who is called `name`.
+    /// Returns another client: of a person with the name `name`.
     pub async fn somebody(&self, name: &str) -> Client {
         let (client, _) = connect(&self.place, hello(self.folder.path(), name, true)).await.unwrap();
         client
@@ -123,7 +122,7 @@ impl TestDaemon {
         &self.place
     }
 
-    /// Asks for `verb` and returns its reply, whatever it says.
+    /// Sends `verb` and returns its reply, of any kind.
     pub async fn call<V: Verb>(&self, verb: V) -> V::Reply {
         self.client.call(verb).await.unwrap()
     }
@@ -219,7 +218,7 @@ impl Session<'_> {
         self.daemon.call(verb).await
     }
 
-    /// Waits for a pattern, and returns what is told about it.
+    /// Waits for a pattern, and returns the reply.
     pub async fn waits_for(&self, pattern: &str, timeout: f64) -> AwaitOutputReply {
         let verb =
             AwaitOutput { session_id: self.id.clone(), pattern: pattern.to_owned(), timeout, ..AwaitOutput::default() };

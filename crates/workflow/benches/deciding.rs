@@ -1,6 +1,6 @@
-//! How fast a machine decides, and how fast a history is folded.
+//! Benchmarks of deciding and of folding a history.
 //!
-//! To reach: 100,000 decisions a second on a machine of 100 states; 100,000 events folded within a second.
+//! Goals: 100,000 decisions a second for a machine of 100 states; 100,000 events folded within a second.
 
 use std::hint::black_box;
 
@@ -83,7 +83,7 @@ fn deciding(criterion: &mut Criterion) {
     let definition = ring();
     let outcome = outcome();
     let (mut history, mut events) = started(&definition);
-    // Half-way through its longest run, every state has been there and left its variables.
+    // Halfway through its longest run, every state has been entered and has set its variables.
     for _ in 0..500 {
         let decision = decide(&definition, &history, input(&history, &outcome), Timestamp(1));
         history.extend(&decision.events);

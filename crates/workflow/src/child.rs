@@ -1,8 +1,7 @@
-//! Runs that a run starts: the action `run_workflow`.
+//! Child runs: the action `run_workflow`.
 //!
-//! A child is a run of its own. It gets the variables that it is given and no
-//! others, and a terminal only when it is given one. What its parent sees of it
-//! are the fields of one result.
+//! A child is a run of its own. It has only the variables that the action passes, and works in an existing terminal
+//! only if the action names one or it inherits its parent's. Its parent sees only the fields of one result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,10 +20,10 @@ pub const MOST_LEVELS: u32 = 5;
 /// The parameter that holds a whole definition. Its placeholders are the child's, so they are not replaced.
 pub(crate) const DEFINITION: &str = "workflow_definition";
 
-/// The parameter that says that the terminal is the parent's, because none was named. No definition can set it.
+/// The parameter that marks the terminal as the parent's, because none was named. A definition cannot set it.
 pub(crate) const INHERITED: &str = "session_inherited";
 
-/// The variable that names the terminal of a run that begins with it.
+/// The variable that names the terminal in which a run begins.
 pub(crate) const SESSION: &str = "session_id";
 
 /// A run that another one starts.
@@ -34,11 +33,11 @@ pub struct Child {
     pub workflow: ChildWorkflow,
     /// The terminal that it works in.
     pub session_id: Option<String>,
-    /// Whether that is its parent's, because none was named.
+    /// Whether that is its parent's terminal, because the action named none.
     pub inherits: bool,
     /// The variables that it begins with.
     pub variables: BTreeMap<String, String>,
-    /// How far it may go.
+    /// The limits of the child.
     pub limits: Limits,
     /// Whether its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
@@ -49,8 +48,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Returns the terminal that it is given to work in. One that opens a terminal of its own works in that, unless
-    /// it was told otherwise.
+    /// Returns the terminal passed to the child. `None` if the child's workflow opens its own and the action named
+    /// none.
     #[must_use]
     pub fn terminal(&self, definition: &Definition) -> Option<&str> {
         let opens = || definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
@@ -67,11 +66,11 @@ pub enum ChildWorkflow {
     Inline(Value),
 }
 
-/// What is wrong with the parameters of a `run_workflow`, and at which of them; an empty name stands for all.
+/// A problem with the parameters of a `run_workflow`: the parameter, or an empty name for all of them, and the message.
 pub(crate) type Complaint = (&'static str, String);
 
 impl Child {
-    /// Reads what an action of a run asks for, all variables replaced.
+    /// Reads the child from an action's parameters, with all variables replaced.
     pub(crate) fn read(params: &Map<String, Value>, parent: &History) -> Result<Self, String> {
         let set = |key: &str| params.get(key).filter(|value| !value.is_null());
         if let Some((_, complaint)) = complaints(params, |_| false).into_iter().next() {
@@ -105,7 +104,7 @@ impl Child {
     }
 }
 
-/// Returns what is wrong with the parameters, as far as they are not `open`: may still become anything.
+/// Returns the problems of the parameters, except of those that are `open`: their values are not known yet.
 pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<Complaint> {
     let set = |key: &str| params.get(key).filter(|value| !value.is_null());
     let mut complaints = Vec::new();
@@ -157,7 +156,7 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, String> {
     let usual = Limits::default();
     let max_states = match number("max_states")? {
         None => usual.max_states(),
-        // What is out of the bounds of a u32 is out of ours, and is told so.
+        // A number outside the bounds of a u32 is outside the bounds of the field too, and is reported as such.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         Some(number) if number.fract() == 0.0 => number as u32,
         Some(_) => return Err("'max_states' must be a whole number".to_owned()),
@@ -166,16 +165,16 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, String> {
     Limits::new(max_states, timeout).map_err(|error| error.to_string())
 }
 
-/// Returns what a run is to the one that started it, once it is over: the result of its action.
+/// Returns the outcome of a child for its parent: the result of the action that started it.
 ///
-/// `status` is how its end is called. What the child failed with is the action's error. `session_id` is the terminal that it
-/// works with, if that is open; `final_variables` are the child's without those of the runs below it.
+/// `status` is the kind of the child's end. The child's failure is the action's error. `session_id` is the terminal
+/// that the child works in, if it is still open; `final_variables` are the child's without those of its own children.
 #[must_use]
 pub fn child_outcome(history: &History, status: &str) -> Outcome {
     let success = status == "completed";
     let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
     let left_open = if success || history.keep_terminals() { history.open_terminals() } else { &[] };
-    // What the run opened is closed when it fails, and what it was given is not.
+    // A run that fails closes the terminals that it opened, and leaves the terminal that it was given open.
     let is_closed = |session: &str| {
         let opened = history.open_terminals().iter().any(|opened| opened == session);
         opened && !left_open.iter().any(|open| open == session)
@@ -209,10 +208,10 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
     Outcome::Finished { result }
 }
 
-/// Returns how a child ended, from what it is to the run that started it, and why if it did not complete.
+/// Returns how a child ended, read from its outcome, and the reason if it did not complete.
 pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
     let Outcome::Finished { result } = outcome else {
-        // Whoever stops waiting for a run, ends it.
+        // A parent that stops waiting for a child cancels it.
         return (ChildEnd::Cancelled, None);
     };
     let end = match result.get("status").and_then(Value::as_str) {
@@ -223,7 +222,7 @@ pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
     (end, result.get("error").filter(|_| end != ChildEnd::Completed).map(substitute::as_text))
 }
 
-/// Returns what an action comes to that can not be done.
+/// Returns the outcome of an action that cannot be performed.
 pub(crate) fn refused(error: String) -> Outcome {
     let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
     Outcome::Finished { result: Map::from_iter(fields) }

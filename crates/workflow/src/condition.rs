@@ -1,4 +1,4 @@
-//! When a transition is taken.
+//! Conditions: when a transition is taken.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::tool;
 #[derive(Debug, Clone)]
 pub struct Condition {
     pub(crate) tests: Vec<Test>,
-    /// What somebody has to judge besides.
+    /// What a person or an agent must judge in addition.
     pub(crate) description: Option<String>,
 }
 
-/// One thing that must hold.
+/// One test of a condition.
 #[derive(Debug, Clone)]
 pub(crate) enum Test {
     Success(bool),
@@ -36,13 +36,13 @@ pub(crate) enum PatternText {
     Template(String),
 }
 
-/// Why it can not be told whether a condition holds.
+/// Why a condition cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// With its variables replaced, the pattern is none.
+    /// With its variables replaced, the pattern does not compile.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// The search was given up.
+    /// The search exceeded its bound on work.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),
 }
@@ -50,7 +50,7 @@ pub enum ConditionError {
 /// The fields of a result that patterns are searched in, in this order.
 const SEARCHED: [&str; 2] = ["match_text", "screen_content"];
 
-/// What a condition looks at: the end of a state.
+/// The facts that a condition examines: the end of a state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending<'a> {
     pub(crate) rules: Rules,
@@ -59,24 +59,24 @@ pub(crate) struct Ending<'a> {
     pub(crate) result: &'a Map<String, Value>,
     /// The state's limit passed.
     pub(crate) timed_out: bool,
-    /// The daemon died in between.
+    /// The daemon stopped while the action was in progress, so its outcome is unknown.
     pub(crate) unknown: bool,
     /// The screen of the run's terminal, where it was read because the result has no text.
     pub(crate) screen: Option<&'a str>,
 }
 
 impl Ending<'_> {
-    /// Tells whether an `await_output` ended without what it waited for.
+    /// Returns whether an `await_output` ended without what it waited for.
     pub(crate) fn found_nothing(&self) -> bool {
         tool::found_nothing(self.tool, self.params, self.result)
     }
 
-    /// Tells whether the action failed. One whose outcome is unknown did not: it may have done what it was asked to.
+    /// Returns whether the action failed. One whose outcome is unknown did not: it may have succeeded.
     pub(crate) fn has_failed(&self) -> bool {
         !self.unknown && !tool::succeeded(self.result)
     }
 
-    /// Tells whether the result has a text that patterns can be searched in.
+    /// Returns whether the result has a text that patterns can be searched in.
     pub(crate) fn has_text(&self) -> bool {
         SEARCHED.iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
     }
@@ -100,7 +100,7 @@ impl Ending<'_> {
         }
     }
 
-    /// Tells whether a pattern is found in one of the texts.
+    /// Returns whether a pattern is found in one of the texts.
     fn is_match(&self, pattern: &Pattern) -> Result<bool, TooMuchWork> {
         for text in self.texts() {
             if pattern.is_match(&text)? {
@@ -112,13 +112,13 @@ impl Ending<'_> {
 }
 
 impl Condition {
-    /// Whether it holds only after a time-out.
+    /// Returns whether it holds only after a time-out.
     #[must_use]
     pub fn requires_timeout(&self) -> bool {
         self.tests.iter().any(|test| matches!(test, Test::TimeoutOccurred(true)))
     }
 
-    /// Says in words why the condition holds, or `None` when it does not. What somebody has to judge is left out.
+    /// Returns in words why the condition holds, or `None` if it does not. The part that a gate judges is left out.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();
         for test in &self.tests {
@@ -130,7 +130,7 @@ impl Condition {
         Ok(Some(if reasons.is_empty() { "it is always taken".to_owned() } else { reasons.join(" and ") }))
     }
 
-    /// Tells whether a pattern decides: the tests before the first pattern hold.
+    /// Returns whether a pattern decides: the tests before the first pattern hold.
     pub(crate) fn comes_to_a_pattern(&self, ending: Ending<'_>, variables: &impl Lookup) -> bool {
         for test in &self.tests {
             match test {
@@ -154,19 +154,19 @@ impl Condition {
         texts.chain(self.description.as_deref()).collect()
     }
 
-    /// Returns what somebody has to judge, if there is such a thing.
+    /// Returns the description that a gate judges, if there is one, with its variables replaced.
     pub(crate) fn described(&self, variables: &impl Lookup) -> Option<String> {
         self.description.as_ref().map(|description| substitute::text(description, variables))
     }
 
-    /// Returns what the condition asks somebody to judge, as it is written.
+    /// Returns the description that a gate judges, as the author wrote it.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 }
 
-/// In a few words, as authors would say it: `success and exit_code = 0`.
+/// Shows the condition in a few words, as an author would: `success and exit_code = 0`.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tests = self.tests.iter().map(Test::to_string);

@@ -1,9 +1,8 @@
 //! Contracts with the shell: the variables that a workflow needs, and those that it leaves.
 //!
-//! An argument is an environment variable that must be set before the first state,
-//! a return value one that must be set after the last. What is missing, what a
-//! default fills in and what does not fit is decided here; the shell is asked by
-//! whoever performs effects.
+//! An argument is an environment variable that must be set before the first state, a return value one that must be set
+//! after the last. This module decides what is missing, which defaults apply and which values do not fit. The driver
+//! queries the shell.
 
 mod outline;
 mod schema;
@@ -18,7 +17,7 @@ pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;
 
-/// What stands in the place of a secret.
+/// The placeholder that replaces a secret.
 pub(crate) const HIDDEN: &str = "••••••";
 
 /// Characters of a value that are shown in an error.
@@ -30,7 +29,7 @@ pub struct Contract {
     pub(crate) variables: Vec<ContractVariable>,
 }
 
-/// One environment variable that a workflow speaks of.
+/// One environment variable of a contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContractVariable {
     pub(crate) name: String,
@@ -55,7 +54,7 @@ impl ContractVariable {
         self.description.as_deref()
     }
 
-    /// Tells whether the variable must be set.
+    /// Returns whether the variable must be set.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.required
@@ -67,20 +66,21 @@ impl ContractVariable {
         self.default.as_deref()
     }
 
-    /// Tells whether the value must not be shown.
+    /// Returns whether the value must not be shown.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret
     }
 
-    /// Tells whether an argument goes into the environment of the run's terminal, where every program finds it. A secret
-    /// does so only if its declaration says `"export": true`. `{NAME}` stands for its value either way.
+    /// Returns whether an argument is exported into the environment of the run's terminal, where every program finds
+    /// it. A secret is exported only if its declaration says `"export": true`. `{NAME}` is replaced by its value either
+    /// way.
     #[must_use]
     pub fn is_exported(&self) -> bool {
         self.export.unwrap_or(!self.secret)
     }
 
-    /// Returns what the declaration says about the environment of the run's terminal, if it says anything.
+    /// Returns the declaration's setting about export into the environment of the run's terminal, if it has one.
     #[must_use]
     pub fn declared_export(&self) -> Option<bool> {
         self.export
@@ -92,7 +92,7 @@ impl ContractVariable {
         self.schema.as_ref()
     }
 
-    /// Whether a run can not go on without knowing the variable's value.
+    /// Returns whether a run cannot continue without knowing the variable's value.
     fn matters(&self) -> bool {
         self.required || self.default.is_some()
     }
@@ -104,7 +104,7 @@ impl Contract {
         self.variables.iter()
     }
 
-    /// Tells whether there is nothing to check.
+    /// Returns whether there is nothing to check.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.variables.is_empty()
@@ -126,21 +126,21 @@ impl Contract {
         self.names().filter_map(value).collect()
     }
 
-    /// Leaves of these arguments those that a run exports.
+    /// Keeps of these arguments those that a run exports.
     pub(crate) fn exported(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_some_and(ContractVariable::is_exported);
         values.retain(|name, _| rules.exports_secrets() || is_exported(name));
         values
     }
 
-    /// Leaves of these arguments those that no shell is told, and for which `{NAME}` stands.
+    /// Keeps of these arguments those that are not exported; `{NAME}` is replaced by their values.
     pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
         values.retain(|name, _| !rules.exports_secrets() && !is_exported(name));
         values
     }
 
-    /// Says which of the variables that a run starts with do not fit their schemas; `None` if all do. Values of secrets
+    /// Returns an error about the initial variables that do not fit their schemas; `None` if all do. Values of secrets
     /// are not shown.
     #[must_use]
     pub fn refusal(&self, initial: &Map<String, Value>) -> Option<String> {
@@ -170,12 +170,12 @@ impl Contract {
         self.variables.iter().filter(missing).map(ContractVariable::name).collect()
     }
 
-    /// Tells whether a run can not go on when these variables can not be asked for.
+    /// Returns whether a run cannot continue if these variables cannot be queried.
     pub(crate) fn needs(&self, names: &[String]) -> bool {
         names.iter().filter_map(|name| self.get(name)).any(ContractVariable::matters)
     }
 
-    /// Says what is wrong with the values, one sentence for each that does not fit its schema.
+    /// Returns what is wrong with the values, one sentence for each that does not fit its schema.
     pub(crate) fn unfit(&self, known: &BTreeMap<String, String>) -> Vec<String> {
         let unfit = |variable: &ContractVariable| {
             let problem = variable.schema.as_ref()?.problem(known.get(&variable.name)?)?;

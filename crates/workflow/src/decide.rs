@@ -1,9 +1,8 @@
-//! What happens next.
+//! The decision function of machine runs.
 //!
-//! [`decide`] is the brain of a machine run. It takes the history and one input,
-//! and returns the events to append and the effects to perform after that. It
-//! never fails and never waits: what makes no sense (an outcome for a step that is
-//! not the current one, an input to a run that is over) decides nothing.
+//! [`decide`] takes the history and one input, and returns the events to append and the effects to perform after that.
+//! It never fails and never waits: an input that makes no sense (an outcome for a step that is not the current one, an
+//! input to a run that is over) produces an empty decision.
 
 mod contract;
 mod gate;
@@ -29,16 +28,16 @@ use crate::tool;
 use crate::variables::Variables;
 pub use gate::NONE_OF_THESE;
 
-/// Something that happened outside and that a run must answer to.
+/// Something that happened outside and that a run must react to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// Begin.
+    /// The run begins.
     Start(Start),
-    /// The action of a step came to its end.
+    /// The action of a step ended.
     Outcome {
-        /// The step that asked for it.
+        /// The step that requested it.
         step: StepId,
-        /// What came of it.
+        /// The outcome.
         outcome: Outcome,
     },
     /// The screen that [`wants_screen`] names for the end of a step was read. Comes before the outcome.
@@ -50,53 +49,53 @@ pub enum Input {
         /// Its screen; without one, it could not be read.
         screen: Option<String>,
     },
-    /// The shell did what was asked of its variables, or could not be asked.
+    /// The shell set or reported the requested variables, or was not available.
     ShellAnswered {
         /// Which request it answers.
         step: StepId,
-        /// What came of it.
+        /// The result.
         answer: ShellAnswer,
     },
-    /// Somebody judged what a gate asked.
+    /// A gate was answered.
     GateAnswered {
         /// The step whose gate it is.
         step: StepId,
-        /// One of the gate's choices, or its form as JSON; anything else decides nothing.
+        /// One of the gate's choices, or its form as JSON; any other text is ignored.
         choice: String,
-        /// Who judged.
+        /// Who answered.
         by: By,
     },
-    /// The run that a step asked for has begun.
+    /// The child run that a step requested has begun.
     ChildBegan {
         /// The step that started it.
         step: StepId,
         /// The name of its workflow.
         workflow: String,
     },
-    /// The run that a step started waits for somebody, or does not any more.
+    /// The run that a step started began to wait for an answer, or stopped waiting.
     ChildWaits {
         /// The step that started it.
         step: StepId,
         /// Whether it waits.
         waits: bool,
     },
-    /// Somebody wants the run to go no further for now.
+    /// A person, an agent or the parent run pauses the run.
     Pause {
         /// Who.
         by: String,
-        /// Whether it is because the run that started this one is paused.
+        /// Whether the parent run was paused.
         above: bool,
     },
-    /// Somebody lets the run go on.
+    /// A person, an agent or the parent run resumes the run.
     Resume {
         /// Who.
         by: String,
-        /// Whether it is because the run that started this one goes on: then one that is paused for itself stays so.
+        /// Whether the parent run was resumed. A run that was paused directly stays paused then.
         above: bool,
     },
-    /// The time that the whole run may take is over.
+    /// The deadline of the whole run has passed.
     DeadlinePassed,
-    /// Somebody wants the run to end.
+    /// The run is cancelled.
     Cancel {
         /// Why, in their words.
         reason: String,
@@ -108,23 +107,23 @@ pub enum Input {
 pub struct Start {
     /// The run's id.
     pub run: RunId,
-    /// The terminal that its actions work on unless they say otherwise.
+    /// The terminal in which its actions work unless they name another.
     pub session_id: Option<String>,
     /// Its initial variables. Numbers and booleans are taken as text.
     pub variables: Map<String, Value>,
-    /// How far it may go.
+    /// Its limits.
     pub limits: Limits,
     /// Whether its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
-    /// Whether workflows inside of it, and below those, are saved when they complete, unless their action says otherwise.
+    /// Whether nested workflows, at any depth, are saved when they complete, unless their action specifies otherwise.
     pub save_on_success: bool,
-    /// The step of another run that starts it.
+    /// The step of the parent run that starts it.
     pub parent: Option<StepId>,
-    /// How many runs it is below the first one: 0 for one that nobody's run starts.
+    /// Its depth below the outermost run: 0 for a run without a parent.
     pub depth: u32,
 }
 
-/// What follows from an input.
+/// The result of [`decide`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     /// To be appended to the history first, all of them or none.
@@ -133,12 +132,12 @@ pub struct Decision {
     pub effects: Vec<Effect>,
 }
 
-/// Something that the world is asked to do.
+/// A request that the driver performs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Perform an action, and bring its outcome back as an input.
     Perform {
-        /// The step that asks: the same action under the same step must never be done twice.
+        /// The step that requests it. The same action under the same step must never be performed twice.
         step: StepId,
         /// Which tool.
         tool: String,
@@ -149,83 +148,82 @@ pub enum Effect {
     },
     /// Wait for a point in time, then bring a finished outcome with `success: true` back.
     Sleep {
-        /// The step that asks.
+        /// The requesting step.
         step: StepId,
-        /// When to wake up; the same when asked again after a restart.
+        /// When to wake up; the same after a restart.
         until: Timestamp,
         /// As for [`Effect::Perform`], counted from when the state was entered.
         limit: Option<Duration>,
     },
-    /// Start another run, and bring what it came to ([`child_outcome`](crate::child_outcome)) back as an outcome.
+    /// Start another run, and bring its outcome ([`child_outcome`](crate::child_outcome)) back.
     StartRun {
-        /// The step that asks: a step starts one run and never a second one.
+        /// The requesting step. A step starts at most one run.
         step: StepId,
         /// What to start.
         child: Box<Child>,
         /// As for [`Effect::Perform`]; the child is cancelled then.
         limit: Option<Duration>,
     },
-    /// Bring this outcome back: it was known without doing anything.
+    /// Bring this outcome back: it is known without performing anything.
     Answer {
         /// The step.
         step: StepId,
         /// Its outcome.
         outcome: Outcome,
     },
-    /// Ask somebody which of the choices holds, and bring [`Input::GateAnswered`] back.
+    /// Open a gate: show its question or choices, and bring [`Input::GateAnswered`] back.
     OpenGate {
-        /// The step that asks.
+        /// The requesting step.
         step: StepId,
         /// The question.
         prompt: String,
         /// What can be answered; any text, where there is nothing to choose from.
         choices: Vec<String>,
-        /// What is to be filled in instead, as [`crate::Form::schema`] tells it.
+        /// The form to be filled in instead, as [`crate::Form::schema`] returns it.
         form: Option<Value>,
-        /// What there is to judge: the result of the state's action, its screen among it.
+        /// What the answer is based on: the result of the state's action, including its screen.
         context: Map<String, Value>,
     },
-    /// Bring [`Outcome::TimedOut`] back at this time: nobody answered what a gate asked.
+    /// Bring [`Outcome::TimedOut`] back at this time: the gate was not answered in time.
     ExpireGate {
-        /// The step that asks.
+        /// The requesting step.
         step: StepId,
-        /// When; the same when asked again after a restart.
+        /// When; the same after a restart.
         at: Timestamp,
     },
-    /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Done twice it does
-    /// no more than done once.
+    /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Idempotent.
     SetVariables {
-        /// The step that asks.
+        /// The requesting step.
         step: StepId,
         /// The terminal of the shell.
         session_id: String,
         /// The variables, with their values.
         variables: BTreeMap<String, String>,
     },
-    /// Look variables of a shell up, invisibly, and bring [`Input::ShellAnswered`] back.
+    /// Read variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back.
     ReadVariables {
-        /// The step that asks.
+        /// The requesting step.
         step: StepId,
         /// The terminal of the shell.
         session_id: String,
         /// The variables.
         names: Vec<String>,
     },
-    /// Pause the run that a step started, if it is under way. Done twice it does no more than done once, here and below.
+    /// Pause the run that a step started, if it is in progress. Idempotent, also for the runs below it.
     PauseChild {
         /// The step.
         step: StepId,
-        /// Who wants that.
+        /// Who requested the pause.
         by: String,
     },
-    /// Let the run that a step started go on, unless it is paused for itself.
+    /// Resume the run that a step started, unless it was paused directly.
     ResumeChild {
         /// The step.
         step: StepId,
-        /// Who wants that.
+        /// Who requested it.
         by: String,
     },
-    /// Stop waiting for a step, and cancel the run that it started. Its outcome, should it come, is of no interest.
+    /// Stop waiting for a step, and cancel the run that it started. A later outcome of the step is ignored.
     Abandon {
         /// The step.
         step: StepId,
@@ -235,7 +233,7 @@ pub enum Effect {
         /// The time, counted from now.
         after: Duration,
     },
-    /// Forget about [`Input::DeadlinePassed`] until it is armed again: the run waits for somebody.
+    /// Disarm [`Input::DeadlinePassed`] until it is armed again: the run waits for an answer.
     DisarmDeadline,
     /// Close a terminal that the run opened.
     CloseTerminal {
@@ -260,9 +258,9 @@ pub enum Way {
         /// Why, in words.
         because: String,
     },
-    /// To the end of what the run was written for.
+    /// The run completes.
     Complete,
-    /// Nowhere.
+    /// The run fails.
     Fail {
         /// What kind of failure it is.
         reason: FailureReason,
@@ -271,7 +269,7 @@ pub enum Way {
     },
 }
 
-/// What follows from something that ended.
+/// A decision that is held back while the run is paused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Onward {
@@ -282,27 +280,27 @@ pub enum Onward {
         /// Where it leads.
         way: Way,
     },
-    /// Somebody has to judge where a state leads.
+    /// A gate has to decide where a state leads.
     Judge {
         /// The step whose end is to be judged.
         step: StepId,
         /// What can be chosen.
         choices: Vec<Choice>,
-        /// What follows when none of them holds.
+        /// What follows if the answer is that none of them holds.
         otherwise: Way,
-        /// What there is to judge.
+        /// What the answer is based on.
         context: Map<String, Value>,
     },
     /// The shell answered.
     Contract {
-        /// What it was asked for.
+        /// What was requested of it.
         purpose: Purpose,
         /// The variables that are known to be set now.
         learned: BTreeMap<String, String>,
-        /// Why it could not be asked.
+        /// Why the shell was not available.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// The variables that it was to tell.
+        /// The variables that it was to report.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
         /// The state to be entered when the contract holds; none when the run is complete then.
@@ -311,7 +309,7 @@ pub enum Onward {
     },
 }
 
-/// Says what follows from `input`, given everything that has happened so far.
+/// Returns what follows from `input`, given all earlier events.
 ///
 /// Pure: the same arguments give the same decision, today and on replay.
 #[must_use]
@@ -358,7 +356,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(pause) if pause.above || !above => Move::new(definition, history, now).resume(by),
             _ => Decision::default(),
         },
-        // Time that stands still does not pass.
+        // The deadline does not pass while the clock of the run is stopped.
         (Status::Running, Input::DeadlinePassed) if history.stands_still() => Decision::default(),
         (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
@@ -366,16 +364,16 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
         }
         (Status::NotStarted, _)
         | (Status::Running, Input::Start(_) | Input::GateAnswered { .. } | Input::Pause { .. })
-        // Time spent waiting for somebody does not count.
+        // Time spent waiting for an answer does not count.
         | (Status::Waiting, _)
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
     }
 }
 
-/// Returns the effects that a history has asked for and has no outcome of, to be performed again after a restart.
+/// Returns the effects that a history has requested and has no outcome of, to be performed again after a restart.
 ///
-/// Performing one of them twice is harmless, except for [`Effect::Perform`]: there the one who performs keeps
-/// a ledger by step. The time that a state may take goes on meanwhile, but whatever became of it is still looked at.
+/// All of them may be performed twice, except [`Effect::Perform`]: for that the driver keeps a ledger by step. The time
+/// limit of a state keeps running meanwhile, but an outcome that arrived is still taken into account.
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
@@ -423,7 +421,7 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
     None
 }
 
-/// Returns what the conditions of a state look at when its action came to an end.
+/// Returns the facts about the end of a state's action that its conditions examine.
 fn ending<'a>(
     history: &'a History,
     current: &'a CurrentStep,
@@ -446,7 +444,7 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     for value in variables.values_mut().filter(|value| value.is_number() || value.is_boolean()) {
         *value = Value::String(substitute::as_text(value));
     }
-    // Document 000 has no other way to hand a terminal over.
+    // Document 000 has no other way to hand over a terminal.
     let named = variables.get(child::SESSION).and_then(Value::as_str).filter(|session| !session.is_empty());
     let session_id = start.session_id.or_else(|| named.map(str::to_owned));
     let started = Event::Started {
@@ -469,12 +467,12 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     begin.begin_with_arguments(definition.initial_state())
 }
 
-/// A decision in the making.
+/// A decision that is being built.
 struct Move<'a> {
     definition: &'a Definition,
     history: &'a History,
     now: Timestamp,
-    /// Whether nothing new may begin.
+    /// Whether the run is paused, so that nothing new may begin.
     paused: bool,
     decision: Decision,
 }
@@ -484,13 +482,13 @@ impl<'a> Move<'a> {
         Self { definition, history, now, paused: history.paused().is_some(), decision: Decision::default() }
     }
 
-    /// Takes an outcome in and goes where it leads.
+    /// Takes in an outcome and continues where it leads.
     fn complete(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
         let CurrentStep { step, tool, limit, entered_at, .. } = current;
         let name = step.place.as_str();
         let elapsed = self.now.since(*entered_at);
         if self.history.child_waits() {
-            // It ended at its gate, and the time goes on.
+            // The state ended at its gate, and the run's clock runs again.
             self.rearm();
         }
         self.tell_childs_end(step, &outcome);
@@ -560,7 +558,7 @@ impl<'a> Move<'a> {
         let by = || self.history.run().map(ToString::to_string).unwrap_or_default();
         match self.history.paused() {
             Some(pause) => self.decision.effects.push(Effect::PauseChild { step: step.clone(), by: pause.by.clone() }),
-            // The last daemon may have ended between the end of a pause and telling the child of it.
+            // The previous daemon may have stopped after it resumed this run and before it resumed the child.
             None if self.history.child().is_some() => {
                 self.decision.effects.push(Effect::ResumeChild { step: step.clone(), by: by() });
             }
@@ -572,7 +570,7 @@ impl<'a> Move<'a> {
         self.decision
     }
 
-    /// Says how the run ended that a step started, if it began.
+    /// Records the end of the run that a step started, if it began.
     fn tell_childs_end(&mut self, step: &StepId, outcome: &Outcome) {
         let Some(workflow) = self.history.child().map(str::to_owned) else { return };
         let (end, error) = child::end_of(outcome);
@@ -648,10 +646,10 @@ impl<'a> Move<'a> {
     }
 }
 
-/// What the end of a state calls for.
+/// What the end of a state requires.
 enum Next {
     Follow(Way),
-    /// Somebody has to say which of these holds; if none does, it goes on as `otherwise` says.
+    /// A gate has to decide which of these holds; if none does, the run continues with `otherwise`.
     Judge {
         choices: Vec<Choice>,
         otherwise: Way,
@@ -740,7 +738,7 @@ fn limit(state: &State) -> Option<Duration> {
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
 
-/// Returns the effect that brings a step its outcome.
+/// Returns the effect that brings the outcome of a step.
 fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
     if tool == tool::RUN_WORKFLOW {
@@ -764,7 +762,7 @@ fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
     }
 }
 
-/// Returns the effect that brings a request to the shell its answer.
+/// Returns the effect that brings the answer to a request to the shell.
 fn exchanging(exchange: &Exchange) -> Effect {
     let Exchange { step, session_id, set, read, .. } = exchange.clone();
     if set.is_empty() {
@@ -774,7 +772,7 @@ fn exchanging(exchange: &Exchange) -> Effect {
     }
 }
 
-/// Puts arguments into the environment of a terminal that is about to be opened, where its author put nothing else.
+/// Puts arguments into the environment of a terminal that is about to be opened, unless the author set the same name.
 fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) {
     if given.is_empty() {
         return;

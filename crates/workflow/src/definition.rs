@@ -1,9 +1,8 @@
-//! A machine workflow, read and checked.
+//! Machine workflows that were read and checked.
 //!
-//! A [`Definition`] in hand is a proof: the initial state and every target exist,
-//! every bound is kept, every pattern without variables compiles. Whoever gets
-//! [`Problems`] instead gets all of them at once, each with a JSON pointer.
-//! The document is kept as it was given, and is what a definition serializes to.
+//! A [`Definition`] is valid by construction: the initial state and every target exist, every bound is kept, and every
+//! pattern without variables compiles. An invalid document gives [`Problems`]: all of them at once, each with a JSON
+//! pointer. The document is kept unchanged, and is what a definition serializes to.
 
 mod catalog;
 mod contracts;
@@ -63,7 +62,7 @@ pub struct Action {
     params: Map<String, Value>,
     /// Whether the run's terminal is filled in.
     takes_session: bool,
-    /// Parameters that stay text when a variable stands for the whole of them.
+    /// Parameters that stay text when their whole value is one variable.
     text_params: Vec<String>,
 }
 
@@ -174,7 +173,7 @@ impl State {
         &self.transitions
     }
 
-    /// Returns how long the state may take, when its author said so.
+    /// Returns the state's time limit, when its author set one.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout

@@ -1,7 +1,7 @@
-//! What has happened in a run: the entries of its history.
+//! The events of a run's history.
 //!
-//! Events are stored. Fields may be added with a default; what an existing one
-//! means changes only together with [`SEMANTICS_VERSION`].
+//! Events are stored. Fields may be added with a default; the meaning of an existing field changes only together with
+//! [`SEMANTICS_VERSION`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use crate::decide::{Onward, Way};
 use crate::question::Question;
 use crate::time;
 
-/// The rules that a run started today follows to its end. Raise it when the same history would be decided differently, and
-/// say in `rules.rs` what a run does that began before.
+/// The version of the rules that a run started today follows to its end. Raise it when the same history would be
+/// decided differently, and describe in `rules.rs` what applies to runs that began before.
 pub const SEMANTICS_VERSION: u32 = 4;
 
 /// One entry of a history.
@@ -32,16 +32,16 @@ pub enum Event {
         run: RunId,
         /// The whole document, so that the run outlives every change to the library.
         definition: Value,
-        /// What it was started with.
+        /// Its initial variables.
         variables: Map<String, Value>,
         /// The terminal it was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session_id: Option<String>,
-        /// How far it may go.
+        /// Its limits.
         limits: Limits,
         /// Whether its terminals stay open when it fails.
         keep_terminals: bool,
-        /// Whether workflows inside of it are saved when they complete. Those of runs that began under version 3 are not.
+        /// Whether nested workflows are saved when they complete. Those of runs that began under version 3 are not.
         #[serde(default, skip_serializing_if = "is_false")]
         save_on_success: bool,
         /// The rules it follows.
@@ -49,42 +49,42 @@ pub enum Event {
         /// The step of another run that started it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<StepId>,
-        /// How many runs it is below the first one.
+        /// Its depth below the outermost run.
         #[serde(default, skip_serializing_if = "is_zero")]
         depth: u32,
     },
-    /// A state was entered and its action asked for.
+    /// A state was entered and its action requested.
     StateEntered {
         /// When.
         at: Timestamp,
         /// Which state, and which visit to it.
         step: StepId,
-        /// What was asked for.
+        /// The requested tool.
         tool: String,
-        /// With which parameters, all variables replaced.
+        /// Its parameters, with all variables replaced.
         params: Map<String, Value>,
         /// How long the state may take; without one, the action bounds itself.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
-    /// The action of a state came to its end.
+    /// The action of a state ended.
     StateCompleted {
         /// When.
         at: Timestamp,
         /// Which state, and which visit to it.
         step: StepId,
-        /// What came of it.
+        /// The outcome.
         outcome: Outcome,
         /// How long it took.
         #[serde(with = "time::seconds")]
         elapsed: Duration,
     },
-    /// The screen of the run's terminal was read, because patterns are to be searched and the result of the action has no text.
-    /// It stands before the end of the state.
+    /// The screen of the run's terminal was read, because patterns are to be searched and the result of the action has
+    /// no text. Recorded before the end of the state.
     ScreenRead {
         /// When.
         at: Timestamp,
-        /// The step whose end is looked at.
+        /// The step whose end is examined.
         step: StepId,
         /// The terminal.
         session_id: String,
@@ -103,7 +103,7 @@ pub enum Event {
         /// The condition that held, in words.
         because: String,
     },
-    /// Somebody was asked to judge where a state leads.
+    /// A gate opened to judge where a state leads.
     GateOpened {
         /// When.
         at: Timestamp,
@@ -111,12 +111,12 @@ pub enum Event {
         step: StepId,
         /// What can be chosen.
         choices: Vec<Choice>,
-        /// What follows when none of them holds.
+        /// What follows if the answer is that none of them holds.
         otherwise: Way,
-        /// What there is to judge: the result of the state's action.
+        /// What the answer is based on: the result of the state's action.
         context: Map<String, Value>,
     },
-    /// Somebody judged.
+    /// The gate was answered.
     GateAnswered {
         /// When.
         at: Timestamp,
@@ -127,35 +127,35 @@ pub enum Event {
         /// Who chose.
         by: By,
     },
-    /// The action of a state asked somebody.
+    /// The action of a state opened a gate.
     GateAsked {
         /// When.
         at: Timestamp,
-        /// The step that asks.
+        /// The requesting step.
         step: StepId,
-        /// What is asked.
+        /// The question.
         question: Question,
         /// Until when an answer counts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<Timestamp>,
-        /// What there is to look at.
+        /// What the answer is based on.
         context: Map<String, Value>,
     },
-    /// Nobody answered in time what the action of a state asked.
+    /// The gate of a state's action was not answered in time.
     GateExpired {
         /// When.
         at: Timestamp,
-        /// The step that asked.
+        /// The step whose gate it was.
         step: StepId,
     },
-    /// Nobody has to answer a gate any more: the run ends.
+    /// A gate needs no answer any more: the run ends.
     GateCancelled {
         /// When.
         at: Timestamp,
         /// The step whose gate it was.
         step: StepId,
     },
-    /// The run that a state asked for has begun.
+    /// The child run that a state requested has begun.
     ChildStarted {
         /// When.
         at: Timestamp,
@@ -164,7 +164,7 @@ pub enum Event {
         /// The name of its workflow.
         workflow: String,
     },
-    /// The run that a state started is over, or is ended because nobody waits for it any more.
+    /// The run that a state started ended, or was cancelled because its parent stopped waiting for it.
     ChildEnded {
         /// When.
         at: Timestamp,
@@ -178,7 +178,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The run that a state started waits for somebody, itself or through a run of its own.
+    /// The run that a state started waits for an answer, itself or through a child of its own.
     ChildWaits {
         /// When.
         at: Timestamp,
@@ -192,27 +192,27 @@ pub enum Event {
         /// The step that started it.
         step: StepId,
     },
-    /// The shell was asked to set or to tell variables of a contract.
+    /// The driver was requested to set or to read variables of the contract in the shell.
     VariablesAsked {
         /// When.
         at: Timestamp,
         /// Under which name; its place is the contract's, not a state's.
         step: StepId,
-        /// The terminal whose shell is asked.
+        /// The terminal of the shell.
         session_id: String,
         /// What for.
         purpose: Purpose,
         /// The variables to be set, with their values.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         set: BTreeMap<String, String>,
-        /// The variables to be told.
+        /// The variables to be read.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
         /// The state to be entered when the contract holds; none when the run is complete then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<String>,
     },
-    /// The shell answered, or could not be asked.
+    /// The shell answered, or was not available.
     VariablesTold {
         /// When.
         at: Timestamp,
@@ -221,7 +221,7 @@ pub enum Event {
         /// What it answered.
         answer: ShellAnswer,
     },
-    /// One side of the contract was looked at.
+    /// One side of the contract was checked.
     ContractChecked {
         /// When.
         at: Timestamp,
@@ -229,46 +229,46 @@ pub enum Event {
         side: Side,
         /// The variables that are set, with their values; secrets are hidden.
         values: BTreeMap<String, String>,
-        /// Whether the run may go on.
+        /// Whether the run may continue.
         holds: bool,
-        /// What is wrong, also where the run may go on.
+        /// What is wrong, also where the run may continue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// Arguments that are not exported and that the run was not started with: `{NAME}` stands for their values. They
-        /// are a default, or stood in the shell already.
+        /// Arguments that are not exported and that the run was not started with: `{NAME}` is replaced by their values.
+        /// They are defaults, or were set in the shell already.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         substituted: BTreeMap<String, String>,
     },
-    /// Somebody wants the run to go no further for now. What is in flight goes on.
+    /// The run was paused. An action in progress continues to its end.
     Paused {
         /// When.
         at: Timestamp,
-        /// Who.
+        /// Who requested the pause.
         by: String,
-        /// Whether it is because the run that started this one is paused.
+        /// Whether the parent run was paused.
         #[serde(default, skip_serializing_if = "is_false")]
         above: bool,
     },
-    /// Something ended while the run was paused: what follows from it waits.
+    /// An action ended while the run was paused: what follows from it is held back.
     HeldBack {
         /// When.
         at: Timestamp,
         /// What follows.
         onward: Onward,
     },
-    /// Somebody lets the run go on.
+    /// The run was resumed.
     Resumed {
         /// When.
         at: Timestamp,
-        /// Who.
+        /// Who requested it.
         by: String,
     },
-    /// The run did what it was written for.
+    /// The run completed.
     Completed {
         /// When.
         at: Timestamp,
     },
-    /// The run broke off.
+    /// The run failed.
     Failed {
         /// When.
         at: Timestamp,
@@ -277,22 +277,22 @@ pub enum Event {
         /// What happened, as a sentence without a full stop.
         error: String,
     },
-    /// Somebody ended the run.
+    /// The run was cancelled.
     Cancelled {
         /// When.
         at: Timestamp,
-        /// Why, in the words of who did.
+        /// The reason that was given.
         reason: String,
     },
 }
 
-// The shape is serde's.
+// serde requires this signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-// The shape is serde's.
+// serde requires this signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_false(value: &bool) -> bool {
     !*value
@@ -330,15 +330,15 @@ impl Event {
     }
 }
 
-/// Who answered a gate, and through what.
+/// Who answered a gate, and through which front-end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBy", into = "StoredBy")]
 pub struct By {
-    /// Who, as people and agents are called.
+    /// The name of the person or agent.
     pub who: String,
-    /// Through what they answered, such as `cli`; not known of answers that older versions wrote down.
+    /// The front-end through which they answered, such as `cli`; unknown for answers recorded by older versions.
     pub through: Option<String>,
-    /// What proved that a person answered; none where an agent may, and in what older versions wrote down.
+    /// What proved that a person answered; `None` where an agent may answer, and in records of older versions.
     pub proof: Option<Proof>,
     /// The digest of the question as it was shown to them, if they gave it back with the answer.
     pub shown: Option<String>,
@@ -348,10 +348,10 @@ pub struct By {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// Nothing but that no agent's way led there.
+    /// No proof, except that the answer did not come by a route that agents use.
     #[default]
     None,
-    /// A dialog of an MCP client, which says that a person accepted it.
+    /// A dialog of an MCP client, which reports that a person accepted it.
     Dialog,
     /// A terminal that controls the process which answered, in its foreground, and that Steplatch does not keep.
     Terminal,
@@ -427,7 +427,7 @@ impl std::fmt::Display for By {
 /// One way that a gate offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// What holds when this one is chosen.
+    /// The condition that this choice confirms.
     pub description: String,
     /// Where it leads.
     pub next_state: String,
@@ -453,7 +453,7 @@ impl Side {
     }
 }
 
-/// What variables of the shell are set or told for.
+/// The purpose of a request to the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -478,28 +478,28 @@ impl Purpose {
     }
 }
 
-/// What came of a request to set or to tell variables.
+/// The result of a request to set or to read variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ShellAnswer {
-    /// It was done. Of those that were to be told, one that is not set has no value.
+    /// It succeeded. A variable that was to be read and is not set has no value.
     Told {
         /// The values, by name.
         #[serde(default)]
         values: BTreeMap<String, Option<String>>,
     },
-    /// The shell could not be asked, or refused.
+    /// The shell was not available, or refused.
     Failed {
         /// Why, as a sentence without a full stop.
         error: String,
     },
 }
 
-/// Why a run failed, for those who act on it.
+/// Why a run failed, as a code that callers can act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
-    /// An action did not succeed, and no transition was there for it.
+    /// An action did not succeed, and no transition applied.
     ActionFailed,
     /// The run needed more states than it may execute.
     TooManyStates,
@@ -509,27 +509,27 @@ pub enum FailureReason {
     BadPattern,
     /// The parameters of an action made no sense once their variables were replaced.
     BadParameters,
-    /// A required argument is not set, or an argument is not what it must be.
+    /// A required argument is not set, or an argument does not fit its schema.
     ArgumentsInvalid,
-    /// A required return value was not set, or is not what it must be.
+    /// A required return value was not set, or does not fit its schema.
     ReturnValuesInvalid,
     /// The history is at a state that the definition does not have.
     UnknownState,
 }
 
-/// How a run ended that another one started.
+/// How a child run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildEnd {
-    /// It did what it was written for.
+    /// It completed.
     Completed,
-    /// It broke off.
+    /// It failed.
     Failed,
-    /// Somebody ended it, or the run that started it did.
+    /// It was cancelled, itself or because its parent was cancelled.
     Cancelled,
 }
 
-/// What came of an action.
+/// The outcome of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
@@ -540,7 +540,7 @@ pub enum Outcome {
     },
     /// The state's limit passed first.
     TimedOut,
-    /// The daemon died while it was in flight: it may have happened or not.
+    /// The daemon stopped while the action was in progress: it may have happened or not.
     Unknown,
 }
 
@@ -572,7 +572,7 @@ impl Outcome {
     }
 }
 
-/// How far a run may go.
+/// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "LimitsRecord", into = "LimitsRecord")]
 pub struct Limits {
@@ -580,7 +580,7 @@ pub struct Limits {
     execution_timeout: Duration,
 }
 
-/// A limit that no run may have.
+/// A limit outside its bounds.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidLimits {
     /// Too few or too many states.

@@ -1,8 +1,8 @@
-//! Forms: what a gate asks for where one text is not enough.
+//! Forms: structured answers to a gate, where one text is not enough.
 //!
 //! A form is written as a JSON Schema of an object whose fields are plain values, which is what an MCP client can show
-//! (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>). This is the one reader of it, for
-//! machines, functions and whoever fills a form in: what one of them takes, all take.
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>). All readers of forms use this
+//! module (machines, functions, and the clients that fill a form in), so that all accept the same forms.
 
 mod field;
 mod format;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 pub use field::Field;
 
-/// The most fields that a form has: more is an interview.
+/// The most fields that a form has.
 const MOST_FIELDS: usize = 20;
 
 /// The longest name of a field.
@@ -79,7 +79,7 @@ impl Form {
         if wrong.is_empty() { Ok(Self { fields }) } else { Err(wrong) }
     }
 
-    /// Returns the form as it is told: the same for every way of writing it.
+    /// Returns the form's schema in one normal form, independent of how it was written.
     #[must_use]
     pub fn schema(&self) -> Value {
         let properties: Map<String, Value> =
@@ -98,8 +98,8 @@ impl Form {
         &self.fields
     }
 
-    /// Returns the answer that `given` is: every field in the form's order, with its default where nothing was given,
-    /// and null where there is none. Texts are read as what their field wants.
+    /// Returns the answer made from `given`: every field in the form's order, with its default where no value was
+    /// given, and null where it has none. Texts are converted to the type of their field.
     ///
     /// # Errors
     /// With what is wrong, field by field, in fragments.

@@ -1,4 +1,4 @@
-//! A run, folded from its events.
+//! The state of a run, folded from its events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,40 +14,40 @@ use crate::rules::Rules;
 use crate::tool;
 use crate::variables::Variables;
 
-/// How far a run has come.
+/// The status of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Status {
-    /// Nothing has happened yet.
+    /// It has not begun.
     #[default]
     NotStarted,
-    /// It is on its way.
+    /// It is in progress.
     Running,
-    /// It waits for somebody to judge; its time does not go on.
+    /// It waits for an answer to a gate; its clock is stopped.
     Waiting,
-    /// It did what it was written for.
+    /// It completed.
     Completed,
-    /// It broke off.
+    /// It failed.
     Failed {
         /// What kind of failure it is.
         reason: FailureReason,
         /// What happened.
         error: String,
     },
-    /// Somebody ended it.
+    /// It was cancelled.
     Cancelled {
         /// Why.
         reason: String,
     },
 }
 
-/// Somebody wants a run to go no further for now.
+/// The pause of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pause {
     /// Since when.
     pub since: Timestamp,
-    /// Who.
+    /// Who requested the pause.
     pub by: String,
-    /// Whether it is because the run that started this one is paused.
+    /// Whether the parent run was paused.
     pub above: bool,
 }
 
@@ -66,11 +66,12 @@ pub struct CurrentStep {
     pub entered_at: Timestamp,
 }
 
-/// What a state may take at the least that is asked for again, so that what has happened already is found.
+/// The least time that a state gets when its action is requested again, so that an outcome that has arrived already is
+/// found.
 const LEAST_LEFT: Duration = Duration::from_secs(1);
 
 impl CurrentStep {
-    /// Returns the step as it is to be asked for again: its limit is what is left of it.
+    /// Returns the step with the rest of its time limit, for requesting its action again.
     pub(crate) fn with_time_left(&self, now: Timestamp) -> Self {
         let taken = now.since(self.entered_at);
         let limit = self.limit.map(|limit| limit.saturating_sub(taken).max(LEAST_LEFT).min(limit));
@@ -81,50 +82,50 @@ impl CurrentStep {
 /// A request to the shell that has no answer yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// Under which name it was asked.
+    /// The step under which it was requested.
     pub step: StepId,
-    /// The terminal whose shell is asked.
+    /// The terminal of the shell.
     pub session_id: String,
-    /// What for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// The variables to be set, with their values.
     pub set: BTreeMap<String, String>,
-    /// The variables to be told.
+    /// The variables to be read.
     pub read: Vec<String>,
     /// The state to be entered when the contract holds; none when the run is complete then.
     pub then: Option<String>,
 }
 
-/// A question that waits for somebody.
+/// A gate that waits for an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// The step that asks.
+    /// The step whose gate it is.
     pub step: StepId,
-    /// What it asks.
+    /// The question or choices.
     pub asks: Asks,
-    /// What there is to look at.
+    /// What the answer is based on.
     pub context: Map<String, Value>,
     /// Since when it waits.
     pub opened_at: Timestamp,
 }
 
-/// What a gate asks.
+/// The subject of a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asks {
     /// Where the end of a state leads.
     Judgement {
         /// What can be chosen, besides "none of these".
         choices: Vec<Choice>,
-        /// What follows when none of them holds.
+        /// What follows if the answer is that none of them holds.
         otherwise: Way,
     },
-    /// What the action of a state asks.
+    /// The question of a state's action.
     Answer {
         /// The question.
         question: Question,
         /// Until when an answer counts.
         expires_at: Option<Timestamp>,
-        /// The state that asks.
+        /// The state whose action it is.
         entered: Box<CurrentStep>,
     },
 }
@@ -150,7 +151,7 @@ impl Gate {
         }
     }
 
-    /// Returns what is to be filled in, where it is more than a choice.
+    /// Returns the form to be filled in, where one choice or text is not enough.
     #[must_use]
     pub fn form(&self) -> Option<&Value> {
         match &self.asks {
@@ -178,9 +179,9 @@ impl Gate {
     }
 }
 
-/// Everything that the events of a run say, up to the last one applied.
+/// The state of a run, as its events up to the last one applied give it.
 ///
-/// Applying an event never fails: what has happened is not up for debate.
+/// Applying an event never fails.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     events_applied: usize,
@@ -207,18 +208,18 @@ pub struct History {
     gate: Option<Gate>,
     /// The workflow of the run that the current step started.
     child: Option<String>,
-    /// Whether the run that the current step started waits for somebody.
+    /// Whether the run that the current step started waits for an answer.
     child_waits: bool,
     paused: Option<Pause>,
-    /// What follows once the run is not paused any more.
+    /// The decision that is held back while the run is paused.
     held: Option<Onward>,
-    /// Since when the time of the run stands still.
+    /// Since when the clock of the run is stopped.
     still_since: Option<Timestamp>,
-    /// How long it has stood still, as far as that is over.
+    /// How long the clock was stopped in earlier periods.
     stood_still: Duration,
-    /// How often the shell was asked.
+    /// How many requests went to the shell.
     exchanges: u32,
-    /// The arguments that are set, as far as that is known.
+    /// The arguments that are known to be set.
     arguments: BTreeMap<String, String>,
     arguments_checked: bool,
     return_values: BTreeMap<String, String>,
@@ -247,7 +248,7 @@ impl Terminals {
         Self { rules, given, ..Self::default() }
     }
 
-    /// Takes over what an action did to the terminals.
+    /// Records how an action changed the terminals.
     pub(crate) fn record(&mut self, current: &CurrentStep, outcome: &Outcome, result: &Map<String, Value>) {
         let session = |fields: &Map<String, Value>| {
             fields.get("session_id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
@@ -278,7 +279,7 @@ impl Terminals {
         }
     }
 
-    /// Notes that the outcome of a step never comes: if it was opening a terminal, there may be one.
+    /// Records that the outcome of a step will never arrive: if it was opening a terminal, there may be one.
     pub(crate) fn abandon(&mut self, current: &CurrentStep) {
         if current.tool == tool::OPEN_TERMINAL {
             self.unclaimed.push(current.step.clone());
@@ -323,13 +324,13 @@ impl Terminals {
         if self.rules.follows_terminals() { self.open_one() } else { self.usual() }
     }
 
-    /// Tells whether the shell of the contract ran before this run had it: then arguments are to be exported in it. The
-    /// first terminal that a run opens has them in its environment.
+    /// Returns whether the shell of the contract ran before this run had it: then arguments are to be exported in it.
+    /// The first terminal that a run opens has them in its environment.
     pub(crate) fn ran_before(&self) -> bool {
         self.given.is_some() || self.open_one().is_some_and(|session| self.taken_over.as_deref() == Some(session))
     }
 
-    /// Tells whether the run works without a terminal so far.
+    /// Returns whether the run has no terminal so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.usual().is_none()
     }
@@ -348,7 +349,7 @@ impl History {
         Self::default()
     }
 
-    /// Takes over one more event.
+    /// Applies one more event.
     pub fn apply(&mut self, event: &Event) {
         self.events_applied += 1;
         match event {
@@ -445,7 +446,7 @@ impl History {
                 self.variables.set_standard("answer", choice.as_str());
             }
             Event::GateExpired { step, .. } => self.close_gate(step),
-            // The end of the run, which follows, closes it.
+            // The end of the run, which is the next event, closes it.
             Event::GateCancelled { .. } => {}
             Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
                 self.exchanges += 1;
@@ -474,7 +475,7 @@ impl History {
         self.mind_the_clock(event.at());
     }
 
-    /// Keeps account of how long the time of the run stands still.
+    /// Records when the clock of the run stops and starts again.
     fn mind_the_clock(&mut self, at: Timestamp) {
         match self.still_since {
             None if self.stands_still() => self.still_since = Some(at),
@@ -544,7 +545,7 @@ impl History {
         &self.status
     }
 
-    /// Tells whether the run is over, in whatever way.
+    /// Returns whether the run is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.status, Status::NotStarted | Status::Running | Status::Waiting)
@@ -579,31 +580,31 @@ impl History {
         self.parent.as_ref()
     }
 
-    /// Returns how many runs it is below the first one: 0 for one that nobody's run started.
+    /// Returns the run's depth below the outermost run: 0 for a run without a parent.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Returns the deepest level that this run and those that it started came to.
+    /// Returns the deepest level that this run and the runs below it reached.
     #[must_use]
     pub fn recursion_depth(&self) -> u32 {
         self.recursion_depth
     }
 
-    /// Returns how far the run may go.
+    /// Returns the limits of the run.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Tells whether the run's terminals stay open when it fails or is cancelled.
+    /// Returns whether the run's terminals stay open when it fails or is cancelled.
     #[must_use]
     pub fn keep_terminals(&self) -> bool {
         self.keep_terminals
     }
 
-    /// Tells whether workflows inside of this one are saved when they complete.
+    /// Returns whether workflows inside of this one are saved when they complete.
     #[must_use]
     pub fn saves_on_success(&self) -> bool {
         self.save_on_success
@@ -628,7 +629,7 @@ impl History {
     }
 
     /// Returns the name of the last state that was executed, finished or not; `validation_failed` or
-    /// `return_validation_failed` when the run broke off because its contract did not hold.
+    /// `return_validation_failed` when the run failed because its contract did not hold.
     #[must_use]
     pub fn final_state(&self) -> Option<&str> {
         match self.status {
@@ -662,8 +663,7 @@ impl History {
         self.child.as_deref()
     }
 
-    /// Tells whether the run that the current step started waits for somebody: then the time of this one does not go
-    /// on either.
+    /// Returns whether the run that the current step started waits for an answer: then this run's clock is stopped too.
     #[must_use]
     pub fn child_waits(&self) -> bool {
         self.child_waits
@@ -680,7 +680,7 @@ impl History {
         self.held.as_ref()
     }
 
-    /// Tells whether the time of the run stands still: it waits for somebody, or is paused.
+    /// Returns whether the clock of the run is stopped: the run waits for an answer, or is paused.
     pub(crate) fn stands_still(&self) -> bool {
         self.gate.is_some() || self.child_waits || self.paused.is_some()
     }
@@ -693,8 +693,7 @@ impl History {
         self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.stood_still + still))
     }
 
-    /// Returns the return values that the run left in its shell, once they were looked up; secrets
-    /// are hidden.
+    /// Returns the return values that the run left in its shell, once they were read; secrets are hidden.
     #[must_use]
     pub fn return_values(&self) -> &BTreeMap<String, String> {
         &self.return_values
@@ -724,7 +723,7 @@ impl History {
         self.current.as_ref()
     }
 
-    /// Returns what the run broke off with, when it failed or was cancelled.
+    /// Returns the error of the run, when it failed or was cancelled.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match &self.status {
@@ -746,7 +745,7 @@ impl History {
         self.terminals.usual()
     }
 
-    /// Tells whether the screen was looked at for the end of a step.
+    /// Returns whether the screen was read for the end of a step.
     pub(crate) fn has_looked(&self, at: &StepId) -> bool {
         self.screen.as_ref().is_some_and(|(step, _)| step == at)
     }

@@ -1,12 +1,11 @@
-//! What a workflow is and what happens next, as pure functions.
+//! The rules of machine workflows, as pure functions.
 //!
-//! Owns the machine workflow: its [`Definition`], the [`Event`]s of a run, the
-//! [`History`] that they fold into, and [`decide`], which says what follows from
-//! an input. The daemon calls: it appends the events, performs the effects and
-//! brings their outcomes back.
+//! Owns the machine workflow: its [`Definition`], the [`Event`]s of a run, the [`History`] that they fold into, and
+//! [`decide`], which returns what follows from an input. The daemon's driver calls it: it appends the events, performs
+//! the effects and brings their outcomes back.
 //!
-//! Nothing in here waits, reads a clock, opens a file or draws a number. The same
-//! definition, history and input give the same decision, today and on replay.
+//! Nothing in this crate waits, reads a clock, opens a file or draws a random number. The same definition, history and
+//! input give the same decision, today and on replay.
 
 mod child;
 mod condition;

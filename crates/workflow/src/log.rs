@@ -1,4 +1,4 @@
-//! A run, retold for its reader.
+//! The execution log: a run's history as its readers see it.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub enum LogEntry {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// A state's action came to its end.
+    /// A state's action ended.
     Execution {
         /// The state.
         state: String,
@@ -50,8 +50,8 @@ pub enum LogEntry {
         params: Map<String, Value>,
         /// What it returned.
         result: Map<String, Value>,
-        /// The variables after it: the initial and the standard ones, and those of this state. What earlier
-        /// states returned stands in their own entries.
+        /// The variables after it: the initial and the standard ones, and those of this state. The results of earlier
+        /// states are in their own entries.
         variables_after: Map<String, Value>,
         /// Whether the action succeeded.
         tool_success: bool,
@@ -78,7 +78,7 @@ pub enum LogEntry {
         #[serde(skip_serializing_if = "Option::is_none")]
         next_state: Option<String>,
     },
-    /// The run broke off.
+    /// The run failed.
     Error {
         /// The last state that was executed, if any was.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub enum LogEntry {
     },
 }
 
-/// What a look at one side of a contract found.
+/// The result of checking one side of a contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ValidationResult {
     /// Whether that side of the contract holds.
@@ -101,7 +101,7 @@ pub struct ValidationResult {
     pub validation_type: Side,
 }
 
-/// One variable of a contract that was looked at.
+/// One variable of a contract that was checked.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CheckedVariable {
     /// Its name.
@@ -149,18 +149,18 @@ pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Log
     events.into_iter().flat_map(|event| told.next(event)).collect()
 }
 
-/// A history that is told while it is folded, one event after the other.
+/// A history that is converted to log entries while it is folded, one event at a time.
 #[derive(Debug, Default)]
 pub struct Told {
     history: History,
-    /// Whether the log says that no condition held after the last state.
+    /// Whether the log has the entry that no transition led on from the last state.
     ended: bool,
 }
 
 impl Told {
     /// Takes over one more event. Returns its entries in the log, of which most events have none or one.
     pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
-        // An end of a state is told with the beginning that it belongs to, which folding it forgets.
+        // The entry of a finished state needs its beginning, which folding the event forgets.
         let begun = match event {
             Event::StateCompleted { step, .. } => {
                 self.history.current().filter(|current| current.step == *step).cloned()
@@ -171,8 +171,8 @@ impl Told {
         self.end(event).into_iter().chain(entry(event, begun, &self.history)).collect()
     }
 
-    /// Returns the entry of the last transition that was looked for, which no event stands for: with the first event that
-    /// follows from there being none.
+    /// Returns the entry for the end of the last state, from which no transition led on. It has no event of its own: it
+    /// is added at the first event that follows.
     fn end(&mut self, event: &Event) -> Option<LogEntry> {
         let is_end = matches!(
             event,

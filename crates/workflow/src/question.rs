@@ -1,4 +1,4 @@
-//! What the action `gate` asks, and of whom.
+//! The question of the action `gate`, and who may answer it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::variables::STANDARD_FIELDS;
 /// The most that can be chosen from.
 const MOST_CHOICES: usize = 20;
 
-/// The longest that a question may wait when it says how long, in seconds: a year.
+/// The longest time limit of a gate, in seconds: a year.
 const LONGEST_SECONDS: f64 = 31_536_000.0;
 
 /// Who may answer a gate.
@@ -24,7 +24,7 @@ pub enum AnsweredBy {
     Human,
     /// The agent that runs it; a person may as well.
     Agent,
-    /// Whoever comes first.
+    /// People and agents: the first answer counts.
     Anyone,
 }
 
@@ -38,7 +38,7 @@ impl AnsweredBy {
     }
 }
 
-/// What is asked.
+/// The question of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// The question.
@@ -46,7 +46,7 @@ pub struct Question {
     /// What can be answered; any text, where there is nothing to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// What is to be filled in instead, as [`Form::schema`] tells it.
+    /// The form to be filled in instead, as [`Form::schema`] returns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Value>,
     /// Who may answer.
@@ -78,7 +78,7 @@ impl Question {
         Ok((question, set(params, "timeout").and_then(seconds)))
     }
 
-    /// Tells whether `answer` can be given: one of the choices, a form as JSON that is filled in well, or any text.
+    /// Returns whether `answer` is allowed: one of the choices, a correctly filled form as JSON, or any text.
     #[must_use]
     pub fn takes(&self, answer: &str) -> bool {
         match &self.form {
@@ -98,7 +98,7 @@ impl Question {
 /// Fields of the result of a gate, besides those that variables are called by anyway.
 const RESULT_FIELDS: [&str; 2] = ["by", "through"];
 
-/// Whether anything in a value may still become anything.
+/// Returns whether anything in a value may still become anything.
 fn within(value: &Value, open: &impl Fn(&Value) -> bool) -> bool {
     match value {
         Value::Object(fields) => fields.values().any(|value| within(value, open)),

@@ -1,8 +1,7 @@
-//! A run that is only played: actions answer what somebody wrote down, and the clock is ours.
+//! Rehearsals: runs whose actions return stubbed results, on a simulated clock.
 //!
-//! What happens next is decided by the same [`decide`] as in earnest. Nothing is
-//! opened, typed or waited for, so a rehearsal takes no time and comes out the
-//! same whenever it is played again.
+//! [`decide`] makes the decisions, as in a real run. A rehearsal opens nothing, types nothing and waits for nothing, so
+//! it takes no time and gives the same result every time.
 
 mod act;
 mod secrets;
@@ -29,10 +28,10 @@ use secrets::Secrets;
 pub(crate) use stubs::StubFile;
 pub use stubs::Stubs;
 
-/// The terminal of a run that opens none and is given none by its stubs.
+/// The terminal of a run that opens none and gets none from its stubs.
 const GIVEN_TERMINAL: &str = "term_given";
 
-/// What a rehearsal came to. Secrets are hidden in all of it.
+/// The report of a rehearsal. Secrets are hidden in all of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rehearsal {
     /// What happened, in order.
@@ -44,12 +43,12 @@ pub struct Rehearsal {
     pub final_state: Option<String>,
     /// How many states were executed.
     pub states_executed: u32,
-    /// The time that the run would have taken, as far as the stubs tell.
+    /// The time that the run would have taken, as far as the stubs specify it.
     #[serde(with = "seconds")]
     pub elapsed_time: Duration,
     /// What the run returned.
     pub return_values: BTreeMap<String, String>,
-    /// Answers that were written down and not asked for, each in a sentence without a full stop.
+    /// Answers that were not used, each in a sentence without a full stop.
     pub left_over: Vec<String>,
 }
 
@@ -57,9 +56,9 @@ pub struct Rehearsal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum RehearsalEnd {
-    /// The run did what it was written for.
+    /// The run completed.
     Completed,
-    /// The run broke off.
+    /// The run failed.
     Failed {
         /// What happened.
         error: String,
@@ -71,7 +70,7 @@ pub enum RehearsalEnd {
     },
 }
 
-/// One thing that happened in a rehearsal.
+/// One event of a rehearsal.
 // Nearly every other one is the large one: boxing it would save nothing.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -107,7 +106,7 @@ pub enum Passage {
         /// What was decided, in words.
         because: String,
     },
-    /// Somebody judged.
+    /// A gate was answered.
     Gate {
         /// When, in seconds since the run began.
         at: f64,
@@ -118,7 +117,7 @@ pub enum Passage {
         /// What was answered.
         answer: String,
     },
-    /// One side of the contract with the shell was looked at.
+    /// One side of the contract with the shell was checked.
     Contract {
         /// When, in seconds since the run began.
         at: f64,
@@ -142,7 +141,7 @@ pub enum Source {
     State,
     /// The stubs have it for the tool.
     Tool,
-    /// It is what such an action usually comes to.
+    /// The usual outcome of such an action.
     Usual,
     /// The rules know it without doing anything.
     Rules,
@@ -181,7 +180,7 @@ pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, V
     stage.curtain(stuck)
 }
 
-/// A rehearsal under way.
+/// A rehearsal in progress.
 struct Stage<'a> {
     definition: &'a Definition,
     stubs: &'a Stubs,
@@ -197,7 +196,7 @@ struct Stage<'a> {
     secrets: Secrets,
 }
 
-/// How often answers were asked for, by the name that they stand under.
+/// How often each stub was used, by its key.
 #[derive(Debug, Default)]
 struct Used {
     states: BTreeMap<String, usize>,
@@ -232,7 +231,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Decides an input and answers what the decision asks for. Returns the next input; none when the run is over.
+    /// Decides an input and answers the decision's effects from the stubs. Returns the next input; `None` when the run
+    /// is over.
     fn play(&mut self, input: Input) -> Result<Option<Input>, Missing> {
         let decision = decide(self.definition, &self.history, input, self.now);
         for event in &decision.events {
@@ -274,8 +274,7 @@ impl<'a> Stage<'a> {
                 self.deadline = None;
                 return Ok(None);
             }
-            // Whoever answers does so in time.
-            // Nobody pauses it.
+            // Stubbed gates are always answered in time, and a rehearsal is never paused.
             Effect::ExpireGate { .. }
             | Effect::PauseChild { .. }
             | Effect::ResumeChild { .. }
@@ -286,7 +285,7 @@ impl<'a> Stage<'a> {
         Ok(Some(input))
     }
 
-    /// Has the action of the current state answered, and lets the time pass that it takes.
+    /// Answers the action of the current state, and advances the clock by the time that it takes.
     fn act(&mut self, step: StepId, sleeps: Option<Duration>) -> Result<Input, Missing> {
         let Some((_, current)) = &self.current else { return Ok(Input::DeadlinePassed) };
         let Played { outcome, takes, source } = act(self.stubs, &mut self.used, &self.history, &step, current, sleeps)?;
@@ -349,7 +348,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Adds what an event means for who reads the path.
+    /// Adds the path entry of an event.
     fn tell(&mut self, event: &Event) {
         match event {
             Event::StateEntered { at, tool, params, limit, .. } => {
@@ -447,7 +446,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Says which time it is: `2nd`.
+/// Returns an ordinal: `2nd`.
 fn ordinal(number: usize) -> String {
     let ending = match (number % 10, number % 100) {
         (1, tens) if tens != 11 => "st",

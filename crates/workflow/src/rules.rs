@@ -1,8 +1,8 @@
-//! What changed between the versions of the rules.
+//! The differences between the versions of the rules.
 //!
 //! A run follows the rules that it began with ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run that an older
-//! daemon left in the journal ends as its author expected. Each difference has a method of its own here, and the code that
-//! differs asks it. Versions 1 to 3 added entries and decide alike; version 4 changed what is decided.
+//! daemon left in the journal ends as its author expected. Each difference has a method here, and the code that differs
+//! calls it. Versions 1 to 3 added entries and decide alike; version 4 changed decisions.
 
 /// The rules that one run follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,11 +1,9 @@
-//! Variables in texts, replaced in one pass.
+//! Replacement of variables in texts, in one pass.
 //!
-//! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and
-//! `{name|regex}` its quoted form, and `{{name}}` the literal `{name}`. Everything
-//! else stays as it is, unknown names included, so that `${HOME}`, `a{2,3}`,
-//! `{a,b}` and `{{.Names}}` survive. So does `${NAME}` where `NAME` is a variable
-//! of the shell by the workflow's contract. What came out of a variable is never looked
-//! at again: text from a terminal can not smuggle a placeholder in.
+//! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and `{name|regex}` its quoted form, and `{{name}}`
+//! the literal `{name}`. Everything else stays as it is, unknown names included, so that `${HOME}`, `a{2,3}`, `{a,b}`
+//! and `{{.Names}}` survive. So does `${NAME}` where `NAME` is a variable of the shell by the workflow's contract. The
+//! text of a variable is never searched again: text from a terminal cannot inject a placeholder.
 
 use serde_json::Value;
 
@@ -14,7 +12,7 @@ pub trait Lookup {
     /// Returns the value of a variable, when there is one of that name.
     fn get(&self, name: &str) -> Option<&Value>;
 
-    /// Tells whether `${name}` is for the shell to expand, whatever is known here.
+    /// Returns whether `${name}` is for the shell to expand, whatever is known here.
     fn is_of_shell(&self, name: &str) -> bool {
         let _ = name;
         false
@@ -43,12 +41,12 @@ enum Filter {
     Regex,
 }
 
-/// Tells whether a text has anything that a substitution looks at.
+/// Returns whether a text has any placeholder.
 pub(crate) fn has_placeholder(text: &str) -> bool {
     pieces(text).iter().any(|piece| !matches!(piece, Piece::Text(_)))
 }
 
-/// Returns the names that stand in a text as variables, each with whether a `$` before it leaves it to the shell.
+/// Returns the names of the variables in a text, each with whether a `$` before it leaves it to the shell.
 pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut after_dollar = false;
     pieces(text).into_iter().filter_map(move |piece| {

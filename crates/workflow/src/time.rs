@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Says a duration as people read it: `30s`, `0.5s`.
+/// Returns a duration as people read it: `30s`, `0.5s`.
 pub(crate) fn spoken(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }

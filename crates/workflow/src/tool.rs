@@ -1,6 +1,6 @@
 //! The few tools whose meaning the rules of a machine depend on.
 //!
-//! Everything else about a tool is the catalog's business.
+//! Everything else about a tool belongs to the catalog.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ pub const OPEN_TERMINAL: &str = "open_terminal";
 pub const EXIT_TERMINAL: &str = "exit_terminal";
 /// Waits for output, within a time-out of its own.
 pub const AWAIT_OUTPUT: &str = "await_output";
-/// Waits for time to pass. Not a tool of the catalog: it needs nobody but a timer.
+/// The tool that waits for a time. Not in the catalog: the driver performs it with a timer.
 pub const SLEEP: &str = "sleep";
 
 /// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: it is decided here.
 pub const FAIL: &str = "fail";
 
-/// Asks somebody. Not a tool of the catalog: whoever answers comes by another way.
+/// The tool that opens a gate. Not in the catalog: the answer arrives as an input of its own.
 pub const GATE: &str = "gate";
 
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
 pub const RUN_WORKFLOW: &str = "run_workflow";
 
-/// The actions that every machine has, whatever the catalog.
+/// The actions that every machine has, independent of the catalog.
 pub const OF_MACHINES: &[&str] = &[SLEEP, FAIL, GATE, RUN_WORKFLOW];
 
-/// Calls a node, and a graph of nodes. Each bounds itself when it is given a time.
+/// The tools that call a node, and a graph of nodes. Each bounds itself when it has a time limit.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
 
-/// How long a state may take when neither it nor its action says so.
+/// The time limit of a state when neither it nor its action has one.
 pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
 
 /// The longest sleep, which is also the longest run.
@@ -55,7 +55,7 @@ pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, In
         .ok_or_else(|| InvalidSleep(seconds.map_or_else(|| "left out".to_owned(), Value::to_string)))
 }
 
-/// Tells whether an `await_output` ended without what it was asked to wait for.
+/// Returns whether an `await_output` ended without the event that it waited for.
 pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) -> bool {
     if tool != AWAIT_OUTPUT || !succeeded(result) {
         return false;
@@ -64,13 +64,13 @@ pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Ma
         return true;
     }
     let matched = result.get("match_text").is_some_and(|text| !text.is_null());
-    // One that waits for the prompt, for quiet or for the end matches no text, and finds what it wants.
+    // A wait for the prompt, for quiet or for the end matches no text, and is successful without one.
     let asked_for = params.get("until").filter(|until| !until.is_null() && *until != "match");
     let got_it = asked_for.is_some() && asked_for == result.get("reason");
     !matched && !got_it
 }
 
-/// Tells whether an action did what it was asked to. A result that says nothing about it did.
+/// Returns whether an action succeeded. A result without `success` did.
 pub(crate) fn succeeded(result: &Map<String, Value>) -> bool {
     result.get("success").is_none_or(|success| *success == Value::Bool(true))
 }

@@ -1,8 +1,8 @@
 //! The variables of a run.
 //!
-//! Layers, the first that knows a name wins: what each state's action returned
-//! (`{STATE_FIELD}`), the standard names as the last action left them, what the run
-//! was started with, and arguments that no shell is told.
+//! Layers, the first that has a name wins: the results of each state's action (`{STATE_FIELD}`), the standard names as
+//! set by the last action, the variables that the run was started with, and arguments that are not exported to the
+//! shell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub struct Variables {
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
     initial: Map<String, Value>,
-    /// Arguments that no shell is told, as far as the run was not started with them.
+    /// Arguments that are not exported to the shell, without those that the run was started with.
     arguments: BTreeMap<String, Value>,
     /// Names of the contract with the shell, where `${NAME}` is for the shell to expand.
     of_shell: BTreeSet<String>,
@@ -56,7 +56,7 @@ impl Variables {
         self.of_shell.extend(names.cloned());
     }
 
-    /// Adds arguments that no shell is told.
+    /// Adds arguments that are not exported to the shell.
     pub(crate) fn add_arguments(&mut self, values: &BTreeMap<String, String>) {
         self.arguments.extend(values.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
     }

@@ -1,4 +1,4 @@
-//! `steplatch runs events`
+//! `steplatch runs events`: the events of a run.
 
 use std::process::ExitCode;
 
@@ -52,11 +52,11 @@ impl Events {
     }
 }
 
-/// `  12  09:41:22.123  state_entered  wait  await_output /done/`
+/// Returns `  12  09:41:22.123  state_entered  wait  await_output /done/`.
 fn line(event: &RunEvent) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).map(visible).unwrap_or_default();
     let value = |name: &str| event.data.get(name).unwrap_or(&Value::Null);
-    // The day is the run's; what differs from line to line is the time.
+    // Lines show the time without the date, which is usually the same.
     let time = event.timestamp.split_once('T').map_or(event.timestamp.as_str(), |(_, time)| time.trim_end_matches('Z'));
     let (style, about) = match event.event_type.as_str() {
         "workflow_started" => (STRONG, variables(value("input"))),
@@ -109,7 +109,7 @@ fn line(event: &RunEvent) -> String {
         "workflow_completed" => (GOOD, String::new()),
         "workflow_failed" => (BAD, text("error")),
         "workflow_cancelled" => (BAD, text("reason")),
-        // A kind of event that came after this program: what it says is better than nothing.
+        // The event's type is unknown to this version, so its data is shown as JSON.
         _ => (QUIET, visible(&Value::Object(event.data.clone()).to_string())),
     };
     let name = print::padded(&event.event_type, 18);

@@ -1,13 +1,13 @@
-//! Points in time, as people type them.
+//! Parsing of points in time on the command line.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// Seconds of each unit that a time may be given in.
+/// The units of time, in seconds.
 const UNITS: [(char, i64); 5] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
 
-/// Reads a point in time as ISO 8601: so long ago (`2h`, `1h30m`, `3d`), a day in UTC, or a moment.
+/// Parses a point in time, and returns it as ISO 8601: an age (`2h`, `1h30m`, `3d`), a day in UTC, or a timestamp.
 pub(super) fn moment(text: &str) -> Result<String, String> {
     moment_at(text, Timestamp::now()).map(|moment| moment.to_string()).ok_or_else(|| {
         "is a time such as 30m, 2h, 3d (so long ago), a day such as 2026-01-31, or a moment such as 2026-01-31T12:00:00Z"
@@ -25,7 +25,7 @@ fn moment_at(text: &str, now: Timestamp) -> Option<Timestamp> {
     Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// Reads how many seconds ago something was.
+/// Parses an age in seconds.
 fn ago(text: &str) -> Option<i64> {
     let (mut seconds, mut rest) = (0i64, text);
     while !rest.is_empty() {

@@ -17,7 +17,7 @@ pub(super) async fn pause(place: &Place, ids: &[String], json: bool) -> Result<E
     told(&replies, json)
 }
 
-/// Lets runs go on.
+/// Resumes runs.
 pub(super) async fn resume(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run_id in all(place, ids).await? {
@@ -26,7 +26,7 @@ pub(super) async fn resume(place: &Place, ids: &[String], json: bool) -> Result<
     told(&replies, json)
 }
 
-/// Finds all runs before anything is done to one of them: one may not be what it seems.
+/// Finds all runs before any of them is changed, because one may not exist.
 async fn all(place: &Place, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut runs = Vec::new();
     for id in ids {

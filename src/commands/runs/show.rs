@@ -1,4 +1,4 @@
-//! `steplatch runs show`
+//! `steplatch runs show`: the record of a run.
 
 use std::process::ExitCode;
 
@@ -26,18 +26,18 @@ pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells one run, a line each.
+/// Returns a run as lines.
 pub(super) async fn lines(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
     let (record, report) = looked_up(place, id).await?;
     let is_open = is_open(place, &report).await?;
     Ok(told(&record, &report, is_open))
 }
 
-/// Whether the terminal of a run is open: one that failed closes its own.
+/// Returns whether the terminal of a run is open: a failed run closes its own.
 async fn is_open(place: &Place, report: &RunReply) -> Result<bool, Failure> {
     let Some(terminal) = &report.session_id else { return Ok(false) };
     let listed = front::ask(place, ListTerminalSessions {}).await?;
-    // One whose program has ended can still be looked at.
+    // A terminal whose program has ended can still be viewed.
     Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
@@ -48,7 +48,7 @@ async fn looked_up(place: &Place, id: &str) -> Result<(RunRecord, RunReply), Fai
     Ok((record, report))
 }
 
-/// The record, with what the report knows besides.
+/// Merges the record with the further fields of the report.
 fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     let fields = |value: Result<Value, serde_json::Error>| match value {
         Ok(Value::Object(fields)) => fields,
@@ -56,7 +56,7 @@ fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     };
     let mut all = fields(serde_json::to_value(record));
     for (name, value) in fields(serde_json::to_value(report)) {
-        // Whether the report was a success says nothing about the run, and its state is there already.
+        // The report's success says nothing about the run, and the state is in the record already.
         if !matches!(name.as_str(), "success" | "status" | "workflow_name") {
             let known = all.entry(name).or_insert(Value::Null);
             if known.is_null() {
@@ -67,7 +67,7 @@ fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     all
 }
 
-/// Tells a run. `is_open` is whether its terminal is open.
+/// Returns a run as lines. `is_open` is whether its terminal is open.
 fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
     let style = match record.state.as_str() {
         "completed" => GOOD,
@@ -138,7 +138,7 @@ fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
             }
         }
     }
-    // A traceback ends with the error.
+    // The last line of a traceback is the error.
     let error = record.traceback.as_deref().or(record.error.as_deref()).map(for_people).unwrap_or_default();
     for (index, line) in error.lines().enumerate() {
         say(if index == 0 { "error" } else { "" }, visible(line));

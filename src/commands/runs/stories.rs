@@ -1,7 +1,7 @@
-//! The events of a run, and of the runs below it, in an order in which they can be read.
+//! The events of a run and of its nested runs, in a readable order.
 //!
-//! Each run is followed by itself, over as many daemons as it takes. What a run tells
-//! of the end of one below it waits until that one has told its own.
+//! Each run is followed separately, across restarts of the daemon. A parent's event about the end of a nested run is
+//! held back until the nested run's own events are complete.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,30 +12,30 @@ use steplatch_protocol::{FollowError, Follower, RunEvent, Steady};
 
 use crate::print;
 
-/// Runs that are followed, the upper ones first.
+/// The runs that are followed, parents first.
 pub(super) struct Stories {
     daemon: Steady,
     wanted: Wanted,
     stories: Vec<Story>,
 }
 
-/// How far events are told.
+/// Which events are returned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
-    /// Also what happens from now on, until the run is over.
+    /// Includes events from now on, until the run has ended.
     pub(super) follow: bool,
-    /// Also those of the runs that it starts.
+    /// Includes the events of nested runs.
     pub(super) nested: bool,
 }
 
-/// One run that is followed.
+/// A run that is followed.
 struct Story {
     run: String,
     depth: usize,
     events: Follower,
-    /// Number of the last event that is wanted; without one, they are wanted until the run is over.
+    /// The number of the last event to return; if `None`, all events until the end of the run.
     until: Option<u64>,
-    /// The end of a run below this one, which is told once that one has told it.
+    /// The event about the end of a nested run, which is returned after that run's events.
     held: Option<RunEvent>,
 }
 
@@ -43,7 +43,7 @@ impl Stories {
     /// Follows `run` from its event number `from` on.
     ///
     /// # Errors
-    /// When nobody knows the run, or no daemon can be reached.
+    /// When the run does not exist, or no daemon can be reached.
     pub(super) async fn of(daemon: Steady, run: &str, from: u64, wanted: Wanted) -> Result<Self, FollowError> {
         let mut stories = Self { daemon, wanted, stories: Vec::new() };
         stories.begin(run, from, 0).await?;
@@ -61,10 +61,11 @@ impl Stories {
         Ok(())
     }
 
-    /// Returns the next event, with how many runs it is below the first one; `None` once all that was wanted is told.
+    /// Returns the next event, with the nesting depth of its run; `None` after the last one.
     ///
     /// # Errors
-    /// When the first run can not be followed any further. Of one below it that is said, and the rest goes on.
+    /// When the first run cannot be followed any further. For a nested run the problem is printed, and the others
+    /// continue.
     pub(super) async fn next(&mut self) -> Result<Option<(RunEvent, usize)>, FollowError> {
         loop {
             let told = |story: &Story| self.stories.iter().all(|below| Some(below.run.as_str()) != story.awaits());
@@ -94,7 +95,7 @@ impl Stories {
         }
     }
 
-    /// Waits for an event of any run, the lowest first.
+    /// Waits for an event of any run, the deepest first.
     async fn any(&mut self) -> (usize, Result<Option<RunEvent>, FollowError>) {
         poll_fn(|context| {
             for (at, story) in self.stories.iter_mut().enumerate().rev().filter(|(_, story)| story.held.is_none()) {
@@ -107,7 +108,7 @@ impl Stories {
         .await
     }
 
-    /// Takes note of an event that is about to be told.
+    /// Processes an event before it is returned.
     async fn pass(&mut self, at: usize, event: RunEvent) -> Result<(RunEvent, usize), FollowError> {
         let story = &self.stories[at];
         let depth = story.depth;
@@ -126,7 +127,7 @@ impl Stories {
 }
 
 impl Story {
-    /// The run whose end this one is about to tell.
+    /// Returns the nested run whose end this one is about to report.
     fn awaits(&self) -> Option<&str> {
         self.held.as_ref()?.data.get("child_run_id").and_then(Value::as_str)
     }

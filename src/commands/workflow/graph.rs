@@ -1,4 +1,4 @@
-//! `steplatch workflow graph`
+//! `steplatch workflow graph`: a workflow as a diagram.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

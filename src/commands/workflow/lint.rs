@@ -1,4 +1,4 @@
-//! `steplatch workflow lint FILE…`
+//! `steplatch workflow lint FILE…`: the problems of files.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub(crate) struct Lint {
 }
 
 impl Lint {
-    /// Prints the problems of every file; one that can not be read has that for a problem and does not hide the others.
+    /// Prints the problems of every file; a file that cannot be read has that as its problem.
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let mut found: Vec<(&String, Vec<Problem>)> = Vec::new();
         for file in &self.files {
@@ -62,7 +62,7 @@ async fn problems(file: &str, place: &Place) -> Result<Vec<Problem>, Failure> {
     })
 }
 
-/// Has a file of functions checked as if it were loaded.
+/// Returns the problems of a file of functions, which the daemon checks without loading it.
 async fn problems_of_functions(file: &Path, place: &Place) -> Result<Vec<Problem>, Failure> {
     let reply = load::functions(file, false, true, place).await?;
     if reply.problems.is_empty() && !reply.success {

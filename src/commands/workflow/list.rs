@@ -1,4 +1,4 @@
-//! `steplatch workflow list`
+//! `steplatch workflow list`: the workflows of the library.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::print::{BAD, GOOD, QUIET, STRONG};
 use crate::{front, print};
 
-/// As many as the daemon lists.
+/// The most that the daemon lists.
 const ALL: u32 = 10_000;
 
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ fn row(workflow: &WorkflowInfo) -> Vec<String> {
     let runs = if *run_count == 0 { "-".to_owned() } else { format!("{success_count}/{run_count}") };
     let status = if *hidden { "hidden".to_owned() } else { status.clone() };
     let last_run = last_run.clone().unwrap_or_else(|| "-".to_owned());
-    // A description may go on for a page; its first line is what a list has room for.
+    // A description may be long; its first line fits a list.
     let description = description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
     vec![name.clone(), kind.clone(), status, runs, last_run, print::visible(description)]
 }
@@ -84,7 +84,7 @@ fn coloured(line: &str, workflow: Option<&WorkflowInfo>) -> String {
     }
 }
 
-/// Returns what is to be known of files, once for each.
+/// Returns the remarks about files, once per file.
 fn notes(workflows: &[WorkflowInfo]) -> Vec<(&str, &str)> {
     let mut notes: Vec<(&str, &str)> = Vec::new();
     for workflow in workflows {
@@ -94,7 +94,7 @@ fn notes(workflows: &[WorkflowInfo]) -> Vec<(&str, &str)> {
     notes
 }
 
-/// Returns the folders in which the workflows lie, each once.
+/// Returns the directories of the workflows, each once.
 fn folders(workflows: &[WorkflowInfo]) -> Vec<String> {
     let mut folders: Vec<String> = Vec::new();
     for workflow in workflows {

@@ -1,4 +1,4 @@
-//! `steplatch workflow load FILE…`
+//! `steplatch workflow load FILE…`: add files to the library.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct Load {
     json: bool,
 }
 
-/// What came of a file.
+/// The outcome for a file.
 #[derive(Serialize)]
 struct Loaded {
     file: String,
@@ -44,7 +44,7 @@ enum Reply {
 }
 
 impl Load {
-    /// Loads each; one that is wrong does not keep the others.
+    /// Loads each file; an invalid one does not prevent the others.
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let mut all = Vec::new();
         for named in named(&self.files) {
@@ -85,7 +85,7 @@ impl Load {
     }
 }
 
-/// Has the daemon load a file of functions, or only check it.
+/// Loads a file of functions through the daemon, or only checks it.
 pub(super) async fn functions(
     file: &Path,
     overwrite: bool,
@@ -97,11 +97,11 @@ pub(super) async fn functions(
     front::ask(place, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
 }
 
-/// Returns the files that are meant, each once; with a word that means none, and why.
+/// Returns the selected files, each once; a word without a file is returned with the reason.
 fn named(words: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
     let mut named: Vec<Result<PathBuf, (String, String)>> = Vec::new();
     for word in words {
-        // A file may have any name, and then it is meant.
+        // An existing file whose name looks like a pattern is a file.
         let is_pattern = word.contains(['*', '?', '[']) && Path::new(word).symlink_metadata().is_err();
         if !is_pattern {
             named.push(Ok(word.into()));
@@ -124,14 +124,14 @@ fn named(words: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
     named
 }
 
-/// Tells whether a file that a pattern matches is one to load: not what a library keeps beside its workflows.
+/// Returns whether a file that a pattern matches is loadable: the library's metadata files are not.
 fn is_loadable(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let is_ours = name.ends_with(".meta.json") || name == "index.json";
     file.is_file() && (name.ends_with(".py") || name.ends_with(".json")) && !is_ours
 }
 
-/// Reads a workflow, or what the library made of one: then it stands beside its metadata.
+/// Reads a workflow, or a file of the library, in which it is beside its metadata.
 fn definition(file: &Path) -> Result<Value, String> {
     let text = std::fs::read(file).map_err(|error| format!("the file can not be read: {error}"))?;
     let mut document: Value = serde_json::from_slice(&text).map_err(|error| format!("this is not JSON: {error}"))?;
@@ -199,7 +199,7 @@ fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()>
     Ok(())
 }
 
-/// Says what is wrong with a file of functions: every problem with its line, the interpreter's words as they are.
+/// Returns the problems of a file of functions: every problem with its line, the interpreter's messages unchanged.
 pub(super) fn wrong(file: &str, reply: &LoadFunctionsReply) -> String {
     if reply.problems.is_empty() {
         let error = reply.error.clone().unwrap_or_else(|| format!("{file} was not loaded"));
@@ -209,9 +209,9 @@ pub(super) fn wrong(file: &str, reply: &LoadFunctionsReply) -> String {
     for (index, problem) in reply.problems.iter().enumerate() {
         let begin = if index == 0 { "" } else { "\n" };
         let message = print::visible_lines(&problem.message, "");
-        // What the interpreter says shows the place itself, and keeps its columns on lines of its own.
+        // The interpreter's message shows the place itself, in aligned lines of its own.
         let gap = if message.contains("File \"") { "\n" } else { " " };
-        // Writing to a text does not fail.
+        // Writing to a String does not fail.
         let _ = write!(text, "{begin}{file}{}:{gap}{message}", line(problem.line));
     }
     text
@@ -221,7 +221,7 @@ fn line(line: Option<u32>) -> String {
     line.map(|line| format!(", line {line}")).unwrap_or_default()
 }
 
-/// Counts what came of all files.
+/// Counts the outcomes of all files.
 fn total(all: &[Loaded]) -> String {
     let good = all.iter().filter(|loaded| loaded.success());
     let (mut files, mut workflows, mut nodes, mut graphs) = (0, 0, 0, 0);

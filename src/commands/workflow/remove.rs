@@ -1,4 +1,4 @@
-//! `steplatch workflow rm NAME…`
+//! `steplatch workflow rm NAME…`: remove workflows from the library.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ pub(crate) struct Remove {
 }
 
 impl Remove {
-    /// Removes each; one that is not there does not keep the others.
+    /// Removes each workflow; a missing one does not prevent the others.
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let mut code = ExitCode::SUCCESS;
         let mut replies = Vec::new();

@@ -1,4 +1,4 @@
-//! `steplatch workflow schema`
+//! `steplatch workflow schema`: the JSON schema of workflows.
 
 use std::process::ExitCode;
 

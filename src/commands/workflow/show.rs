@@ -1,4 +1,4 @@
-//! `steplatch workflow show NAME`
+//! `steplatch workflow show NAME`: a saved workflow.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ impl Show {
 fn page(reply: &DescribeWorkflowReply) -> String {
     let mut page = String::new();
     let name = reply.name.as_deref().unwrap_or_default();
-    // Writing to a text does not fail, here and below.
+    // Writing to a String does not fail, here and below.
     let _ = writeln!(page, "{STRONG}{name}{STRONG:#}");
     if let Some(description) = &reply.description {
         let _ = writeln!(page, "{}", print::visible_lines(description, ""));
@@ -102,7 +102,7 @@ fn page(reply: &DescribeWorkflowReply) -> String {
     page
 }
 
-/// Writes what belongs under a title beside it, its lines below each other.
+/// Formats a text beside its title, its lines below each other.
 fn block(title: &str, text: &str) -> String {
     let mut block = String::new();
     for (index, line) in text.lines().enumerate() {
@@ -134,7 +134,7 @@ fn variable(variable: &VariableOfContract) -> Vec<String> {
     vec![name.clone(), print::visible(&about.join(", ")), description]
 }
 
-/// Lists the states as they stand in the definition, which need not be valid, the first one first.
+/// Lists the states of a definition, which need not be valid, the first one first.
 fn states(definition: &Value) -> String {
     let rows = definition["states"].as_object().into_iter().flatten().map(|(name, state)| {
         let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();

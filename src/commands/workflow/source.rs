@@ -1,4 +1,4 @@
-//! A workflow that a person means by a file or by its name.
+//! Resolution of a file or a name to a workflow.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,19 @@ use steplatch_workflow::{Definition, Problems};
 use crate::failure::Failure;
 use crate::front;
 
-/// What is meant by a file or a name.
+/// The meaning of a file or a name.
 pub(super) enum Meant {
-    /// This is, valid or not.
+    /// A workflow, valid or not.
     Workflow(Box<Result<Definition, Problems>>),
-    /// This file of functions, which is in the library.
+    /// A file of functions in the library.
     Function(PathBuf),
-    /// Nothing that can be read, for this reason.
+    /// Unreadable, with the reason.
     Nothing(String),
 }
 
-/// Reads the workflow in a file or, where `workflow` is the name of none, the one that is saved under that name.
+/// Reads the workflow in a file or, if `workflow` is not a file, the saved workflow of that name.
 pub(super) async fn read(workflow: &str, place: &Place) -> Result<Meant, Failure> {
-    // Only what can be a name needs the daemon; a path with an ending never is one.
+    // Only a possible name needs the daemon; a path with an extension never is one.
     let is_name = !Path::new(workflow).exists() && workflow.parse::<WorkflowName>().is_ok();
     if !is_name {
         return Ok(match std::fs::read_to_string(workflow) {
@@ -41,7 +41,7 @@ pub(super) async fn read(workflow: &str, place: &Place) -> Result<Meant, Failure
     })
 }
 
-/// As [`read`], where only a valid workflow will do.
+/// As [`read`], but only for a valid workflow.
 pub(super) async fn definition(workflow: &str, place: &Place) -> Result<Definition, Failure> {
     match read(workflow, place).await? {
         Meant::Workflow(parsed) => {

@@ -1,4 +1,4 @@
-//! `steplatch workflow test`
+//! `steplatch workflow test`: a workflow executed with stubs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::action::{self, Outcome};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible};
 
-/// What a stub file is, for those who ask for help at length.
+/// The description of stub files in the long help.
 const STUB_FILE: &str = r#"A stub file is JSON; every part may be left out:
 
   {
@@ -101,7 +101,7 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
     };
     let (state, tool) =
         rehearsal.path.iter().map(name).fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
-    // A name may have 64 characters; one that is longer than most pushes its line.
+    // A name may have 64 characters; an unusually long one shifts its line.
     let columns = Columns { state: state.min(24), tool, width: print::width() };
     for passage in &rehearsal.path {
         print::line(columns.line(passage))?;
@@ -133,14 +133,14 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How wide the columns of a path are.
+/// The column widths of a path.
 struct Columns {
     state: usize,
     tool: usize,
     width: Option<usize>,
 }
 
-/// The column of times: `99 min 59 s`.
+/// The width of the column of times: `99 min 59 s`.
 const TIME: usize = 11;
 
 impl Columns {
@@ -196,7 +196,7 @@ impl Columns {
     }
 }
 
-/// A time that begins at nothing, as people say it.
+/// Formats a duration that begins at zero.
 fn duration_of(seconds: f64) -> String {
     if seconds == 0.0 { "0 s".to_owned() } else { duration(Duration::from_secs_f64(seconds)) }
 }

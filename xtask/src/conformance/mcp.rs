@@ -1,7 +1,8 @@
-//! `cargo xtask conformance mcp`: what the public test suite for MCP servers says of ours.
+//! `cargo xtask conformance mcp`: results of the public test suite for MCP servers.
 //!
-//! The suite is `@modelcontextprotocol/conformance`, from npm. It wants tools of its own, which an example of the crate
-//! offers on the server that agents use. The tests run it as well; here what it found is written down.
+//! The suite is `@modelcontextprotocol/conformance`, from npm. It expects tools of its own, which an example of the
+//! crate offers on the server that agents use. The tests run it as well; this chore writes its results into the
+//! document.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -13,14 +14,14 @@ use crate::npm;
 use crate::repository::Repository;
 use crate::step;
 
-/// What is run, and what it is called in the document.
+/// The runs, and their names in the document.
 const RUNS: [(&str, &[&str]); 3] = [
     ("2026-07-28, with the Tasks extension", &["--requirements", "2026-07-28"]),
     ("2025-11-25", &["--requirements", "2025-11-25"]),
     ("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"]),
 ];
 
-/// Runs the suite for each revision of the protocol, and writes down what it found.
+/// Runs the suite for each revision of the protocol, and writes the results.
 pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     step::work("packages of npm", || npm::ensure(repository))?;
     let build = ["build", "--quiet", "--locked", "-p", "steplatch-mcp", "--example", "conformance"];
@@ -77,12 +78,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends by itself; whether it did is not what is looked at here.
+        // It ends by itself; its exit code is not part of the results.
         let _ = self.child.wait();
     }
 }
 
-/// What came of one run.
+/// The results of one run.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     scenarios: usize,
@@ -93,7 +94,7 @@ struct Found {
 }
 
 impl Found {
-    /// Reads the summary at the end.
+    /// Parses the summary at the end.
     fn read(said: &str) -> Option<Self> {
         let (_, summary) = said.split_once("=== SUMMARY ===")?;
         let total = summary.lines().find_map(|line| line.strip_prefix("Total: "))?;

@@ -1,9 +1,8 @@
-//! `cargo xtask conformance --suite FOLDER`: what a public test suite for terminals says of ours.
+//! `cargo xtask conformance --suite FOLDER`: results of a public test suite for terminals.
 //!
-//! The suite is esctest2. It is not part of this repository, whose licence is
-//! another; the command says where to get it. It runs in a terminal that the
-//! library opens, the way everything else does, and what it found goes into
-//! `docs/conformance.md`, between two marks; the words around them stay.
+//! The suite is esctest2. Its licence differs, so it is not part of this repository; the command says where to get it.
+//! It runs in a terminal that the library opens in the usual way. The results go into `docs/conformance.md`, between
+//! two marks; the text around them stays.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,13 +19,13 @@ The suite is esctest2 by George Nachman and Thomas Dickey (GPL-2). Get it with
   git clone https://github.com/ThomasDickey/esctest2
 and run: cargo xtask conformance --suite esctest2";
 
-/// How the suite is run: what it asks of a VT420, and how long it waits for an answer.
+/// The arguments of the suite: the level of a VT420, and the timeout for answers.
 const ARGUMENTS: [&str; 5] = ["--max-vt-level", "4", "--timeout", "0.15", "--no-print-logs"];
 
-/// How wide the document is.
+/// The line width of the document.
 const WIDTH: usize = 120;
 
-/// Runs the suite and writes down what it found. `--include REGEX` runs a part of it and writes nothing.
+/// Runs the suite and writes its results. `--include REGEX` runs a part of it and writes nothing.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (suite, include) = match arguments {
         ["--suite", suite] => (*suite, None),
@@ -45,7 +44,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         command.args(["--include", include]);
     }
     step::run("esctest2", &mut command)?;
-    // The suite prints what terminals answered, whatever bytes those are.
+    // The suite prints terminals' answers, which may be any bytes.
     let said = fs::read(&log).with_context(|| format!("{} could not be read.", log.display()))?;
     let found = Found::read(&String::from_utf8_lossy(&said));
     println!("{}", found.count());
@@ -61,21 +60,21 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     }
 }
 
-/// What came of one test.
+/// The outcome of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Passed,
-    /// It fails on xterm as well, or asks for more than the level that was asked for.
+    /// It fails on xterm as well, or requires a higher level than the given one.
     Excused,
     Failed,
 }
 
-/// What came of all tests, in the order in which they ran.
+/// The outcomes of all tests, in the order in which they ran.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found(Vec<(String, Outcome)>);
 
 impl Found {
-    /// Reads the log of a run.
+    /// Parses the log of a run.
     fn read(log: &str) -> Self {
         let mut tests = Vec::new();
         let mut running = None;
@@ -114,7 +113,7 @@ impl Found {
         )
     }
 
-    /// The failed tests, by class, as a list of Markdown.
+    /// Returns the failed tests, by class, as a Markdown list.
     fn failures(&self) -> String {
         let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in self.with(Outcome::Failed) {

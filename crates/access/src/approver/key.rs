@@ -1,12 +1,12 @@
-//! The approver's key pair: what it seals is opened with the passphrase only.
+//! The approver's key pair: only the passphrase opens what it seals.
 //!
-//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so a
-//! daemon that knows no passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from the
-//! passphrase and a salt: another passphrase seals the private key anew, and sealed texts stay as they are.
+//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so
+//! a daemon without the passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from
+//! the passphrase and a salt: another passphrase seals the private key anew, and sealed texts are unchanged.
 //!
-//! Every seal is HPKE in base mode (RFC 9180, <https://www.rfc-editor.org/rfc/rfc9180>) with DHKEM(X25519, HKDF-SHA256),
-//! HKDF-SHA256 and ChaCha20Poly1305. A sealed text is `sealed:1:` and the Base64 of the encapsulated key, 32 bytes, with the
-//! ciphertext behind it.
+//! Every seal is HPKE in base mode (RFC 9180, <https://www.rfc-editor.org/rfc/rfc9180>) with DHKEM(X25519,
+//! HKDF-SHA256), HKDF-SHA256 and ChaCha20Poly1305. A sealed text is `sealed:1:` and the Base64 of the encapsulated
+//! key, 32 bytes, with the ciphertext behind it.
 
 use argon2::Argon2;
 use base64::Engine as _;
@@ -23,10 +23,10 @@ type PublicKey = <X25519HkdfSha256 as Kem>::PublicKey;
 type PrivateKey = <X25519HkdfSha256 as Kem>::PrivateKey;
 type EncappedKey = <X25519HkdfSha256 as Kem>::EncappedKey;
 
-/// What a sealed text begins with; the number is the version of its format.
+/// The prefix of a sealed text; the number is the version of its format.
 const PREFIX: &str = "sealed:1:";
 
-/// What seals are for (the `info` of HPKE): one made for runs opens as nothing else.
+/// The purpose of seals (the `info` of HPKE): a seal made for runs does not open for another purpose.
 const OF_RUN: &[u8] = b"steplatch private part of a run";
 const OF_KEY: &[u8] = b"steplatch private key of the approver";
 
@@ -34,7 +34,7 @@ const OF_KEY: &[u8] = b"steplatch private key of the approver";
 const SALT: usize = 16;
 const ENCAPPED: usize = 32;
 
-/// Keys that are stored: the newest, and those of passphrases that were taken away.
+/// Keys that are stored: the newest, and those of removed passphrases.
 const MOST_KEYS: usize = 4;
 
 /// Whether a text is a sealed one.
@@ -53,11 +53,11 @@ pub(super) struct StoredKey {
     private: String,
 }
 
-/// Seals what a run needs to go on.
+/// Seals what a run needs to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealingKey(PublicKey);
 
-/// Opens what the newest [`SealingKey`] sealed, and those before it.
+/// Opens everything that the newest [`SealingKey`] and those before it sealed.
 #[derive(Clone)]
 pub struct OpeningKey(Vec<PrivateKey>);
 

@@ -1,9 +1,8 @@
 //! The control group of a daemon and of everything that it starts, see cgroups(7).
 //!
-//! A process is in the group of what started it, however deep it was forked, whether or
-//! not its parents live, and whatever its environment. So a process that outlives its
-//! terminal, the terminal's host and the daemon is still known as one of ours. Groups can
-//! be made where systemd delegates its own to the user, and by root.
+//! A process is in the group of the process that started it, at any depth of forks, whether or not its parents live,
+//! and whatever its environment. So a process that outlives its terminal, the terminal's host and the daemon can still
+//! be attributed to them. Groups can be made where systemd delegates its own group to the user, and by root.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -43,7 +42,7 @@ fn group_of(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// Returns the folder of a group, by the list of what is mounted.
+/// Returns the directory of a group, from the list of mounts.
 fn folder_of(group: &str, list: &str) -> Option<PathBuf> {
     mounts(list).filter(|mount| mount.kind == "cgroup2").find_map(|mount| {
         let below = Path::new(group).strip_prefix(mount.root).ok()?;

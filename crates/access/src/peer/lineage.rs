@@ -1,14 +1,13 @@
-//! The processes that a process descends from, read so that a doubt is never taken for an answer.
+//! The processes that a process descends from, read so that uncertainty is never taken for an answer.
 //!
-//! Processes end, are adopted by others and leave their ids to new ones while they
-//! are looked at. A link between a child and its parent counts only if both were
-//! there, the parent is the older one, and the child still has that parent
-//! afterwards. A walk that can not be completed says why ([`Cut`]): what decides by
-//! it has to refuse.
+//! Processes end, are adopted by others and leave their ids to new ones during the walk. A link between a child and
+//! its parent counts only if both existed, the parent is the older one, and the child still has that parent
+//! afterwards. A walk that cannot be completed says why ([`Cut`]), and a decision that relies on it has to refuse.
 
 use super::table::{Evidence, ProcessTable, Status};
 
-/// The most ancestors that are followed. Linux gives no more than four million ids, and no person has a hundred parents.
+/// The most ancestors that are followed. Linux gives no more than four million ids, and a person's process never has
+/// so many.
 const MOST_ANCESTORS: usize = 400;
 
 /// The process that every other one descends from, unless its parent is in another namespace.
@@ -31,12 +30,12 @@ pub(crate) struct Process {
 pub(crate) struct Lineage {
     /// The process and its ancestors, as far as they are known.
     pub(crate) known: Vec<Process>,
-    /// Why there are others that are not, if so.
+    /// Why the list is not complete, if so.
     pub(crate) cut: Option<Cut>,
 }
 
 impl Lineage {
-    /// Returns that of a process of which nothing is known.
+    /// Returns the lineage of a process of which nothing is known.
     pub(crate) fn unknown(cut: Cut) -> Self {
         Self { known: Vec::new(), cut: Some(cut) }
     }
@@ -51,7 +50,7 @@ pub(crate) enum Cut {
     TooDeep,
     /// Its ancestors changed faster than they could be read.
     Changing,
-    /// An ancestor is there and is not shown to this process: `/proc` hides processes of other users (`hidepid`).
+    /// An ancestor exists and is hidden from this process: `/proc` hides processes of other users (`hidepid`).
     Hidden,
 }
 
@@ -63,7 +62,7 @@ pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
     let process =
         |&(pid, status): &(i32, Status)| Process { pid, started: status.started, evidence: table.evidence(pid) };
     let known: Vec<Process> = links.iter().map(process).collect();
-    // What was read is theirs only if they have been there all the time.
+    // The data belongs to these processes only if they have existed all the time.
     let now = |process: &Process| table.status(process.pid).filter(|now| now.started == process.started);
     if now(&known[0]).is_none_or(|now| now.has_ended) {
         cut = Some(Cut::Gone);
@@ -87,7 +86,7 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
         let parent = loop {
             if attempts == MOST_ATTEMPTS {
                 return match is_hidden {
-                    // The first process tells nothing that could be hidden.
+                    // The status of the first process contains nothing that could be hidden.
                     true if status.parent == FIRST => Ok(()),
                     true if table.hides_others() => Err(Cut::Hidden),
                     _ => Err(Cut::Changing),
@@ -97,7 +96,7 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
             let parent = table.status(status.parent);
             let again = match table.status(child) {
                 Some(again) if again.started == status.started => again,
-                // A process that has ended and another one that has taken its id look the same.
+                // A process that has ended looks the same as another one that has taken its id.
                 _ => return Err(if links.len() == 1 { Cut::Gone } else { Cut::Changing }),
             };
             match parent {

@@ -1,9 +1,9 @@
-//! The list of what is mounted: proc_pid_mountinfo(5).
+//! The list of mounts: proc_pid_mountinfo(5).
 
-/// One file system, as the kernel writes it: names with blanks in them are escaped, and stay so.
+/// One file system, as the kernel writes it: blanks in names are escaped, and remain escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mount<'t> {
-    /// The folder of the file system that is mounted.
+    /// The directory of the file system that is mounted.
     pub(super) root: &'t str,
     /// Where it is mounted.
     pub(super) at: &'t str,

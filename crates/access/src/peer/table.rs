@@ -1,4 +1,4 @@
-//! What the kernel tells of processes: proc_pid_stat(5), proc_pid_environ(5).
+//! The kernel's data on processes: proc_pid_stat(5), proc_pid_environ(5).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -18,14 +18,15 @@ pub(super) struct Status {
     pub(super) parent: i32,
     /// When it was started, in clock ticks since the system was.
     pub(super) started: u64,
-    /// Its first thread has ended. It still is the parent of its children if other threads go on.
+    /// Its first thread has ended. It still is the parent of its children if other threads are running.
     pub(super) has_ended: bool,
 }
 
 /// What shows that steplatch started a process, or one of its ancestors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Evidence {
-    /// The mark in its first environment that steplatch gives to what it starts, as far as that can be read.
+    /// The mark that steplatch sets in the environment of the processes that it starts, as far as the first
+    /// environment can be read.
     pub(crate) mark: Option<String>,
     /// It is in the control group of a daemon.
     pub(crate) in_group: bool,
@@ -33,13 +34,13 @@ pub(crate) struct Evidence {
 
 /// A list of all processes, which changes while it is read.
 pub(super) trait ProcessTable {
-    /// Returns the state of a process, if there is one, which may have ended and wait to be collected.
+    /// Returns the status of a process, if it exists. It may have ended and not been reaped yet.
     fn status(&self, pid: i32) -> Option<Status>;
 
     /// Whether the table leaves out processes of other users.
     fn hides_others(&self) -> bool;
 
-    /// Returns what shows that steplatch started a process.
+    /// Returns the evidence that steplatch started a process.
     fn evidence(&self, pid: i32) -> Evidence;
 }
 
@@ -61,7 +62,7 @@ impl ProcessTable for Proc {
         let read = File::open(format!("/proc/{pid}/environ"))
             .and_then(|file| file.take(LONGEST_ENVIRONMENT).read_to_end(&mut environment));
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
-        // What could not be read for want of room may have been the evidence.
+        // An environment that could not be read for lack of resources may have been the evidence.
         let is_starved = read.as_ref().err().is_some_and(is_want_of_room);
         let in_group = match groups {
             Ok(groups) => group::is_of_ours(&groups),
@@ -71,7 +72,7 @@ impl ProcessTable for Proc {
     }
 }
 
-/// Whether an error says nothing about the process: no descriptor or no memory was left for the look.
+/// Whether an error is no evidence about the process: there were not enough descriptors or memory to inspect it.
 fn is_want_of_room(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -90,12 +91,12 @@ fn status_of(stat: &str) -> Option<Status> {
 /// Whether `/proc` is mounted with `hidepid`, by the list of what is mounted: proc(5).
 fn hides_others(list: &str) -> bool {
     let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|how| !["0", "off"].contains(&how));
-    // What was mounted last covers the others.
+    // The last mount covers the earlier ones.
     let of_proc = mounts(list).rfind(|mount| mount.at == "/proc");
     of_proc.is_some_and(|mount| mount.options.split(',').any(hides))
 }
 
-/// Whether a process has the foreground of a terminal that controls it.
+/// Whether a process is in the foreground of its controlling terminal.
 pub(super) fn has_terminal(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_in_foreground(&stat))
 }

@@ -1,13 +1,15 @@
-//! Which processes of this machine are at the other end of a connection of TCP.
+//! The local processes at the other end of a TCP connection.
 //!
-//! A client over the network is seen by the daemon as the server that serves it. If the client is on this machine, whatever
-//! address it uses, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes say whose it is.
+//! The daemon sees a network client as the server process that serves it. If the client is on this machine, at any
+//! address, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes show which process owns
+//! it.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::{fs, io};
 
-/// The states of sockets that are the end of no connection a process can use, as the kernel writes them: TIME_WAIT and LISTEN.
+/// The states of sockets that no process can use as the end of a connection, as the kernel writes them: TIME_WAIT and
+/// LISTEN.
 const UNUSED: [&str; 2] = ["06", "0A"];
 
 /// Where the other end of a connection is.
@@ -19,12 +21,12 @@ pub(crate) enum Location<T> {
     Elsewhere,
 }
 
-/// Returns the processes that have a connected socket with this address. Blocks for a look at every descriptor of every
-/// process that may be looked at.
+/// Returns the processes that have a connected socket with this address. Blocks while it reads every descriptor of
+/// every readable process.
 ///
-/// Several sockets can have one address, each with another at its other end. All of them count, so if one is in no process that
-/// can be looked at (its descriptor may be on its way through a Unix socket), none is known. Neither is one if the tables can
-/// not be read.
+/// Several sockets can have one address, each with another one at its other end. All of them count: if one belongs to
+/// no readable process (its descriptor may be in transit through a Unix socket), the result is empty. It is also empty
+/// if the tables cannot be read.
 pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
     let unknown = Location::Here(Vec::new());
     let tables: io::Result<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().map(read_table).collect();
@@ -59,7 +61,7 @@ fn read_table(table: &&str) -> io::Result<String> {
     }
 }
 
-/// Whether an address may be one of this machine's: only those can be bound to. One is no other's because something else fails.
+/// Whether an address may be one of this machine's: only those can be bound to. Any other error does not exclude it.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let mut any_port = address;
     // An address of one link counts with the link.

@@ -1,14 +1,12 @@
-//! Redactor taken out of a stream of output, wherever it is cut into portions.
+//! Secrets masked in a stream of output, wherever it is cut into portions.
 //!
-//! What a person sees as one word may come in pieces, with escape sequences and
-//! line ends between them, and a title is text as well. So a secret is looked for
-//! in the characters that are shown, whatever lies between them, and in the text
-//! of each control string. Every character of it becomes as many dots as it has
-//! columns, so that what is drawn around it stays where it is.
+//! What a person sees as one word may arrive in pieces, with escape sequences and line ends between them, and a title
+//! is text as well. So a secret is searched for in the characters that are shown, whatever is between them, and in the
+//! text of each control string. Every character of it becomes as many dots as it has columns, so that the layout does
+//! not change.
 //!
-//! The end of a portion is held back while it may be the beginning of a secret,
-//! and no longer: the next portion decides it, or its reader, who asks for what is
-//! held once nothing comes any more.
+//! The end of a portion is held back only while it may be the beginning of a secret. The next portion decides, or the
+//! reader, who requests the held text once no more output arrives.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +15,8 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::Redactor;
 
-/// The most that is held back, in characters, besides the longest secret: a program may print sequences for
-/// ever in the middle of what looks like a secret.
+/// The most that is held back, in characters, besides the longest secret: a program may print endless sequences in the
+/// middle of what looks like a secret.
 const MOST_HELD: usize = 64 * 1024;
 
 /// A stream of output without secrets in it.
@@ -51,7 +49,7 @@ enum Kind {
     Between,
 }
 
-/// Where in ECMA-48 the stream is: as little of it as tells text from sequences.
+/// The state of the stream in ECMA-48, reduced to what separates text from sequences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -89,7 +87,7 @@ impl RedactedStream {
         !self.held.is_empty() || !self.unfinished.is_empty()
     }
 
-    /// Returns what was held back: nothing more comes, or not soon.
+    /// Returns the text that was held back, when no more output is expected soon.
     pub fn flush(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.look(true);
@@ -127,7 +125,7 @@ impl RedactedStream {
         self.hold(kind, char::from(byte), None);
     }
 
-    /// What a byte of ASCII is, and what comes after it.
+    /// Returns the kind of an ASCII byte, and the state after it.
     fn step(&self, byte: u8) -> (Kind, State) {
         use Kind::{Between, Shown, Told};
         const ESC: u8 = 0x1b;
@@ -172,8 +170,8 @@ impl RedactedStream {
         self.held.push_back(Item { kind, character, raw, hidden: false });
     }
 
-    /// Hides every secret that is complete. Returns how many items are decided: behind them a secret may begin
-    /// whose end is still to come, unless this is the `end`.
+    /// Masks every complete secret. Returns how many items are decided: behind them a secret may begin whose end is
+    /// still to come, unless this is the `end`.
     fn look(&mut self, end: bool) -> usize {
         let secrets = self.secrets.clone();
         secrets.with(|secrets| {
@@ -188,7 +186,7 @@ impl RedactedStream {
                 if self.held[at].kind == Kind::Told {
                     told.push(at);
                 } else if !told.is_empty() {
-                    // The string is over, so nothing in it is still to come.
+                    // The string has ended, so nothing in it is still to come.
                     self.look_in(&told, secrets);
                     told.clear();
                 }

@@ -1,4 +1,4 @@
-//! The folders of libraries, watched for changes from wherever they come: from us, from an editor, from git.
+//! The directories of libraries, watched for changes from any source: the daemon, an editor, git.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::changes::ChangeHub;
 
-/// What is watched, for everybody. One thread and one descriptor for all of them.
+/// The watches of all subscribers. One thread and one descriptor serve all of them.
 #[derive(Debug)]
 pub(super) struct Files {
     changes: ChangeHub,
     inner: Arc<Mutex<Inner>>,
-    /// The libraries, for the thread that hears of changes. Apart from the rest, which waits for that thread.
+    /// The libraries, for the thread that receives changes. Separate from the rest, which waits for that thread.
     libraries: Libraries,
 }
 
@@ -22,11 +22,11 @@ type Libraries = Arc<Mutex<HashMap<PathBuf, usize>>>;
 #[derive(Debug, Default)]
 struct Inner {
     watcher: Option<RecommendedWatcher>,
-    /// How often each folder is wanted.
+    /// How many watches each directory has.
     watched: HashMap<PathBuf, usize>,
 }
 
-/// Folders that are watched for as long as this is there.
+/// Directories that are watched until this is dropped.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     inner: Arc<Mutex<Inner>>,
@@ -40,8 +40,8 @@ impl Files {
         Self { changes, inner: Arc::default(), libraries: Arc::default() }
     }
 
-    /// Has changes in these libraries told as changes of the tools. One that is not there yet is seen when it is made.
-    /// Blocks for a few calls of the system.
+    /// Reports changes in these libraries as changes of the tools. A library that does not exist yet is watched once
+    /// it is created. Blocks for a few system calls.
     pub(super) fn watch(&self, libraries: &[PathBuf]) -> FolderWatch {
         for library in libraries {
             *locked(&self.libraries).entry(library.clone()).or_default() += 1;
@@ -58,7 +58,7 @@ impl Files {
                 if !inner.watched.contains_key(&folder)
                     && let Err(error) = self.begin(&mut inner, &folder)
                 {
-                    // ChangeHub made through us are told all the same.
+                    // Changes made through the daemon are reported all the same.
                     tracing::warn!(folder = %folder.display(), %error, "changes in a folder are not seen");
                     continue;
                 }
@@ -88,9 +88,9 @@ impl Files {
     }
 }
 
-/// Whether something in a library may be another now.
+/// Whether an event may have changed something in a library.
 fn concerns(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
-    // Who reads a library opens its files; that changes nothing.
+    // Readers of a library open its files; that changes nothing.
     if matches!(event.kind, EventKind::Access(_)) {
         return false;
     }
@@ -120,7 +120,7 @@ impl Drop for FolderWatch {
             if *count == 0 {
                 inner.watched.remove(folder);
                 if let Some(watcher) = &mut inner.watcher {
-                    // A folder that is gone is not watched any more anyway.
+                    // A directory that was removed is not watched any more anyway.
                     let _ = watcher.unwatch(folder);
                 }
             }

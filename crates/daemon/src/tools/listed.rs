@@ -1,4 +1,4 @@
-//! Workflows of remote services among the saved ones, for those who look for what they can run.
+//! Workflows of remote services among the saved ones, for lists and descriptions.
 
 use steplatch_access::Caller;
 use steplatch_protocol::{
@@ -7,11 +7,12 @@ use steplatch_protocol::{
 
 use super::{Tools, schema};
 
-/// What the kind and the status of remote workflows are called.
+/// The kind and the status of remote workflows.
 const REMOTE: &str = "remote";
 
 impl Tools {
-    /// Lists what `caller` may run by name: saved workflows, and those of remote services by the names of their tools.
+    /// Lists the workflows that `caller` may run by name: saved ones, and those of remote services by the names of
+    /// their tools.
     pub(crate) async fn list_workflows(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
         let most = usize::try_from(verb.limit).unwrap_or(usize::MAX);
@@ -31,7 +32,7 @@ impl Tools {
         reply
     }
 
-    /// Tells everything about a workflow.
+    /// Returns the full description of a workflow.
     pub(crate) async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
         let remote = self.remotes.tool(&verb.name);
         let reply = self.workflows.describe(caller, verb).await;

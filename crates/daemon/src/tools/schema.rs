@@ -1,9 +1,9 @@
-//! What saved workflows take, as JSON Schemas.
+//! The parameters of saved workflows, as JSON Schemas.
 
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{DescribeWorkflowReply, VariableOfContract};
 
-/// Returns the schema of what a saved workflow is given. A machine takes variables, which are text in the end; a function
+/// Returns the schema of a saved workflow's arguments. A machine takes variables, which end up as text; a function
 /// takes anything.
 pub(super) fn of(workflow: &DescribeWorkflowReply) -> Value {
     if workflow.kind.as_deref() == Some("function") {
@@ -21,7 +21,7 @@ pub(super) fn of(workflow: &DescribeWorkflowReply) -> Value {
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
-    // Variables that no contract names.
+    // Variables that are not in the contract.
     schema["additionalProperties"] = true.into();
     schema
 }
@@ -46,7 +46,7 @@ fn property(variable: &VariableOfContract) -> Value {
     Value::Object(property)
 }
 
-/// Reads a text as a value of a type; one that is none stays a text.
+/// Reads a text as a value of a type; a text that does not fit remains a text.
 fn typed(text: &str, kind: Option<&str>) -> Value {
     let read = match kind {
         Some("integer") => text.parse::<i64>().ok().map(Value::from),

@@ -1,4 +1,4 @@
-//! Changes of the list of tools, for one who watches: told only when the list is another.
+//! Changes of the list of tools, for a subscriber: reported only when the list differs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Tools;
 use super::files::FolderWatch;
 use crate::changes::Subscription;
 
-/// Somebody who is told what changes.
+/// A subscriber to changes of the tools.
 #[derive(Debug)]
 pub(crate) struct ToolSubscription {
     tools: Tools,
@@ -22,7 +22,7 @@ pub(crate) struct ToolSubscription {
 }
 
 impl Tools {
-    /// Begins to watch for `caller`: what changes from here on is told.
+    /// Subscribes `caller` to changes of the tools from now on.
     pub(crate) async fn watch(&self, caller: &Arc<Caller>) -> ToolSubscription {
         let watching = self.changes.watch();
         let (tools, caller) = (self.clone(), caller.clone());
@@ -33,12 +33,12 @@ impl Tools {
 }
 
 impl ToolSubscription {
-    /// Looks at the list, and returns whether it is another.
+    /// Fetches the list, and returns whether it differs.
     async fn look(&mut self) -> bool {
         let wanted = self.tools.configuration.borrow().library_tools;
         let files = match wanted {
             true => {
-                // Anew each time: folders come and go.
+                // Resolved each time, since directories are created and removed.
                 let (tools, caller) = (self.tools.clone(), self.caller.clone());
                 let watching = move || tools.files.watch(&tools.workflows.folders(&caller));
                 tokio::task::spawn_blocking(watching).await.ok()
@@ -52,7 +52,7 @@ impl ToolSubscription {
         is_another
     }
 
-    /// Tells changes until nobody listens.
+    /// Sends changes until the connection ends.
     pub(crate) async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
             for change in self.watching.next().await {

@@ -1,4 +1,4 @@
-//! Which ways share a line, and on which side of its card a line leaves.
+//! The bundles of transitions that share a line, and the side of its card on which a line leaves.
 
 use super::super::cards::{Card, Way};
 use super::super::layers::Layers;
@@ -26,7 +26,7 @@ pub(super) fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bund
             let side = if to_left { Side::Left } else { Side::Right };
             all.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
         }
-        // The only way leaves below, where it can not be taken for another's: a chain of states is one straight line.
+        // The only line leaves below, where it cannot be confused with another: a chain of states is one straight line.
         if let [bundle] = &mut all[begin..]
             && bundle.course == Course::Next
             && bundle.rows.len() == 1
@@ -54,7 +54,7 @@ fn turn_loop(bundles: &mut [Bundle]) {
 /// Numbers the lines on each side of each card, and returns how many there are on the left and on the right.
 pub(super) fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
     let mut ports = vec![(0, 0); cards];
-    // From the last row up: the line of an upper row lies outside of those below it, and crosses none of them.
+    // From the last row up: the line of an upper row is outside of those below it, and crosses none of them.
     for bundle in bundles.iter_mut().rev() {
         let (left, right) = &mut ports[bundle.from];
         let count = match bundle.side {
@@ -63,7 +63,7 @@ pub(super) fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, 
             Side::Below => continue,
         };
         bundle.port = *count;
-        // One that goes up lies between two ports, and keeps its distance to its neighbours.
+        // One that goes up is between two ports, and keeps its distance to its neighbours.
         *count += if bundle.course == Course::Loop { 2 } else { 1 };
     }
     ports

@@ -1,4 +1,4 @@
-//! Where lines come down on the card that they lead to.
+//! The landings: where lines come down on their target card.
 
 use super::super::cards::Card;
 use super::super::layers::Layers;

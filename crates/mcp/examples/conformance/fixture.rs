@@ -1,4 +1,4 @@
-//! What the suite asks for.
+//! The tools, prompts and resources that the conformance suite expects.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,15 +23,15 @@ const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z
 /// A sound without a sample.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// How long steps of a tool take that does nothing.
+/// The length of one step of the tools that only wait.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The suite's names.
+/// An offer with the names that the suite expects.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     jobs: Jobs,
     changes: broadcast::Sender<Changed>,
-    /// Whether there is one more tool, and one more prompt.
+    /// Whether the additional tool, and the additional prompt, are listed.
     more: (AtomicBool, AtomicBool),
 }
 
@@ -60,7 +60,7 @@ fn object(schema: Value) -> JsonObject {
     }
 }
 
-/// Every tool, with what it is for and its schema.
+/// Returns every tool, with its description and its schema.
 fn tools() -> Vec<Tool> {
     let nothing = || json!({"type": "object", "properties": {}});
     let text = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
@@ -103,7 +103,7 @@ fn tools() -> Vec<Tool> {
     all.into_iter().map(described).collect()
 }
 
-/// A schema with what newer drafts have.
+/// Returns a schema with keywords of JSON Schema 2020-12.
 fn schema_of_2020_12() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -125,7 +125,7 @@ fn schema_of_2020_12() -> Value {
     })
 }
 
-/// Logs to whoever wants it: everybody before 2026-07-28, since then those who say so with the request.
+/// Sends a log message: to every client before 2026-07-28, since then to clients that request logs with the call.
 #[expect(deprecated, reason = "the suite still asks for logs")]
 async fn log(asker: &Asker<'_>, message: &str) {
     let context = asker.context();
@@ -133,7 +133,7 @@ async fn log(asker: &Asker<'_>, message: &str) {
         return;
     }
     let message = rmcp::model::LoggingMessageNotificationParam::new(rmcp::model::LoggingLevel::Info, json!(message));
-    // Whoever does not hear it is gone.
+    // A failure means that the client is gone.
     let _ = context.peer.notify_logging_message(message).await;
 }
 

@@ -1,4 +1,4 @@
-//! The suite's tools that take a while, as tasks for clients that take those.
+//! The suite's long-running tools, as tasks for clients that support tasks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,9 +33,9 @@ struct Job {
 
 #[derive(Debug, Clone)]
 enum State {
-    /// Until then; then it comes to that.
+    /// Working until the instant, then finished with the payload.
     Working(Instant, TaskPayload),
-    /// Until all is answered; then it comes to that.
+    /// Waiting until all input is answered, then finished with the payload.
     Asking(InputRequests, TaskPayload),
     Over(TaskPayload),
 }
@@ -69,7 +69,7 @@ impl Jobs {
         Outcome::Done(Called::Task(CreateTaskResult::new(task)))
     }
 
-    /// A tool that takes a while, if the call is for one.
+    /// Calls a long-running tool; `None` if the call is for another tool.
     pub(crate) async fn call(&self, call: &mut Call<'_>) -> Option<Outcome<Called>> {
         let argument = |name: &str| call.arguments.as_ref().and_then(|arguments| arguments.get(name)).cloned();
         let soon = || Instant::now() + Duration::from_secs(1);
@@ -86,7 +86,7 @@ impl Jobs {
                 }
                 self.begin(State::Working(Instant::now() + takes, completed(&text)))
             }
-            // The only one that there is no other way to do.
+            // The only tool without a result for clients that do not support tasks.
             "failing_job" if !call.asker.takes_tasks() => Outcome::Refused(without_tasks()),
             "protocol_error_job" if !call.asker.takes_tasks() => {
                 Outcome::Refused(ErrorData::internal_error("This job always breaks.", None))
@@ -117,7 +117,7 @@ impl Jobs {
         })
     }
 
-    /// A task that greets somebody.
+    /// Returns a finished task with a greeting of `name`.
     pub(crate) fn greet(&self, name: &str, call: &Call<'_>) -> Outcome<Called> {
         match call.asker.takes_tasks() {
             true => self.begin(State::Working(Instant::now(), completed(&format!("Hello, {name}!")))),
@@ -125,7 +125,7 @@ impl Jobs {
         }
     }
 
-    /// Tells how far a task is.
+    /// Returns the state of a task.
     pub(crate) fn told(&self, id: &str) -> Option<DetailedTask> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let job = all.get_mut(id)?;

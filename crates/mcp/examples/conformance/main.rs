@@ -1,9 +1,10 @@
-//! A server with the tools, prompts and resources that the public test suite for MCP servers asks for
-//! (<https://github.com/modelcontextprotocol/conformance>), in the manners of ours: what is tested is the server, what is
-//! offered is the suite's.
+//! A server with the tools, prompts and resources that the public test suite for MCP servers expects
+//! (<https://github.com/modelcontextprotocol/conformance>), on the server implementation that agents use: the server is
+//! tested, the offer is the suite's.
 //!
-//! It listens on a free port of the loopback, says under which address on standard output, and ends with its standard input.
-//! `conformance contract PROGRAM STATE_FOLDER` offers what agents get instead, with PROGRAM to start the daemon.
+//! It listens on a free port of the loopback, prints its address on standard output, and ends when its standard input
+//! ends. `conformance contract PROGRAM STATE_FOLDER` offers the steplatch contract instead, and starts the daemon with
+//! PROGRAM.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for tests")]
 
 mod fixture;
@@ -36,7 +37,7 @@ async fn main() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/mcp", listener.local_addr()?);
     let listener = listener.tap_io(|stream| {
-        // Without this an answer waits for the kernel, for up to 44 ms.
+        // Without TCP_NODELAY an answer may wait up to 44 ms in the kernel.
         let _ = stream.set_nodelay(true);
     });
     let over = async move {

@@ -1,4 +1,4 @@
-//! The suite's tools that ask their client for something.
+//! The suite's tools that request input from their client.
 
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, InputRequest, InputRequests, InputResponses, PromptMessage, Role};
@@ -8,7 +8,7 @@ use steplatch_mcp::offer::{Ask, Call, Called, Came, Outcome};
 use crate::fixture::{invalid, said};
 use crate::jobs::Jobs;
 
-/// The prompt that asks for something.
+/// The prompt that requests input.
 pub(crate) const PROMPT: &str = "test_input_required_result_prompt";
 
 /// The tools that take no arguments.
@@ -56,7 +56,7 @@ fn ask<T, const N: usize>(questions: [(&str, InputRequest); N], carried: Option<
     Outcome::Ask(Ask::new(questions, carried))
 }
 
-/// What was answered, as far as it is an object.
+/// Returns the answers, if they are an object.
 fn answers(call: &mut Call<'_>) -> Result<InputResponses, ErrorData> {
     match std::mem::take(&mut call.round.came) {
         Came::Answers(answers) => Ok(answers.into_iter().filter(|(_, answer)| answer.is_object()).collect()),
@@ -66,14 +66,14 @@ fn answers(call: &mut Call<'_>) -> Result<InputResponses, ErrorData> {
     }
 }
 
-/// The text of what a model answered, or what a field was filled in with.
+/// Returns the text that a model answered, or the value of a field of a form.
 fn field(answers: &InputResponses, question: &str, name: &str) -> Option<String> {
     let content = answers.get(question)?.get("content")?;
     let field = content.get(name)?;
     Some(field.as_str().map_or_else(|| field.to_string(), str::to_owned))
 }
 
-/// A tool that asks, if the call is for one.
+/// Calls a tool that requests input; `None` if the call is for another tool.
 pub(crate) fn call(call: &mut Call<'_>, jobs: &Jobs) -> Option<Outcome<Called>> {
     let name = call.name.clone();
     if !TOOLS.contains(&name.as_str()) && !["test_sampling", "test_elicitation"].contains(&name.as_str()) {
@@ -122,7 +122,8 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
         "test_streaming_elicitation" | "test_input_required_result_elicitation" => {
             match field(answers, "user_name", "name") {
                 Some(name) => said(format!("Hello, {name}!")),
-                // It needs nothing but the answer to go on, so whoever gives one is served.
+                // The answer alone is enough to continue, so no state is carried and answers from any client are
+                // accepted.
                 None => ask([("user_name", form("What is your name?", text("name")))], None),
             }
         }
@@ -228,7 +229,7 @@ fn with_choices() -> Value {
     })
 }
 
-/// Writes the prompt that asks for something.
+/// Writes the prompt that requests input.
 pub(crate) fn prompt(call: &mut Call<'_>) -> Outcome<GetPromptResult> {
     match answers(call) {
         Err(error) => Outcome::Refused(error),

@@ -1,7 +1,7 @@
-//! Gates for people, put to the person at the client.
+//! Gates for people, shown as dialogs by the client.
 //!
-//! Only an accepted dialog with a decision in it is an answer. Whatever else comes back leaves the gate open: many clients
-//! decline by themselves where nobody is there to be asked. A client that can ask nobody is told in words where to answer.
+//! Only an accepted dialog that contains a decision is an answer. Any other result leaves the gate open: many clients
+//! decline automatically when no person is present. For a client without dialogs the reply says where to answer.
 
 pub(super) mod dialog;
 
@@ -20,29 +20,28 @@ use super::tasks::OpenQuestions;
 use super::waiting;
 use crate::offer::{Ask, Asker, Call, Came, Round};
 
-/// How often a person is asked again who filled a form in badly.
+/// How often a person may fill in one form before the gate is left to be answered elsewhere.
 pub(super) const ATTEMPTS: usize = 3;
 
-/// Gates that are remembered as asked about in vain.
+/// The most gates whose dialog went unanswered that are remembered.
 const MOST_UNANSWERED: usize = 1000;
 
-/// The name of a question; there is one at a time.
+/// The name of the question; a call asks one at a time.
 const QUESTION: &str = "gate";
 
 const UNREACHED: &str = "This gate waits for a person, and the client could not ask one.";
 const NO_SUCH_FORM: &str = "This gate asks for a form that clients can not show.";
 const TOO_LONG: &str = "This gate asks more than a dialog shows whole.";
 
-/// Whoever can be asked.
+/// The state of asking people through their clients.
 #[derive(Debug, Default)]
 pub(super) struct People {
-    /// Gates whose dialog came back without an answer. Nobody is asked about one again and again because an agent looks
-    /// at its run again and again.
+    /// Gates whose dialog returned without an answer. A person is not asked again each time an agent reads its run.
     unanswered: Mutex<VecDeque<String>>,
     pub(super) asked: OpenQuestions,
 }
 
-/// Where a call stands while a person is asked.
+/// The state that a call carries while a person is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Standing {
     /// The run that the call is about.
@@ -50,37 +49,37 @@ struct Standing {
     /// The run whose gate it is: that one, or one below it.
     gate_run: String,
     gate: String,
-    /// What was shown of it.
+    /// A digest of the content that was shown.
     digest: String,
-    /// Answers that were not taken.
+    /// The number of answers that were rejected.
     attempts: usize,
 }
 
-/// Somebody who asked for a run and may be asked in return.
+/// The request for a run, and the client that may be asked a question in return.
 pub(super) struct Caller<'a, 'c> {
     pub(super) daemon: &'a Steady,
     pub(super) call: &'a mut Call<'c>,
-    /// How long it waits for a run, in seconds.
+    /// How long the request waits for the run, in seconds.
     wait: f64,
 }
 
-/// What a call comes to.
+/// The outcome of a call.
 pub(super) enum Reached {
     Reply(Value),
     Ask(Ask),
 }
 
-/// What came of a dialog.
+/// The outcome of a dialog.
 pub(super) enum Dialog {
     Answered(AnswerGate),
-    /// Nothing that is an answer, in words.
+    /// No answer, with the reason in words.
     LeftOpen(&'static str),
 }
 
 impl<'a, 'c> Caller<'a, 'c> {
     pub(super) fn new(daemon: &'a Steady, call: &'a mut Call<'c>) -> Self {
         let arguments = call.arguments.as_ref();
-        // Some wrap what they ask for.
+        // Some clients wrap the arguments in `request`.
         let wrapped = arguments.and_then(|arguments| arguments.get("request")).and_then(Value::as_object);
         let asked = wrapped.or(arguments).and_then(|asked| asked.get("wait_seconds")).and_then(Value::as_f64);
         Self { daemon, call, wait: asked.unwrap_or(RUN_WAIT_SECONDS) }
@@ -97,13 +96,13 @@ impl People {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).contains(&gate.gate_id)
     }
 
-    /// Leaves a gate to be answered elsewhere, and does not ask about it again.
+    /// Leaves a gate to be answered elsewhere, and remembers not to ask about it again.
     fn leave(&self, reply: Value, gate: &GateInfo, daemon: &Steady, why: &str) -> Reached {
         self.give_up(gate);
         left(reply, gate, daemon, why)
     }
 
-    /// Does not ask about a gate again.
+    /// Remembers not to ask about a gate again.
     pub(super) fn give_up(&self, gate: &GateInfo) {
         let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         if unanswered.len() == MOST_UNANSWERED {
@@ -112,10 +111,11 @@ impl People {
         unanswered.push_back(gate.gate_id.clone());
     }
 
-    /// Puts the gate that a run waits at to the person, if it is for one and they can be reached; else says where to answer.
+    /// Asks the person about the gate that a run waits at, if it is for one and their client can show it; otherwise
+    /// adds where to answer to the reply.
     ///
     /// # Errors
-    /// When the daemon can not be asked.
+    /// When the daemon cannot be reached.
     pub(super) async fn reach(&self, reply: Value, caller: &Caller<'_, '_>) -> Result<Reached, AskError> {
         let daemon = caller.daemon;
         let Some(gate) = gate_for_people(&reply, daemon).await? else {
@@ -130,10 +130,10 @@ impl People {
         Ok(question(reply, &gate, None, caller))
     }
 
-    /// Goes on with a call that had asked a person; none where it was not this server's question.
+    /// Continues a call that had asked a person. Returns `None` if the question is not from this server.
     ///
     /// # Errors
-    /// When the daemon can not be asked.
+    /// When the daemon cannot be reached.
     pub(super) async fn resume(&self, round: Round, caller: &mut Caller<'_, '_>) -> Result<Option<Reached>, AskError> {
         let Some(Ok(standing)) = round.carried.map(serde_json::from_value::<Standing>) else { return Ok(None) };
         let response = match round.came {
@@ -146,7 +146,7 @@ impl People {
             }
         };
         let response = match response {
-            // Nobody was asked, so they are asked again.
+            // No dialog was shown or answered, so the question is asked again.
             Ok(None) => return self.go_on(&standing.run, 0.0, caller).await.map(Some),
             Ok(Some(response)) => Ok(response),
             Err(why) => Err(why),
@@ -154,7 +154,7 @@ impl People {
         let record = caller.daemon.call(GetWorkflowRun { run_id: standing.gate_run.clone() }).await?;
         let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
         let Some(gate) = gates.into_iter().find(|gate| gate.gate_id == standing.gate) else {
-            // Somebody else was faster: the run is as far as it is.
+            // The gate was already answered elsewhere: return the current state of the run.
             return self.go_on(&standing.run, 0.0, caller).await.map(Some);
         };
         let why = match response.map(|response| dialog::read(&gate, response)) {
@@ -185,7 +185,7 @@ impl People {
     }
 }
 
-/// Asks the person; `wrong` is why the last answer was not taken, and how many were not.
+/// Returns the question to the person; `wrong` is why the last answer was rejected, and the number of rejected answers.
 fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> Reached {
     let (wrong, attempts) = wrong.map_or((None, 0), |(wrong, attempts)| (Some(wrong), attempts));
     let form = match dialog::form(gate, wrong, caller.call.asker.knows_titles()) {
@@ -207,13 +207,13 @@ fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller:
     Reached::Ask(Ask { questions, carried: Some(carried), moot })
 }
 
-/// Why an answer was not taken, and whether another one may be.
+/// Why an answer was rejected, and whether the person may answer again.
 pub(super) struct Refused {
     pub(super) why: String,
     pub(super) again: bool,
 }
 
-/// Passes on what a person answered, as theirs.
+/// Sends a person's answer to the daemon, marked as given by a person.
 pub(super) async fn answered(
     answer: AnswerGate,
     daemon: &Steady,
@@ -226,7 +226,7 @@ pub(super) async fn answered(
     Ok(if reply.success { Ok(()) } else { Err(Refused { why: reply.error.unwrap_or_default(), again: reply.misread }) })
 }
 
-/// The oldest gate for people that a run waits at, its own or that of one below it.
+/// Returns the oldest gate for people that a run waits at, its own or one of its descendants'.
 async fn gate_for_people(reply: &Value, daemon: &Steady) -> Result<Option<GateInfo>, AskError> {
     if reply["status"] != "waiting" {
         return Ok(None);
@@ -237,9 +237,9 @@ async fn gate_for_people(reply: &Value, daemon: &Steady) -> Result<Option<GateIn
     Ok(gates.into_iter().find(|gate| gate.answered_by == "human"))
 }
 
-/// The reply of a call whose gate is left to be answered elsewhere.
+/// Returns the reply of a call whose gate is left to be answered elsewhere.
 fn left(mut reply: Value, gate: &GateInfo, daemon: &Steady, why: &str) -> Reached {
-    // It may have been answered while it was looked at.
+    // The gate may have been answered in the meantime.
     if reply["status"] == "waiting" {
         let told = where_to_answer(gate, daemon, why);
         reply["next_step"] = format!("{told} Tell them so; get_run with wait_seconds goes on when they have.").into();
@@ -247,7 +247,7 @@ fn left(mut reply: Value, gate: &GateInfo, daemon: &Steady, why: &str) -> Reache
     Reached::Reply(reply)
 }
 
-/// Says why a gate is answered elsewhere, and with which command.
+/// Returns why a gate is answered elsewhere, and the command that answers it.
 pub(super) fn where_to_answer(gate: &GateInfo, daemon: &Steady, why: &str) -> String {
     let place = daemon.place();
     let folder = match place.is_usual() {
@@ -258,13 +258,13 @@ pub(super) fn where_to_answer(gate: &GateInfo, daemon: &Steady, why: &str) -> St
     format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {gate}{folder}.")
 }
 
-/// A word of a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+@:".contains(character);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// Waits until a gate is open no more.
+/// Waits until a gate is closed.
 async fn closed(gate: GateInfo, daemon: Steady) {
     let mut events = daemon.follow(&gate.run_id, 1);
     let ends = |event: &RunEvent| {
@@ -277,7 +277,7 @@ async fn closed(gate: GateInfo, daemon: Steady) {
             Ok(Some(event)) if ends(&event) => return,
             Ok(Some(_)) => {}
             Ok(None) => return,
-            // Who can not be followed may still be answered.
+            // Even if the run cannot be followed, the gate may still be answered.
             Err(error) => {
                 tracing::debug!(%error, "a run can not be followed");
                 return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! Prompts: what people may ask for by name, with the work that it stands for written out.
+//! Prompts: named requests that people select in their client, each written out as instructions to the agent.
 
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
@@ -8,16 +8,16 @@ use steplatch_protocol::{GetRun, GetWorkflowRun, Steady};
 use super::internal;
 use crate::offer::{Listed, Outcome};
 
-/// The longest goal that is passed on, in characters.
+/// The longest goal that a prompt includes, in characters.
 const LONGEST_GOAL: usize = 4000;
 
-/// Characters of a run that are written into the prompt; the tools tell the rest.
+/// The most characters of a run that are written into the prompt; the agent reads the rest with the tools.
 const LONGEST_RUN: usize = 12_000;
 
 const AUTHOR: &str = "author_workflow";
 const REVIEW: &str = "review_run";
 
-/// The prompts.
+/// Returns all prompts.
 pub(super) fn all() -> Listed<Prompt> {
     let argument =
         |name: &str, description: &str| PromptArgument::new(name).with_description(description).with_required(true);
@@ -38,7 +38,7 @@ pub(super) fn all() -> Listed<Prompt> {
     Listed { items, ttl_ms: 3_600_000 }
 }
 
-/// Whether a prompt has an argument of that name.
+/// Returns whether a prompt has an argument of that name.
 pub(super) fn takes(prompt: &str, argument: &str) -> bool {
     let prompts = all().items;
     let known = prompts.iter().find(|known| known.name == prompt).and_then(|known| known.arguments.as_ref());

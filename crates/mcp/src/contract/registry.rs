@@ -1,9 +1,10 @@
-//! All tools by name: those of the contract, which never change, and the workflows that are tools, which do.
+//! All tools by name: those of the contract, which are fixed, and the workflows that are offered as tools, which
+//! change.
 //!
-//! The list is the daemon's, so it is the same for every connection: whoever lists has it fetched, and what was told last is
-//! kept for those who look up one name, and for when no daemon answers. When it changes the daemon tells. Nobody starts
-//! a daemon only to watch it: when it goes away it is looked for again for some time, and after that when somebody asks
-//! for something.
+//! The daemon owns the list of workflows, so it is the same for every connection. Listing fetches it from the daemon.
+//! The last list is cached for lookups of one name, and for when no daemon answers. The daemon sends an event when the
+//! list changes. Watching does not start a daemon: when the connection is lost the registry tries to reconnect for some
+//! time, then waits for the next request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -18,26 +19,26 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::tools;
 use crate::offer::Changed;
 
-/// Milliseconds for which the list is fresh while no workflow is a tool, and while some are.
+/// How many milliseconds the list is fresh while no workflow is a tool, and while some are.
 const TTL_MS: (u64, u64) = (60_000, 5_000);
 
-/// Workflows that are listed at most: a list that is longer is of no use to a model.
+/// The most workflows that are listed: a longer list is of no use to a model.
 const MOST_WORKFLOWS: usize = 500;
 
-/// Changes that a slow listener may be behind.
+/// How many changes a slow listener may be behind.
 const BEHIND: usize = 16;
 
-/// The pauses between attempts to find a daemon again that went away.
+/// The pauses between attempts to reconnect to the daemon.
 const PAUSES_MS: [u64; 10] = [10, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000];
 
-/// What a model is told about what a call of a workflow comes to. Fields as those of `run_workflow`.
+/// The sentence in a tool's description about the result of a workflow. The fields are those of `run_workflow`.
 const COMES_TO: &str = " Returns as run_workflow does.";
 
-/// The tools.
+/// All tools of the contract.
 #[derive(Debug)]
 pub(super) struct Registry {
     shared: Arc<Shared>,
-    /// Ends watching.
+    /// Stops the watcher when it is dropped.
     _watching: DropGuard,
 }
 
@@ -46,16 +47,16 @@ struct Shared {
     daemon: Steady,
     known: RwLock<Arc<Known>>,
     changes: broadcast::Sender<Changed>,
-    /// Somebody asked for something, so there is a daemon, or there ought to be.
+    /// Notified by each request, since a request implies that a daemon exists or is started.
     asked: Notify,
-    /// Ends watching.
+    /// Stops the watcher.
     ended: CancellationToken,
     begun: Mutex<bool>,
-    /// One look at a time.
+    /// Held while the list is fetched, so that one fetch runs at a time.
     looking: tokio::sync::Mutex<()>,
 }
 
-/// The workflows that are tools, as they were told last.
+/// The workflows that are tools, as of the last fetch.
 #[derive(Debug, Default, PartialEq)]
 struct Known {
     workflows: BTreeMap<String, Workflow>,
@@ -67,7 +68,7 @@ struct Workflow {
     sync: bool,
 }
 
-/// What is behind the name of a tool.
+/// The target of a tool's name.
 pub(super) enum Found {
     Verb(&'static VerbInfo),
     /// A workflow, and whether a call of it waits for its end.
@@ -91,10 +92,11 @@ impl Registry {
         Self { shared: Arc::new(shared), _watching: ended.drop_guard() }
     }
 
-    /// Every tool, sorted by name, and for how many milliseconds the list is fresh.
+    /// Returns every tool, sorted by name, and for how many milliseconds the list is fresh.
     pub(super) async fn all(&self) -> (Vec<Tool>, u64) {
         self.shared.watch();
-        // What changed a moment ago, through this very connection perhaps, is not told yet, and whoever lists wants it.
+        // The event of a very recent change, perhaps made over this connection, may not have arrived, so the list is
+        // fetched.
         self.shared.looked().await;
         let known = self.shared.known();
         let mut tools = tools::all();
@@ -103,7 +105,7 @@ impl Registry {
         (tools, if known.workflows.is_empty() { TTL_MS.0 } else { TTL_MS.1 })
     }
 
-    /// The tool called `name`, as far as is known.
+    /// Returns the tool called `name` from the cached list.
     pub(super) fn named(&self, name: &str) -> Option<Tool> {
         match tools::named(name) {
             Some(tool) => Some(tool.clone()),
@@ -111,7 +113,7 @@ impl Registry {
         }
     }
 
-    /// What is behind the tool called `name`. One that is not known is looked for.
+    /// Returns the target of the tool called `name`. An unknown name causes a fetch of the list.
     pub(super) async fn find(&self, name: &str) -> Option<Found> {
         if let Some(verb) = tools::verb(name) {
             return Some(Found::Verb(verb));
@@ -127,7 +129,7 @@ impl Registry {
         }
     }
 
-    /// What is told of changes from now on.
+    /// Returns a receiver of the changes from now on.
     pub(super) fn changes(&self) -> broadcast::Receiver<Changed> {
         let changes = self.shared.changes.subscribe();
         self.shared.watch();
@@ -140,7 +142,7 @@ impl Shared {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Begins to watch, if nobody has yet, and wakes whoever gave up.
+    /// Starts the watcher unless it runs, and wakes it if it has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *begun, true) {
@@ -156,7 +158,7 @@ impl Shared {
         });
     }
 
-    /// Looks which workflows are tools just now. Those that were known stay where nobody can be asked.
+    /// Fetches the list of workflows that are tools. The cached list is kept if no daemon answers.
     async fn looked(&self) {
         let _one_at_a_time = self.looking.lock().await;
         let asked = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
@@ -173,13 +175,13 @@ impl Shared {
         *known = Arc::new(now);
         drop(known);
         if changed {
-            // Nobody may be listening.
+            // An error means that there are no listeners.
             let _ = self.changes.send(Changed::Tools);
         }
     }
 }
 
-/// Looks whenever the daemon says that the list has changed, and whenever another daemon answers.
+/// Fetches the list whenever the daemon reports a change, and after each reconnection.
 async fn watching(shared: Arc<Shared>) {
     let mut failures = 0;
     loop {
@@ -208,12 +210,12 @@ async fn watching(shared: Arc<Shared>) {
     }
 }
 
-/// A workflow as a tool. What its author says of it is passed on; what it does to the world nobody knows, so the worst is
-/// said.
+/// Returns a workflow as a tool. The author's description is passed on. The workflow's effects are unknown, so the
+/// annotations state the worst case.
 fn described(workflow: ToolInfo) -> Option<(String, Workflow)> {
     let ToolInfo { name, title, description, input_schema, sync, .. } = workflow;
     let Value::Object(input_schema) = input_schema else { return None };
-    // The names of the contract are the contract's.
+    // A workflow cannot take the name of a tool of the contract.
     if tools::named(&name).is_some() {
         return None;
     }

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `terminal://ID/screen` | the screen as drawn |
 //! | `terminal://ID/history`, `…?offset=N` | all output, from a position on |
-//! | `run://ID` | a run, as `get_run` tells it |
+//! | `run://ID` | a run, as `get_run` returns it |
 //! | `run://ID/events`, `…?from_seq=N` | what happened in it, a line of JSON for each event |
-//! | `workflow://NAME` | a saved workflow, as `describe_workflow` tells it |
+//! | `workflow://NAME` | a saved workflow, as `describe_workflow` returns it |
 //!
-//! What is long is cut; what follows is read with the query, which stands in `_meta` of what was cut.
+//! A long text is cut; the rest is read with the query given in `_meta` of the cut content.
 
 mod follow;
 mod uri;
@@ -31,21 +31,21 @@ const LONGEST: u32 = 40_000;
 /// The most events of one read.
 const MOST_EVENTS: usize = 500;
 
-/// How many runs and workflows are listed. All can be read, and completion finds them.
+/// How many runs and workflows are listed. All of them can be read, and completion finds them.
 const MOST_RUNS: u32 = 20;
 const MOST_WORKFLOWS: u32 = 100;
 
-/// How many are looked through for completion.
+/// How many runs and workflows completion searches.
 const MOST_SEARCHED: u32 = 1000;
 
-/// Where, in `_meta` of a content, the rest of what is told about it stands.
+/// The key in `_meta` of a content under which further facts about the content are given.
 const ABOUT: &str = "steplatch/about";
 
 const TEXT: &str = "text/plain";
 const JSON: &str = "application/json";
 const LINES_OF_JSON: &str = "application/jsonl";
 
-/// The kinds of resources.
+/// Returns the URI templates of the resources.
 pub(super) fn templates() -> Listed<ResourceTemplate> {
     let template = |uri: &str, name: &str, title: &str, description: &str, kind: &str| {
         ResourceTemplate::new(uri, name).with_title(title).with_description(description).with_mime_type(kind)
@@ -79,10 +79,10 @@ pub(super) fn templates() -> Listed<ResourceTemplate> {
     Listed { items, ttl_ms: 3_600_000 }
 }
 
-/// The resources that there are: all terminals, the newest runs, and workflows.
+/// Returns the available resources: all terminals, the newest runs, and the workflows.
 ///
 /// # Errors
-/// When the daemon can not be asked.
+/// When the daemon cannot be reached.
 pub(super) async fn all(daemon: &Steady) -> Result<Listed<Resource>, AskError> {
     let resource = |address: Address, name: String, description: String, kind: &str| {
         Resource::new(address.to_string(), name).with_description(description).with_mime_type(kind)
@@ -112,10 +112,10 @@ pub(super) async fn all(daemon: &Steady) -> Result<Listed<Resource>, AskError> {
     Ok(Listed { items, ttl_ms: 0 })
 }
 
-/// Reads a resource; `None` where there is none of that URI.
+/// Reads a resource; `None` if there is none of that URI.
 ///
 /// # Errors
-/// When the daemon can not be asked.
+/// When the daemon cannot be reached.
 pub(super) async fn read(uri: &str, daemon: &Steady) -> Result<Option<Vec<ResourceContents>>, AskError> {
     let Some(address) = Address::parse(uri) else { return Ok(None) };
     let content = match address {
@@ -124,7 +124,7 @@ pub(super) async fn read(uri: &str, daemon: &Steady) -> Result<Option<Vec<Resour
         Address::Events { run, from_seq } => events(uri, run, from_seq.unwrap_or(1), daemon).await?,
         Address::Workflow(name) => {
             let described = daemon.call(DescribeWorkflow { name }).await?;
-            // One that has problems is there all the same.
+            // A workflow with problems exists all the same.
             described.name.is_some().then(|| pretty(uri, &described))
         }
     };
@@ -148,7 +148,7 @@ async fn terminal(
 }
 
 async fn run(uri: &str, run_id: String, daemon: &Steady) -> Result<Option<ResourceContents>, AskError> {
-    // A run that failed has success: false, so whether there is one is asked first.
+    // A failed run has success: false, so its existence is checked first.
     if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
         return Ok(None);
     }
@@ -171,7 +171,7 @@ async fn events(
     let mut next = from_seq;
     while next <= newest {
         let Ok(Some(event)) = follower.next().await else { break };
-        // Whatever began after the question is left to the next one.
+        // Events after the start of this read are left to the next read.
         if event.seq > newest {
             break;
         }
@@ -205,10 +205,11 @@ fn meta(about: Value) -> MetaObject {
     meta
 }
 
-/// What a variable of a template, or a run of a prompt, may be: whatever begins like what was typed, then whatever has it.
+/// Returns the completions of a variable of a template, or of a run in a prompt: first the values that begin with the
+/// typed text, then those that contain it.
 ///
 /// # Errors
-/// When the daemon can not be asked.
+/// When the daemon cannot be reached.
 pub(super) async fn complete(
     what: &Reference,
     argument: &ArgumentInfo,

@@ -1,9 +1,9 @@
-//! Runs as tasks, for clients that poll what takes long
-//! (<https://modelcontextprotocol.io/extensions/tasks>, the extension `io.modelcontextprotocol/tasks`).
+//! Runs as tasks, for clients that poll long calls (<https://modelcontextprotocol.io/extensions/tasks>, the extension
+//! `io.modelcontextprotocol/tasks`).
 //!
-//! A task is a run and has its id, so it is durable before it is announced, and any server tells of it. What it asks of
-//! the client are the gates that the run waits at: those for people, and judgements as well, which a person may make
-//! while the agent waits for the task.
+//! A task is a run and has its id. It is therefore durable before it is announced, and any server can return its state.
+//! A task's requests for input are the gates that the run waits at: those for people, and judgements as well, which a
+//! person may make while the agent waits for the task.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -24,27 +24,27 @@ use super::gates::dialog::NoDialog;
 use super::gates::{ATTEMPTS, Dialog, People, Refused, answered, dialog, where_to_answer};
 use crate::offer::Asker;
 
-/// How often a client may look.
+/// The interval, in milliseconds, at which a client may poll.
 const POLLED_EVERY_MS: u64 = 1000;
 
-/// Gates that are remembered as asked about.
+/// The most gates that are remembered as asked about.
 const MOST_ASKED: usize = 1000;
 
-/// Questions that were put to the client and are not settled.
+/// Questions that were sent to the client and are not settled.
 ///
-/// An answer counts only under the name that its question was given, which holds a random part: what never was a question of
-/// this server, or was one before a badly filled form, is no answer.
+/// An answer counts only under the key of its question, which has a random part. An answer to a question of another
+/// server, or to one that preceded a rejected form, does not count.
 #[derive(Debug, Default)]
 pub(super) struct OpenQuestions(Mutex<VecDeque<OpenQuestion>>);
 
 #[derive(Debug, Clone)]
 struct OpenQuestion {
     gate: String,
-    /// The name of the question.
+    /// The key of the question.
     key: String,
-    /// What was shown.
+    /// A digest of the content that was shown.
     digest: String,
-    /// Answers that were not taken, and what was wrong with the last one.
+    /// The number of rejected answers, and the problem of the last one.
     attempts: usize,
     wrong: Option<String>,
 }
@@ -64,7 +64,7 @@ impl OpenQuestions {
         all.push_back(asked);
     }
 
-    /// Returns the question that a gate is just now, which is a new one if the gate is shown otherwise than before.
+    /// Returns the current question of a gate, which is a new question if the gate's content has changed.
     fn ask(&self, gate: &GateInfo) -> OpenQuestion {
         match self.find(gate).filter(|asked| asked.digest == gate.digest) {
             Some(asked) => asked,
@@ -82,7 +82,7 @@ impl OpenQuestions {
         }
     }
 
-    /// Notes that an answer was not taken. Returns how often that was so by now.
+    /// Records that an answer was rejected. Returns the number of rejected answers.
     fn again(&self, asked: &OpenQuestion, wrong: &str) -> usize {
         let attempts = asked.attempts + 1;
         let key = format!("gate:{}:{}", asked.gate, random_name());
@@ -91,10 +91,10 @@ impl OpenQuestions {
     }
 }
 
-/// Starts a run as a task. `Err` has the reply of one that is over, or did not start: it is the result of the call.
+/// Starts a run as a task. `Err` has the reply of a run that has ended or did not start: it is the result of the call.
 ///
 /// # Errors
-/// When the daemon can not be asked.
+/// When the daemon cannot be reached.
 pub(super) async fn begin(
     verb: &str,
     params: Value,
@@ -106,7 +106,7 @@ pub(super) async fn begin(
         }
         _ => without_waiting(params.clone(), |known: RunWorkflow| RunWorkflow { wait_seconds: Some(0.0), ..known }),
     };
-    // The daemon says best what is wrong with parameters, so it gets them as they are.
+    // The daemon gives the best error for invalid parameters, so they are passed on unchanged.
     let Some((params, warnings)) = at_once else { return daemon.call_raw(verb, params).await.map(Err) };
     let (reply, _) = daemon.call_raw(verb, params).await?;
     let run = reply["run_id"].as_str().unwrap_or_default();
@@ -123,7 +123,7 @@ fn without_waiting<V: Verb>(params: Value, changed: impl FnOnce(V) -> V) -> Opti
     Some((params, known.warnings))
 }
 
-/// A run as a task, without what belongs to its status.
+/// Returns a run as a task, without the fields of its status.
 fn task(run: &RunRecord, status: TaskStatus) -> Task {
     let asked = run.pending_gates.iter().map(|gate| &gate.created_at).max();
     let updated = run.completed_at.as_ref().or(asked).unwrap_or(&run.started_at);
@@ -131,10 +131,10 @@ fn task(run: &RunRecord, status: TaskStatus) -> Task {
 }
 
 impl People {
-    /// Tells how far a task is. `None` where there is no such run.
+    /// Returns the state of a task. `None` if there is no such run.
     ///
     /// # Errors
-    /// When the daemon can not be asked.
+    /// When the daemon cannot be reached.
     pub(super) async fn task(
         &self,
         run_id: &str,
@@ -174,7 +174,8 @@ impl People {
         }))
     }
 
-    /// Returns what the client is to ask its person, and where a gate is answered that it can not ask about.
+    /// Returns the questions that the client is to ask its person, and where gates are answered that the client cannot
+    /// show.
     async fn questions(
         &self,
         gates: &[GateInfo],
@@ -207,11 +208,11 @@ impl People {
         Ok((questions, elsewhere))
     }
 
-    /// Takes what a person answered to questions that this server put to a client which can ask one. What is no answer leaves its
-    /// gate open.
+    /// Sends a person's answers to the questions that this server sent to a client with dialogs. A response that is not
+    /// an answer leaves its gate open.
     ///
     /// # Errors
-    /// When the daemon can not be asked.
+    /// When the daemon cannot be reached.
     pub(super) async fn told(
         &self,
         run_id: &str,
@@ -244,14 +245,14 @@ impl People {
     }
 }
 
-/// Ends the run of a task. Returns whether there is one.
+/// Cancels the run of a task. Returns whether there is one.
 ///
 /// # Errors
-/// When the daemon can not be asked.
+/// When the daemon cannot be reached.
 pub(super) async fn cancel(run_id: &str, daemon: &Steady) -> Result<bool, AskError> {
     let known = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
     if known {
-        // One that is over does not mind.
+        // Cancelling has no effect on a run that has ended.
         daemon.call(CancelWorkflow { run_id: run_id.to_owned() }).await?;
     }
     Ok(known)

@@ -1,4 +1,4 @@
-//! The tools, made from the table of verbs.
+//! The tools, generated from the table of verbs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -30,7 +30,7 @@ pub(super) fn verb(name: &str) -> Option<&'static VerbInfo> {
 
 fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
     let mut parameters = object((verb.parameters)());
-    // It stands beside the schema; twice would be paid twice.
+    // The description is sent beside the schema; repeating it would cost tokens twice.
     let description = match parameters.remove("description") {
         Some(Value::String(description)) => description,
         _ => String::new(),
@@ -48,11 +48,11 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
         )
 }
 
-/// Returns the schema of a reply in short: an object, and what is in it in words.
+/// Returns a short form of a reply's schema: an object whose fields are described in words.
 ///
-/// Clients check every reply against this schema, and some check the schema itself each time as well: with a
-/// property for each field, the Python SDK took 2.7 ms for a reply that was there in 0.2. So the fields stand in
-/// the description, as a TypeScript type, which a model reads more easily anyway.
+/// Clients check every reply against this schema, and some validate the schema itself each time as well: with a
+/// property for each field, the Python SDK took 2.7 ms for a reply that arrived in 0.2 ms. The fields are therefore
+/// given in the description as a TypeScript type, which models read more easily.
 fn outline(schema: &Value) -> JsonObject {
     JsonObject::from_iter([("type".to_owned(), "object".into()), ("description".to_owned(), typed(schema).into())])
 }
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// What a client pays, in bytes, for knowing the tools. Raise it with a reason.
+    /// The size of all tools' definitions, in bytes. Raise it only with a reason.
     const BUDGET: usize = 27_600;
 
     #[test]

@@ -1,8 +1,7 @@
-//! Waits that tell how far they are.
+//! Waits that report progress.
 //!
-//! A client that gives a token with its call is told of the states that a run enters
-//! and of the gates that open, from the events of the run. Only the wait belongs to the
-//! call: a call that is lost or taken back leaves the run alone.
+//! A client that sends a progress token with its call receives the states that a run enters and the gates that open,
+//! from the events of the run. Only the wait belongs to the call: a lost or cancelled call does not affect the run.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +12,13 @@ use steplatch_protocol::{
 
 use crate::progress::{Progress, SIGN_OF_LIFE};
 
-/// How long events are gathered before the first message.
+/// How long events are collected before the first message.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// What the daemon replied, with its remarks on the parameters.
+/// The daemon's reply, with its remarks on the parameters.
 pub(super) type Answer = Result<(Value, Vec<String>), AskError>;
 
-/// Asks for the verb called `name`, and tells whoever wants to know how far it is until it is answered. Nothing is told
-/// afterwards.
+/// Calls the verb called `name`, and sends progress to the client until the daemon answers. Nothing is sent afterwards.
 pub(super) async fn ask(daemon: &Steady, name: &str, params: Value, progress: Option<&mut Progress>) -> Answer {
     let Some(progress) = progress else { return daemon.call_raw(name, params).await };
     let answer = match name {
@@ -30,7 +28,7 @@ pub(super) async fn ask(daemon: &Steady, name: &str, params: Value, progress: Op
                 let verb = RunWorkflow { wait_seconds: Some(0.0), ..known.verb };
                 begin(daemon, verb, wait, known.warnings, progress).await
             }
-            // The daemon says best what is wrong with parameters, so it gets them as they are.
+            // The daemon gives the best error for invalid parameters, so they are passed on unchanged.
             Err(_) => daemon.call_raw(name, params).await,
         },
         CallTool::NAME => match read::<CallTool>(params.clone()) {
@@ -50,12 +48,12 @@ pub(super) async fn ask(daemon: &Steady, name: &str, params: Value, progress: Op
         AwaitOutput::NAME => wait_for_output(daemon, params, progress).await,
         _ => daemon.call_raw(name, params).await,
     };
-    // What is told is written before the answer, which the caller writes.
+    // Pending progress is sent before the answer, which the caller writes.
     progress.flush().await;
     answer
 }
 
-/// Starts a run without waiting, then waits as for one that was there before.
+/// Starts a run without waiting, then waits for it as for an existing run.
 async fn begin<V: Verb>(
     daemon: &Steady,
     verb: V,
@@ -75,17 +73,17 @@ async fn begin<V: Verb>(
     Ok((data, warnings))
 }
 
-/// Waits for a run, following it meanwhile.
+/// Waits for a run, and follows its events meanwhile.
 async fn over(daemon: &Steady, run: &str, get_run: Value, progress: &mut Progress) -> Answer {
     let answer = daemon.call_raw(GetRun::NAME, get_run);
     tokio::pin!(answer);
     let mut follower = Some(daemon.follow(run, 1));
-    // Of a run that began before, all that happened comes at once, and where it is now is what matters.
+    // The earlier events of an existing run arrive at once, and only its current state matters.
     progress.gather(GATHERING);
     let mut states = 0;
     let answer = loop {
         tokio::select! {
-            // What happened before the end is told before it.
+            // Events from before the end are sent before the answer.
             biased;
             event = next(&mut follower) => match event {
                 Some(event) => hear(&event, &mut states, progress),
@@ -95,7 +93,7 @@ async fn over(daemon: &Steady, run: &str, get_run: Value, progress: &mut Progres
             answer = &mut answer => break answer,
         }
     };
-    // A gate ends the wait as it opens, so it is told of from here: its event may not have come yet.
+    // A gate ends the wait as it opens, so it is reported here: its event may not have arrived yet.
     if let Ok((reply, _)) = &answer
         && let Some(prompt) = reply.pointer("/pending_gate/prompt").and_then(Value::as_str)
     {
@@ -122,7 +120,7 @@ fn hear(event: &RunEvent, states: &mut u32, progress: &mut Progress) {
     }
 }
 
-/// Waits for output. There is nothing to tell of it, but clients give up on calls that they hear nothing of.
+/// Waits for output. It sends a sign of life, because clients abort calls that stay silent.
 async fn wait_for_output(daemon: &Steady, params: Value, progress: &mut Progress) -> Answer {
     let began = Instant::now();
     let answer = daemon.call_raw(AwaitOutput::NAME, params);
@@ -139,7 +137,7 @@ async fn wait_for_output(daemon: &Steady, params: Value, progress: &mut Progress
     }
 }
 
-/// Returns the next event. `None` when there are no more; a run that can not be followed can still be waited for.
+/// Returns the next event. `None` when there are no more; a run that cannot be followed can still be waited for.
 async fn next(follower: &mut Option<Follower>) -> Option<RunEvent> {
     match follower {
         Some(follower) => follower.next().await.unwrap_or_else(|error| {

@@ -1,18 +1,19 @@
-//! Ways to the daemon, one for each client by name, so that what it opens bears its name.
+//! Connections to the daemon, one for each client name, so that the terminals and runs that a client opens carry its
+//! name.
 //!
-//! The first client has the way that was there before anybody came, which over standard input is all there is to it.
+//! The first client uses the initial connection, which is the only one over standard input.
 
 use std::sync::{Mutex, PoisonError};
 
 use steplatch_protocol::Steady;
 
-/// Clients that have ways of their own at the same time; who was first gives way.
+/// The most clients with a connection at the same time; the oldest is dropped.
 const MOST: usize = 64;
 
-/// Characters of a name, at the most.
+/// The most characters of a client's name.
 const LONGEST_NAME: usize = 80;
 
-/// Ways to the daemon.
+/// The connections to the daemon.
 #[derive(Debug)]
 pub(super) struct Ways {
     first: Steady,
@@ -24,12 +25,12 @@ impl Ways {
         Self { first, known: Mutex::default() }
     }
 
-    /// The way for nobody in particular.
+    /// Returns the connection that belongs to no particular client.
     pub(super) fn anybody(&self) -> &Steady {
         &self.first
     }
 
-    /// The way of a client that calls itself so.
+    /// Returns the connection of the client of that name.
     pub(super) fn of(&self, name: Option<String>) -> Steady {
         let Some(name) = name else { return self.first.clone() };
         let name: String = name.chars().take(LONGEST_NAME).collect();
@@ -42,7 +43,7 @@ impl Ways {
             false => self.first.apart(&name),
         };
         if known.len() == MOST {
-            // Not the first: it would come back over the same connection under another name.
+            // The first is kept: its client would return on the same connection under another name.
             known.remove(1);
         }
         known.push((name, way.clone()));

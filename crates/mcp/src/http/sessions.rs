@@ -1,7 +1,7 @@
 //! The sessions of clients of before 2026-07-28.
 //!
-//! A session outlives the silence of its client for very long, because a person may be asked meanwhile; and many clients never
-//! say that theirs is over. So there is a bound on how many there are: the one that was used the longest ago gives way.
+//! A session outlives a long silence of its client, because a person may be asked meanwhile, and many clients never
+//! close theirs. The number of sessions is therefore bounded: the least recently used one is closed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId, SessionManager};
 
-/// The sessions, and when each was used last.
+/// The sessions, and the last use of each.
 #[derive(Debug)]
 pub struct Sessions {
     inner: LocalSessionManager,
@@ -19,7 +19,7 @@ pub struct Sessions {
     used: Mutex<Used>,
 }
 
-/// Numbers that grow with each use.
+/// The order of use; numbers grow with each use.
 #[derive(Debug, Default)]
 struct Used {
     now: u64,
@@ -31,7 +31,7 @@ impl Sessions {
         Self { inner, most, used: Mutex::default() }
     }
 
-    /// Notes that a session is used, if there is one.
+    /// Records the use of a session, if it exists.
     fn touch(&self, id: &SessionId) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.now += 1;
@@ -41,7 +41,7 @@ impl Sessions {
         }
     }
 
-    /// Takes a new session in. Returns those that have to give way for it.
+    /// Adds a new session. Returns those that must be closed to make room for it.
     fn enter(&self, id: &SessionId) -> Vec<SessionId> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.now += 1;
@@ -141,7 +141,7 @@ mod tests {
         let (third, _third) = sessions.create_session().await.unwrap();
         assert!(sessions.has_session(&first).await.unwrap() && sessions.has_session(&third).await.unwrap());
         assert!(!sessions.has_session(&second).await.unwrap());
-        // One that ended makes room.
+        // Closing a session makes room.
         sessions.close_session(&first).await.unwrap();
         let (fourth, _fourth) = sessions.create_session().await.unwrap();
         assert!(sessions.has_session(&third).await.unwrap() && sessions.has_session(&fourth).await.unwrap());

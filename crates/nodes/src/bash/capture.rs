@@ -1,5 +1,4 @@
-//! What a program prints on one stream: its beginning and its end, whatever lies
-//! between.
+//! The captured output of one stream of a program: its beginning and its end, of whatever length.
 
 use std::collections::VecDeque;
 
@@ -29,7 +28,7 @@ impl Capture {
         Self { stream, kept: Kept::default() }
     }
 
-    /// Reads until the stream ends. Cancelled, it has kept what it read; begun again, it goes on.
+    /// Reads until the stream ends. Cancel-safe: a cancelled read keeps its bytes, and the next one continues.
     pub(super) async fn read(&mut self) {
         let mut buffer = vec![0; 16 << 10];
         while let Some(stream) = &mut self.stream {
@@ -40,7 +39,7 @@ impl Capture {
         }
     }
 
-    /// Returns the text, with a line that tells what was left out between its beginning and its end.
+    /// Returns the text, with a line that reports what was left out between its beginning and its end.
     pub(super) fn text(&self) -> String {
         self.kept.text()
     }

@@ -1,8 +1,7 @@
-//! What a graph does next.
+//! The decisions of a graph.
 //!
-//! Pure: time comes in with an input, and nothing else is asked for. The caller
-//! appends the events first, then performs the effects, and brings what comes of
-//! them back as the next input.
+//! Pure: the time arrives with an input, and nothing else is read. The caller appends the events first, then performs
+//! the effects, and brings their outcomes back as the next inputs.
 
 use std::time::Duration;
 
@@ -18,18 +17,18 @@ use crate::result::ErrorType;
 /// Something that happened to a graph from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GraphInput {
-    /// Somebody started it.
+    /// The graph starts.
     Start {
-        /// What it is given.
+        /// Its input.
         input: Value,
     },
-    /// What came of an attempt.
+    /// An attempt ended.
     AttemptEnded {
         /// The step.
         step: NodeId,
         /// Which attempt.
         attempt: u32,
-        /// What came of it.
+        /// Its outcome.
         outcome: StepOutcome,
     },
     /// The time of an effect `Wait` has come.
@@ -37,11 +36,11 @@ pub enum GraphInput {
         /// The step.
         step: NodeId,
     },
-    /// What [`hold`] kept from beginning may begin.
+    /// The graph is resumed: the decisions that [`hold`] held back may be performed.
     GoOn,
 }
 
-/// Something to be done for a graph.
+/// A request that the driver of a graph performs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A node is to be called.
@@ -52,14 +51,14 @@ pub enum Effect {
         attempt: u32,
         /// The node.
         node: NodeId,
-        /// What it is given.
+        /// Its input.
         input: Value,
-        /// How long it may take.
+        /// Its time limit.
         timeout: Option<Duration>,
-        /// Whether it may have been called before, by somebody who did not live to tell.
+        /// Whether an earlier daemon may have called it already.
         again: bool,
     },
-    /// Somebody is to say when it is that late.
+    /// A wake-up at a point in time is requested.
     Wait {
         /// For which step.
         step: NodeId,
@@ -68,7 +67,7 @@ pub enum Effect {
     },
 }
 
-/// What follows from an input.
+/// The result of a decision.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Decision {
     /// What happened, to be appended first.
@@ -77,7 +76,7 @@ pub struct Decision {
     pub effects: Vec<Effect>,
 }
 
-/// Returns what follows from an input, given how far a graph has come.
+/// Returns what follows from an input, given the progress of a graph.
 ///
 /// An input that does not fit (a second start, the end of an attempt that is over) changes nothing.
 #[must_use]
@@ -85,8 +84,7 @@ pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timest
     decided(graph, progress, input, now, true)
 }
 
-/// Returns what follows from an input while nothing may begin. Whatever that keeps back follows from
-/// [`GraphInput::GoOn`].
+/// Returns what follows from an input while the graph is paused. What is held back follows from [`GraphInput::GoOn`].
 #[must_use]
 pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
     decided(graph, progress, input, now, false)
@@ -117,7 +115,7 @@ fn decided(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp
     deciding.decision
 }
 
-/// Returns what a history still asks for, when whoever was at it is gone.
+/// Returns the effects that a history requests and has no outcome of, for a driver that takes over.
 #[must_use]
 pub fn resume(graph: &Graph, progress: &Progress) -> Vec<Effect> {
     if progress.ended.is_some() {
@@ -151,7 +149,7 @@ fn limit(step: &Step, node: &NodeId) -> Option<Duration> {
 
 struct Deciding<'g> {
     graph: &'g Graph,
-    /// With what was decided so far.
+    /// Including the events decided so far.
     progress: Progress,
     decision: Decision,
 }
@@ -162,7 +160,7 @@ impl Deciding<'_> {
         self.decision.events.push(event);
     }
 
-    /// Decides what becomes of a step whose attempt is over.
+    /// Decides what follows for a step whose attempt is over.
     fn follow(&mut self, id: NodeId, attempt: u32, outcome: StepOutcome, now: Timestamp) {
         let Some(index) = self.graph.index(&id) else { return };
         let step = &self.graph.steps[index];
@@ -173,7 +171,7 @@ impl Deciding<'_> {
         let retries = step.on_error.retry.as_ref().map_or(0, |retry| u32::from(retry.count));
         let was_fallback = self.progress.steps[index].in_fallback;
         match (&step.on_error.retry, &step.on_error.otherwise) {
-            // What may have been done already is not done a second time.
+            // An attempt that may have been performed is not repeated.
             (Some(retry), _) if !was_fallback && attempt <= retries && !is_unknown => {
                 let due = now.after(retry.delay_after(attempt));
                 self.note(GraphEvent::RetryPlanned { step: id.clone(), due });
@@ -189,7 +187,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Begins what can begin, and ends what can not.
+    /// Begins every step that can begin, and ends every step that cannot.
     fn advance(&mut self) {
         for &index in self.graph.plan.order() {
             let step = &self.graph.steps[index];

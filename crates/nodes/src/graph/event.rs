@@ -1,4 +1,4 @@
-//! What happened to a graph, in the past tense.
+//! The events of a graph's history.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::result::{ErrorType, NodeResult};
 pub enum GraphEvent {
     /// The graph began.
     Started {
-        /// What it was given.
+        /// Its input.
         input: Value,
     },
     /// A node was about to be called for a step.
@@ -24,16 +24,16 @@ pub enum GraphEvent {
         attempt: u32,
         /// The node: the step's own, or its fallback.
         node: NodeId,
-        /// What it was given.
+        /// Its input.
         input: Value,
     },
-    /// The call came to something.
+    /// The call ended.
     AttemptEnded {
         /// The step.
         step: NodeId,
         /// Which attempt.
         attempt: u32,
-        /// To what.
+        /// Its outcome.
         outcome: StepOutcome,
     },
     /// The step is tried again later.
@@ -53,21 +53,21 @@ pub enum GraphEvent {
         /// The step.
         step: NodeId,
     },
-    /// Nothing more happens to the step.
+    /// The step is over.
     StepEnded {
         /// The step.
         step: NodeId,
         /// How.
         ending: Ending,
     },
-    /// Nothing more happens at all.
+    /// The graph is over.
     Ended {
         /// Whether no step failed.
         success: bool,
     },
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum StepOutcome {
@@ -78,7 +78,7 @@ pub enum StepOutcome {
     },
     /// The attempt took longer than it may.
     TimedOut,
-    /// Whether the node was called is not known. It is not called again for that.
+    /// It is unknown whether the node was called. It is not called again.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! The order of a graph's steps.
+//! The order of a graph's steps, derived from their dependencies.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ impl Plan {
                         problems.push(Problem::error(format!("/steps/{index}/input"), message));
                     }
                     Some(place) => drop(of_step.insert(*place)),
-                    // Braces mean many things; what names no step stays as it is.
+                    // Braces have many uses; a name that is no step stays as it is.
                     None => {}
                 }
             }
@@ -91,10 +91,10 @@ impl Plan {
     }
 }
 
-/// What the graph's own input is called.
+/// The name of the graph's own input.
 pub(super) const INPUT: &str = "input";
 
-/// Notes what is looked for.
+/// Records the names that are looked up.
 #[derive(Default)]
 struct Asked(RefCell<BTreeSet<String>>);
 
@@ -111,7 +111,7 @@ fn names_in(input: &Value) -> BTreeSet<String> {
     asked.0.into_inner()
 }
 
-/// Returns the steps in order, or a circle: its first step stands at its end again.
+/// Returns the steps in order, or a cycle, whose first step is repeated at its end.
 fn in_order(before: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     let mut order = Vec::with_capacity(before.len());
     let mut placed = vec![false; before.len()];
@@ -128,7 +128,7 @@ fn in_order(before: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     Ok(order)
 }
 
-/// Finds a circle among the steps that could not be placed: each of them depends on another one of them.
+/// Finds a cycle among the steps that could not be placed: each of them depends on another one of them.
 fn circle(before: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
     let open = |index: &usize| !placed[*index];
     let mut path: Vec<usize> = (0..before.len()).find(open).into_iter().collect();

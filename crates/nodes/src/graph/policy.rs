@@ -1,4 +1,4 @@
-//! What happens when a step fails.
+//! Error policies: what happens when a step fails.
 
 use schemars::JsonSchema;
 use serde::ser::SerializeMap as _;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::node::{NodeId, Seconds};
 
-/// What happens when a step fails: it may be tried again, and then there is an end to it.
+/// The error policy of a step: it may be retried, and what follows after the last retry.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policy {
     /// How it is tried again, if it is.
@@ -42,7 +42,7 @@ fn two() -> f64 {
     2.0
 }
 
-/// What becomes of a step that failed for good.
+/// What follows when a step failed for good.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Otherwise {
     /// It failed: what depends on it does not run, and the graph fails.
@@ -50,7 +50,7 @@ pub enum Otherwise {
     Fail,
     /// It is passed over, with this output.
     Skip {
-        /// What stands for its output.
+        /// The output in its place.
         value: Value,
     },
     /// Another node is called with the same input.

@@ -1,4 +1,4 @@
-//! How far a graph has come: its history, folded.
+//! The progress of a graph, folded from its history.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::{Graph, plan};
 use crate::node::NodeId;
 use crate::result::NodeResult;
 
-/// How far a graph has come. Cheap to clone: what was passed around is shared.
+/// The progress of a graph. Cheap to clone: outputs are shared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// What the graph was given, once it began.
+    /// The graph's input, once it began.
     pub(super) input: Option<Arc<Value>>,
     pub(super) steps: Vec<StepProgress>,
     /// Steps in the order in which they began.
@@ -22,20 +22,20 @@ pub struct Progress {
     pub(super) ended: Option<bool>,
 }
 
-/// How far a step has come.
+/// The progress of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepProgress {
     pub(super) id: NodeId,
     pub(super) status: Status,
     /// Attempts that were begun.
     pub(super) attempts: u32,
-    /// What came of the last one.
+    /// The outcome of the last one.
     pub(super) last: Option<Arc<StepOutcome>>,
-    /// Whether it is its fallback that counts now.
+    /// Whether the fallback is called instead.
     pub(super) in_fallback: bool,
 }
 
-/// Where a step is.
+/// The state of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Status {
     /// It waits for what it depends on, or for room.
@@ -48,7 +48,7 @@ pub enum Status {
     Running {
         /// The node.
         node: NodeId,
-        /// What it was given.
+        /// Its input.
         input: Arc<Value>,
     },
     /// It waits for the time of its next attempt.
@@ -76,7 +76,7 @@ impl Progress {
         Self { input: None, steps: graph.steps().iter().map(step).collect(), began: Vec::new(), ended: None }
     }
 
-    /// Returns what a history comes to.
+    /// Returns the progress that a history folds into.
     #[must_use]
     pub fn of(graph: &Graph, history: &[GraphEvent]) -> Self {
         let mut progress = Self::new(graph);
@@ -86,7 +86,7 @@ impl Progress {
         progress
     }
 
-    /// Takes in what happened.
+    /// Applies an event.
     pub fn apply(&mut self, event: &GraphEvent) {
         match event {
             GraphEvent::Started { input } => self.input = Some(Arc::new(input.clone())),
@@ -124,7 +124,7 @@ impl Progress {
         }
     }
 
-    /// Returns where a step is.
+    /// Returns the state of a step.
     #[must_use]
     pub fn status(&self, step: &NodeId) -> Option<&Status> {
         self.steps.iter().find(|progress| progress.id == *step).map(|progress| &progress.status)
@@ -157,7 +157,7 @@ impl StepProgress {
         }
     }
 
-    /// Returns what the steps that depend on it see of it.
+    /// Returns the output that dependent steps receive.
     pub(super) fn output(&self) -> Option<&Value> {
         match &self.status {
             Status::Ended(Ending::Completed) => self.result().map(|result| &result.output),

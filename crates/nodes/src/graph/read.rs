@@ -1,4 +1,4 @@
-//! Reading the declaration of a graph.
+//! The reader of graph declarations.
 
 use std::num::NonZeroU16;
 
@@ -89,7 +89,7 @@ pub(crate) fn read(fields: &Map<String, Value>, common: &[String], problems: &mu
     for (index, step) in shape.steps.iter().enumerate() {
         steps.extend(read_step(step, &format!("/steps/{index}"), problems));
     }
-    // What depends on a step that could not be read would be told as a second problem.
+    // Dependencies on a step that could not be read would be reported as a second problem.
     if problems.len() > before {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The result of a graph, made from how far it has come.
+//! The result of a graph, built from its progress.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::{Graph, StepOutcome};
 use crate::node::Node;
 use crate::result::{Came, ErrorType, Failure, NodeResult};
 
-/// Returns the result of a graph that is over; of one that is not, what there is so far, as a failure.
+/// Returns the result of a graph. A graph that is not over gives its outputs so far, as a failure.
 #[must_use]
 pub fn result(node: &Node, graph: &Graph, progress: &Progress) -> NodeResult {
     let input = progress.input.as_deref().cloned().unwrap_or_default();
@@ -32,7 +32,7 @@ fn told(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> Came {
         .with("final_step_id", graph.steps[last].id.as_str())
 }
 
-/// Names the step that failed first, and says how many others did.
+/// Returns the failure of the step that failed first, and the number of others that failed.
 fn why(progress: &Progress) -> Failure {
     let failed: Vec<(&StepProgress, &String)> = progress
         .began

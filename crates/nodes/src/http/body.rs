@@ -1,4 +1,4 @@
-//! Bodies of answers, up to a bound.
+//! The bodies of HTTP responses, read up to a bound.
 
 use reqwest::Response;
 

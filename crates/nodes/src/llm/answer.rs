@@ -1,4 +1,4 @@
-//! The answer of a model, whole or put together from its pieces.
+//! The answer of a model, in one piece or assembled from a stream.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ pub(super) struct Answer {
     usage: Option<Value>,
 }
 
-/// A call that the model asks for.
+/// A tool call that the model requests.
 #[derive(Debug, Default)]
 struct ToolCall {
     id: String,
@@ -24,7 +24,7 @@ struct ToolCall {
     arguments: String,
 }
 
-/// Calls in one answer; a piece that names a later one is not believed.
+/// The most calls in one answer; a piece with a larger index is rejected.
 const MOST_CALLS: usize = 128;
 
 impl Answer {
@@ -38,12 +38,12 @@ impl Answer {
         self.text.len() + self.refusal.len() + calls.sum::<usize>()
     }
 
-    /// Whether the model said that it is done.
+    /// Returns whether the model reported the end of its answer.
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
     }
 
-    /// Takes a whole answer; returns false for what is none.
+    /// Reads an answer in one piece; returns false if it is not valid.
     pub(super) fn take(&mut self, answer: &Value) -> bool {
         let Some(message) = answer.pointer("/choices/0/message") else { return false };
         self.frame(answer);
@@ -90,7 +90,7 @@ impl Answer {
         }
     }
 
-    /// Returns the answer as what came of a call.
+    /// Returns the answer as the outcome of a call.
     pub(super) fn told(self, failure: Option<Failure>) -> Came {
         let mut attributes = Map::new();
         let mut tell = |name: &str, value: Option<Value>| {

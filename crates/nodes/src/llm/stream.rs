@@ -1,11 +1,11 @@
-//! Server-sent events, as far as chat completions use them: the data of each.
+//! A parser of server-sent events, as far as chat completions use them: the data of each.
 //!
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
 /// The longest line that is taken, in bytes.
 const LONGEST_LINE: usize = 4 << 20;
 
-/// Reads events from pieces of bytes, wherever these were cut.
+/// Reads events from pieces of bytes that may be cut anywhere.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,

@@ -1,4 +1,4 @@
-//! One MCP server that runs: a program on pipes, or an address.
+//! One running MCP server: a program on pipes, or an address.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,13 +24,13 @@ use crate::nodes::Surroundings;
 use crate::result::{ErrorType, Failure};
 use crate::template::Filling;
 
-/// How long a server may take until it has greeted us; a package manager may have to fetch it first.
+/// The time limit for a server's greeting; a package manager may have to download it first.
 const STARTING: Duration = Duration::from_secs(120);
 
 /// How long a program may take to end by itself once its input is closed.
 const LEAVING: Duration = Duration::from_millis(500);
 
-/// Bytes of what a program says on standard error that are kept.
+/// The most bytes that are kept of a program's standard error.
 const MOST_SAID: usize = 8 << 10;
 
 type Service = RunningService<RoleClient, ClientConfig>;
@@ -40,7 +40,7 @@ pub(crate) struct Server {
     program: Option<Keeper>,
 }
 
-/// Sees to a program until it has ended.
+/// Supervises a program until it has ended.
 struct Keeper {
     /// Dropped, it ends the program.
     stop: DropGuard,
@@ -82,7 +82,7 @@ impl Server {
         let service = match timeout(STARTING, us().serve((stdout, stdin))).await {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => {
-                // What it says last is why, and has been said when it has ended.
+                // The last lines of its standard error are the reason; they are complete once it has ended.
                 let _ = piped.end(Some(Signal::TERM)).await;
                 let _ = timeout(LEAVING, listening).await;
                 return Err(why(Some(error)));
@@ -131,20 +131,20 @@ impl Server {
     }
 }
 
-/// Says who we are.
+/// Returns the description of this client.
 fn us() -> ClientConfig {
     let mut us = ClientConfig::default();
     us.client_info = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
     us
 }
 
-/// Waits for the end of a program, or ends it when nobody needs it any more.
+/// Waits for the end of a program, or ends it when it is not needed any more.
 async fn keep(mut piped: Piped, stop: CancellationToken) {
     tokio::select! {
         _ = piped.wait() => return,
         () = stop.cancelled() => {}
     }
-    // Its input is closed now, which is how a server is told to end.
+    // Its input is closed, which requests a server to end.
     if timeout(LEAVING, piped.wait()).await.is_err() {
         let ended = piped.end(Some(Signal::TERM)).await;
         if !ended.survivors.is_empty() {
@@ -153,7 +153,7 @@ async fn keep(mut piped: Piped, stop: CancellationToken) {
     }
 }
 
-/// Reads what a program says on standard error, so that it can go on saying it, and keeps the end of it.
+/// Reads a program's standard error, so that its writes never block, and keeps the end of it.
 async fn listen(stderr: Option<Receiver>, said: Arc<Mutex<Vec<u8>>>) {
     let Some(mut stderr) = stderr else { return };
     let mut buffer = [0; 4096];

@@ -1,7 +1,7 @@
-//! The MCP servers that are kept running, by how they were declared.
+//! The pool of running MCP servers, by their declarations.
 //!
-//! A server is started by the first call that needs it, and again by the first one
-//! after it died. Declarations that are the same share one.
+//! A server is started by the first call that needs it, and again by the first call after it died. Equal declarations
+//! share one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,16 +14,16 @@ use crate::nodes::Surroundings;
 use crate::result::Failure;
 use crate::template::Filling;
 
-/// Servers that are kept at once; one more ends the one that was not asked for longest.
+/// The most servers that are kept at once; one more ends the least recently used one.
 const MOST: usize = 32;
 
 pub(crate) struct Servers {
     web: Web,
-    /// The one that was asked last is the last one.
+    /// In order of use, the most recently used last.
     places: Mutex<Vec<Arc<Place>>>,
 }
 
-/// Where a server is, while it runs. Whoever starts it holds the lock, so that it is started once.
+/// The slot of one server. A caller that starts the server holds the lock, so that it is started once.
 struct Place {
     declared: Value,
     server: tokio::sync::Mutex<Option<Arc<Server>>>,
@@ -41,7 +41,7 @@ impl Servers {
         filling: &Filling,
         surroundings: &Surroundings,
     ) -> Result<Arc<Server>, Failure> {
-        // Filled in, because a secret that was changed needs another server.
+        // Filled in, because a changed secret needs another server.
         let key = filling.value(&serde_json::to_value(declared).unwrap_or_default());
         let place = self.place(key);
         let mut server = place.server.lock().await;
@@ -59,14 +59,14 @@ impl Servers {
         let found = places.iter().position(|place| place.declared == declared).map(|index| places.remove(index));
         let place = found.unwrap_or_else(|| Arc::new(Place { declared, server: tokio::sync::Mutex::new(None) }));
         if places.len() == MOST {
-            // Calls that are under way hold their server until they are done.
+            // Calls in progress hold their server until they are done.
             places.remove(0);
         }
         places.push(place.clone());
         place
     }
 
-    /// Sees to it that a server that was lost is not asked again.
+    /// Removes a server that was lost, so that it is not used again.
     pub(crate) async fn forget(&self, lost: &Arc<Server>) {
         for place in self.all() {
             let mut server = place.server.lock().await;
@@ -76,7 +76,7 @@ impl Servers {
         }
     }
 
-    /// Ends all servers, and returns when those that nobody is calling have ended.
+    /// Ends all servers, and returns when those without calls in progress have ended.
     pub(crate) async fn close(&self) {
         for place in self.all() {
             let server = place.server.lock().await.take();

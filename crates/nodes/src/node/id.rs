@@ -1,4 +1,4 @@
-//! What nodes, graphs and steps are called.
+//! The names of nodes, graphs and steps.
 
 use std::fmt;
 use std::str::FromStr;

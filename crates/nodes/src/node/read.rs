@@ -1,4 +1,4 @@
-//! Reading the declaration of a node, with everything that is wrong with it.
+//! The reader of node declarations, which reports all problems at once.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -136,7 +136,7 @@ fn of_kind(
         NodeType::Mcp => {
             let server = server(own.get("server"), problems);
             let mcp = checked::<Mcp>(own, "", "an mcp node", common, problems);
-            // Which of the two forms the server was meant to have is told better than by the reader.
+            // This module's own message is better than the reader's: it names the two forms that the server may have.
             if server.is_none() && own.contains_key("server") {
                 return None;
             }
@@ -193,13 +193,13 @@ pub(crate) fn checked<T: DeserializeOwned + JsonSchema>(
         let place = place(error.path());
         let message = error.inner().to_string().replace('`', "'");
         if message.contains("did not match any variant") {
-            // Its parts are checked one by one, and what is wrong with them was told there.
+            // Its parts are checked one by one, and their problems were reported there.
             return None;
         }
         if let Some(missing) = message.strip_prefix("missing field ")
             && place.is_empty()
         {
-            // One that is there and wrong is told already; it was taken out to see what else is wrong.
+            // A field that is present and wrong is reported already; it was removed to find further problems.
             let is_there = fields.get(missing.trim_matches('\'')).is_some_and(|value| !value.is_null());
             if !is_there {
                 problems.push(Problem::error(pointer, format!("{missing} is missing")));

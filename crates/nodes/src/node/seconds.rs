@@ -1,4 +1,4 @@
-//! Times, as declarations have them.
+//! Time spans in declarations.
 
 use std::time::Duration;
 

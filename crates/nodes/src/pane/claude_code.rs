@@ -1,8 +1,7 @@
-//! Panes of Claude Code.
+//! The reader of Claude Code's panes.
 //!
-//! Answers and uses of tools begin with a bullet (`●`, `⏺`), results of tools with
-//! `⎿`, thoughts with `✻ Thinking…`, what was typed with `>`. While it works, a line
-//! ends in `esc to interrupt)`; when it does not, there is a prompt in a frame.
+//! Answers and uses of tools begin with a bullet (`●`, `⏺`), results of tools with `⎿`, thoughts with `✻ Thinking…`,
+//! typed input with `>`. While it works, a line ends in `esc to interrupt)`; otherwise there is a prompt in a frame.
 
 use super::frame::{Block, asks, blocks, is_rule};
 use super::{Found, Reading, SectionKind};
@@ -73,7 +72,7 @@ fn after<'l>(line: &'l str, signs: &[char]) -> Option<&'l str> {
     rest.strip_prefix([' ', '\u{a0}']).map(str::trim_start)
 }
 
-/// Whether this names a tool and what it is given: `Read(src/lib.rs)`, `github - search (MCP)(…)`.
+/// Returns whether this names a tool and its arguments: `Read(src/lib.rs)`, `github - search (MCP)(…)`.
 fn is_tool(text: &str) -> bool {
     let name = text.split('(').next().unwrap_or_default();
     let words = name.trim_end().split(' ').count();
@@ -90,7 +89,7 @@ fn is_prompt(lines: &[&str]) -> bool {
     lines.first().is_some_and(|line| line.trim_start().starts_with(['>', '❯']))
 }
 
-/// Returns where a question begins that stands at the end of a pane without a frame.
+/// Returns where a question without a frame at the end of a pane begins.
 fn open_question(blocks: &[Block<'_>]) -> Option<usize> {
     let tail: Vec<(usize, &str)> = blocks
         .iter()
@@ -107,7 +106,7 @@ fn open_question(blocks: &[Block<'_>]) -> Option<usize> {
         line.starts_with("Do you want") || line.starts_with("Would you like")
     })?;
     let behind: Vec<&str> = tail.iter().filter(|(index, _)| *index >= begin).map(|(_, line)| *line).collect();
-    // What it is about stands above it, below a rule.
+    // The subject of the question is above it, below a rule.
     let rule = tail.iter().find(|(index, line)| *index < begin && is_rule(line));
     asks(&behind).then_some(rule.map_or(begin, |(index, _)| index + 1))
 }

@@ -1,4 +1,4 @@
-//! The frames that programs draw around what somebody types or is asked.
+//! The frames that programs draw around prompts and questions.
 
 /// A stretch of lines of a pane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +41,10 @@ pub(super) fn blocks(pane: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The most lines between two rules that are taken for what is typed there.
+/// The most lines between two rules that are taken for a prompt.
 const MOST_TYPED: usize = 40;
 
-/// Returns how many lines stand between a rule that begins here and the next one, if these are a prompt.
+/// Returns the number of lines between a rule that begins here and the next one, if these are a prompt.
 fn ruled(lines: &[&str]) -> usize {
     if !lines.first().is_some_and(|line| is_rule(line)) {
         return 0;
@@ -64,7 +64,7 @@ fn is_bottom(line: &str) -> bool {
     (line.starts_with('╰') && line.ends_with('╯')) || (line.starts_with('└') && line.ends_with('┘'))
 }
 
-/// Whether a line is nothing but a rule across the pane.
+/// Returns whether a line is nothing but a rule across the pane.
 pub(super) fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.chars().count() >= 10 && line.chars().all(|character| matches!(character, '─' | '━' | '▀' | '▄'))
@@ -76,7 +76,7 @@ fn sides_off(line: &str) -> Option<&str> {
     Some(inside.strip_prefix(' ').unwrap_or(inside).trim_end())
 }
 
-/// Whether these are answers to choose from: numbered, and one of them marked.
+/// Returns whether these are answers to choose from: numbered, and one of them marked.
 pub(super) fn asks(lines: &[&str]) -> bool {
     let numbered = |line: &&&str| {
         let line = line.trim_start_matches(['❯', '●', '>', ' ']);

@@ -1,8 +1,7 @@
-//! Panes of Gemini CLI.
+//! The reader of Gemini CLI's panes.
 //!
-//! Answers begin with `✦`, uses of tools stand in frames that begin with the sign
-//! of their state, what was typed begins with `>`. While it works, a
-//! spinner of dots turns in a line; when it does not, there is a prompt in a frame.
+//! Answers begin with `✦`, uses of tools are in frames that begin with the sign of their state, typed input begins with
+//! `>`. While it works, a spinner of dots turns in a line; otherwise there is a prompt in a frame.
 
 use super::frame::{Block, asks, blocks};
 use super::{Found, Reading, SectionKind};
@@ -74,7 +73,7 @@ fn tools(lines: &[&str], found: &mut Found) {
     found.close();
 }
 
-/// Whether this tells what it is at: a spinner of dots turns before it.
+/// Returns whether this line reports current work: a spinner of dots turns before it.
 fn is_busy(line: &str) -> bool {
     line.contains("(esc to cancel") || line.trim_start().starts_with(|first| ('\u{2801}'..='\u{28ff}').contains(&first))
 }

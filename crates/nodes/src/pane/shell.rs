@@ -1,11 +1,11 @@
-//! Panes of shells: lines that begin with a prompt, and what was printed below.
+//! The reader of shells' panes: lines that begin with a prompt, and the output below.
 
 use super::{Found, Reading, SectionKind};
 
 /// Reads a pane of a shell.
 ///
-/// A prompt is told by its last character, and by being alike: what ends in `%` or `#` is one only where the pane ends with
-/// such a prompt, because percentages and comments are everywhere.
+/// A prompt is recognized by its last character, and by being alike: what ends in `%` or `#` is one only where the pane
+/// ends with such a prompt, because percentages and comments are everywhere.
 pub(super) fn read(pane: &str) -> Reading {
     let lines: Vec<&str> = pane.trim_end_matches(['\n', ' ']).lines().collect();
     let last = lines.last().copied().unwrap_or_default();
@@ -81,12 +81,12 @@ fn arrow_prompt(line: &str) -> usize {
     end
 }
 
-/// Whether this can stand before the sign of a prompt: nothing, a version, or somebody in some folder.
+/// Returns whether this text can precede the sign of a prompt: nothing, a version, or a user in some directory.
 fn is_prompt_like(before: &str, sign: char) -> bool {
     let before = before.trim_end();
     match sign {
         '❯' => true,
-        // As percentages do.
+        // Percentages end this way.
         '%' if before.ends_with(|last: char| last.is_ascii_digit()) => false,
         '>' => before.ends_with("fish") || before.contains('@') && (before.contains('~') || before.contains('/')),
         _ => {

@@ -146,7 +146,7 @@ fn no_more_steps_run_at_once_than_may() {
         "steps": [{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 1, "delay": 1}}, step("b", &[]), step("c", &[]), step("d", &[])]});
     let mut story = Story::begin(Node::parse(&document).unwrap(), Value::Null);
     assert_eq!(story.open, ["a1", "b1"]);
-    // Whoever waits for the time of its next attempt takes no room, and finds none when that has come.
+    // A step that waits for its next attempt takes no slot, and may find none free when its time has come.
     assert_eq!(story.ends("a", failed("x")), ["b1", "a@1", "c1"]);
     assert_eq!(story.waited("a"), ["b1", "c1"]);
     assert_eq!(story.ends("b", done(1)), ["c1", "a2"]);

@@ -1,4 +1,4 @@
-//! Graphs that can not be run are refused, and say why.
+//! Graphs that cannot run are refused, with the reason.
 
 use expect_test::expect;
 use serde_json::{Value, json};

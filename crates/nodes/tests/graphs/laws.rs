@@ -1,4 +1,4 @@
-//! What holds for every graph, whatever its nodes come to and in whatever order.
+//! Laws that hold for every graph, for every outcome of its nodes in any order.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::story::{Story, done, failed, graph_of};
 #[derive(Debug, Clone)]
 struct Plan {
     document: Value,
-    /// Which of what is open goes on next, and what comes of it.
+    /// Which open effect ends next, and with which outcome.
     moves: Vec<(usize, u8)>,
 }
 
@@ -54,7 +54,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// Plays a plan to its end, and looks at what must hold at every moment.
+/// Plays a plan to its end, and checks the invariants after every step.
 fn play(plan: &Plan) -> Story {
     let node = Node::parse(&plan.document).unwrap();
     let most = plan.document["max_parallel"].as_u64();
@@ -89,7 +89,7 @@ fn assert_parallel(story: &Story, most: Option<u64>) {
     assert!(most.is_none_or(|most| running as u64 <= most), "{:?}", story.open);
 }
 
-/// Whoever takes over from the history alone has the same left to do.
+/// A driver that resumes from the history alone has the same effects left to perform.
 fn assert_resumable(story: &Story) {
     let progress = Progress::of(graph_of(&story.node), &story.history);
     let mut asked: Vec<String> = resume(graph_of(&story.node), &progress)

@@ -1,4 +1,4 @@
-//! A graph whose nodes are played by a test.
+//! A graph whose nodes are simulated by a test.
 
 use serde_json::{Value, json};
 use steplatch_nodes::graph::{Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, result};
@@ -26,7 +26,7 @@ pub(crate) fn failed(why: &str) -> StepOutcome {
     StepOutcome::Finished { result: Box::new(NodeResult::failed(&any_node(), Value::Null, ErrorType::ExitCode, why)) }
 }
 
-/// A graph that is under way.
+/// A graph in progress.
 pub(crate) struct Story {
     pub(crate) node: Node,
     pub(crate) history: Vec<GraphEvent>,
@@ -45,7 +45,7 @@ impl Story {
         story
     }
 
-    /// Lets a step's attempt come to something, and returns what is open afterwards.
+    /// Ends a step's attempt with an outcome, and returns the effects that are open afterwards.
     pub(crate) fn ends(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
         let open = self.open.iter().position(|open| called(open) == step && !open.contains('@'));
         let open = self.open.remove(open.unwrap_or_else(|| panic!("{step} does not run: {:?}", self.open)));
@@ -54,7 +54,7 @@ impl Story {
         self.open.clone()
     }
 
-    /// Lets the time come that a step waits for.
+    /// Ends the delay of a step, and returns the effects that are open afterwards.
     pub(crate) fn waited(&mut self, step: &str) -> Vec<String> {
         let open = self.open.iter().position(|open| open.contains('@') && called(open) == step).unwrap();
         let open = self.open.remove(open);
@@ -79,7 +79,7 @@ impl Story {
         assert_eq!(folded, self.progress, "a history folds into what was decided");
     }
 
-    /// Returns what a step was given when it was called last.
+    /// Returns the input of a step's last call.
     pub(crate) fn given(&self, wanted: &str) -> Value {
         let input = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Run { step, input, .. } if step.as_str() == wanted => Some(input.clone()),

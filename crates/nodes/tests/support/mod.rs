@@ -1,4 +1,4 @@
-//! A small HTTP server that answers as a test says, byte by byte.
+//! A small HTTP server whose answers a test controls, byte by byte.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ pub(crate) enum Answer {
     Bytes(String),
     /// Sends these one by one, each flushed.
     Pieces(Vec<Vec<u8>>),
-    /// Says nothing at all.
+    /// Sends nothing.
     Silence,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that answers with what `answer` says to a request and how many came before it.
+    /// Starts a server that answers with the result of `answer` for a request and the number of earlier requests.
     pub(crate) async fn start(answer: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -94,7 +94,7 @@ async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&Request, usize) -> An
             }
         }
         Answer::Silence => {
-            // Until whoever asked gives up.
+            // Until the client gives up.
             let _ = stream.read(&mut [0; 1]).await;
         }
     }

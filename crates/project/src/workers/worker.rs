@@ -1,4 +1,4 @@
-//! One worker: its process, and who waits for an answer of it.
+//! One worker: its process, and the requests that wait for its answers.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -18,23 +18,23 @@ use tokio::time::Instant;
 
 use super::{OsString, PathBuf};
 
-/// How long somebody waits for a worker that is at something else.
+/// How long a request waits for a busy worker.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a question may take besides the computing of a function: compiling its file, and the answer itself.
+/// The time that a request may take besides the computing of a function: compiling its file, and the answer itself.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// How workers are started.
 #[derive(Debug, Clone)]
 pub enum WorkerStarter {
-    /// As a process that serves on its standard input and output.
+    /// As a process that serves requests on its standard input and output.
     Program {
-        /// The program, usually this very one.
+        /// The program, usually the daemon's own executable.
         program: PathBuf,
-        /// What makes it a worker.
+        /// The arguments that make it a worker.
         arguments: Vec<OsString>,
     },
-    /// Not at all: nothing is executed here.
+    /// Not at all: no functions are executed here.
     Nobody,
 }
 
@@ -52,26 +52,26 @@ impl WorkerExited {
         Self { why: why.into(), busy_with_this: false, overran: false }
     }
 
-    /// One that answered something else than it was asked.
+    /// Returns the error for an answer that does not match the request.
     pub(super) fn senseless(reply: &Reply) -> Self {
         let reply: String = format!("{reply:?}").chars().take(200).collect();
         Self::new(format!("a worker answered something else than it was asked: {reply}"))
     }
 
-    /// Whether it was at what was asked when it ended, rather than at something before it.
+    /// Whether the worker was executing this request when it ended, rather than an earlier one.
     #[must_use]
     pub fn was_busy_with_this(&self) -> bool {
         self.busy_with_this
     }
 
-    /// Whether what was asked computed for longer than it may, in one operation that the interpreter does not interrupt.
+    /// Whether the request computed for longer than it may, in one operation that the interpreter does not interrupt.
     #[must_use]
     pub fn overran(&self) -> bool {
         self.overran && self.busy_with_this
     }
 }
 
-/// A worker that was started. It ends when this is dropped.
+/// A running worker. Its process ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Worker {
     questions: mpsc::UnboundedSender<WorkerRequest>,
@@ -80,41 +80,41 @@ pub(super) struct Worker {
     is_reserved: bool,
 }
 
-/// What is known of a worker from outside of its task.
+/// The state of a worker that other tasks see.
 #[derive(Debug, Default)]
 struct WorkerStatus {
     gone: AtomicBool,
     open: AtomicUsize,
     memory: AtomicUsize,
-    /// Since when it is at one question.
+    /// Since when it is busy with the current request.
     at_it: Mutex<Option<Instant>>,
 }
 
-/// Who waits for an answer, if anybody does.
+/// Where the answer is sent, if it is needed.
 type ReplySender = Option<oneshot::Sender<Result<Reply, WorkerExited>>>;
 
 struct WorkerRequest {
     ask: Ask,
     times: Times,
     answer: ReplySender,
-    /// Whether it is the one that the worker is at, or was.
+    /// Whether the worker has started this request.
     begun: Arc<AtomicBool>,
 }
 
-/// How long a worker may be silent over a question.
+/// How long a worker may be silent during a request.
 #[derive(Debug, Clone, Copy)]
 struct Times {
-    /// Of the processor's time, between two signs. The interpreter counts it between operations, so one that takes more is a single
-    /// operation.
+    /// Of processor time, between two signs of life. The interpreter checks it between operations, so one that exceeds
+    /// it is a single operation.
     computing: Duration,
-    /// Of any time, also that of a machine with too much to do.
+    /// Of wall-clock time, also on an overloaded machine.
     silence: Duration,
 }
 
 impl Times {
     fn of(ask: &Ask, limits: &Limits) -> Self {
         let computing = match ask {
-            // What was fast enough once may be slower now.
+            // A replay may be slower than the first execution.
             Ask::Begin(begin) if !begin.history.is_empty() => limits.longest_silence(),
             _ => limits.time,
         };
@@ -122,7 +122,7 @@ impl Times {
     }
 }
 
-/// A question that is not answered yet.
+/// A request without an answer.
 struct PendingRequest {
     times: Times,
     answer: ReplySender,
@@ -137,7 +137,7 @@ impl Worker {
         let mut child = Command::new(program)
             .args(arguments)
             .current_dir("/")
-            // It needs nothing of anybody, and gets nothing.
+            // It needs no environment variables, and gets none.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -163,24 +163,24 @@ impl Worker {
         self.is_reserved
     }
 
-    /// Returns how many questions it has not answered yet.
+    /// Returns the number of requests without an answer.
     pub(super) fn open(&self) -> usize {
         self.known.open.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that it had in use when it answered last.
+    /// Returns the bytes of memory that it had in use at its last answer.
     pub(super) fn memory(&self) -> usize {
         self.known.memory.load(Ordering::Relaxed)
     }
 
-    /// Whether it is at one question for longer than others wait for it.
+    /// Whether it has been busy with one request for longer than other requests wait for it.
     pub(super) fn is_held_up(&self) -> bool {
         let at_it = self.known.at_it.lock().unwrap_or_else(PoisonError::into_inner);
         at_it.is_some_and(|since| since.elapsed() > PATIENCE)
     }
 
-    /// Asks, and waits for the answer; `limits` tell how long it may be silent over it. `None` when it is at something
-    /// else for so long that somebody else had better be asked.
+    /// Sends a request and waits for the answer; `limits` say how long the worker may be silent. `None` when the
+    /// worker is busy with another request for so long that another worker should be used.
     pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
         let (answer, mut answered) = oneshot::channel();
         let begun = Arc::new(AtomicBool::new(false));
@@ -200,7 +200,7 @@ impl Worker {
         }
     }
 
-    /// Tells it to forget an execution.
+    /// Makes the worker forget an execution.
     pub(super) fn forget(&self, execution: u64) {
         let ask = Ask::Forget { execution };
         let times = Times::of(&ask, &Limits::default());
@@ -209,25 +209,25 @@ impl Worker {
 
     fn put(&self, question: WorkerRequest) {
         self.known.open.fetch_add(1, Ordering::Relaxed);
-        // One that is gone lets go of the question, which is an answer too.
+        // A worker that has ended drops the request, which closes its answer channel.
         let _ = self.questions.send(question);
     }
 }
 
-/// What keeps a worker's process.
+/// The task that owns a worker's process.
 struct Task {
     child: Child,
     conversation: Conversation,
-    /// What was asked and is not answered, in order, as in the conversation.
+    /// Requests without an answer, in the order in which they were sent.
     open: VecDeque<PendingRequest>,
-    /// Written by a task of its own: a worker that is busy does not read, and one that writes must be read.
+    /// Written by a separate task: a busy worker does not read, and the output of a writing worker must be read.
     lines: mpsc::UnboundedSender<Vec<u8>>,
     heard: mpsc::Receiver<String>,
-    /// When it was heard of last, or was asked something while it had nothing to do.
+    /// The time of its last sign of life, or of the first request after it was idle.
     sign: Instant,
-    /// When it is looked at next, if it stays silent.
+    /// When it is checked next, if it remains silent.
     look_at: Instant,
-    /// The processor's time that it had used at the first look since.
+    /// The processor time that it had used at the first check since.
     used: Option<Duration>,
     known: Arc<WorkerStatus>,
 }
@@ -249,7 +249,7 @@ impl Task {
             tokio::select! {
                 question = asked.recv() => match question {
                     Some(question) => self.ask(question),
-                    // Nobody can ask any more.
+                    // All senders of requests are gone.
                     None => return,
                 },
                 line = self.heard.recv() => match line.map(|line| self.take(&line)) {
@@ -272,7 +272,7 @@ impl Task {
         };
         self.known.gone.store(true, Ordering::Relaxed);
         let _ = self.child.start_kill();
-        // Whoever asked meanwhile is told by the end of the channel.
+        // The end of the channel notifies the other waiting requests.
         for (at, PendingRequest { answer, .. }) in self.open.drain(..).enumerate() {
             if let Some(answer) = answer {
                 let _ = answer.send(Err(WorkerExited { why: why.clone(), busy_with_this: at == 0, overran }));
@@ -291,7 +291,7 @@ impl Task {
         if self.open.len() == 1 {
             self.begins();
         }
-        // One that does not read any more is noticed by its end.
+        // The end of a worker that no longer reads is detected separately.
         let _ = self.lines.send(line);
     }
 
@@ -301,7 +301,7 @@ impl Task {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
             if let Some(PendingRequest { answer: Some(answer), .. }) = self.open.pop_front() {
-                // Whoever asked may have gone.
+                // The request may have been dropped.
                 let _ = answer.send(Ok(reply));
             }
             self.begins();
@@ -315,8 +315,8 @@ impl Task {
         self.used = None;
     }
 
-    /// Looks at a worker that is silent over a question. The processor's time that it used distinguishes one that computes from one
-    /// that waits for the processor.
+    /// Checks a worker that is silent during a request. Its used processor time distinguishes one that computes from
+    /// one that waits for the processor.
     fn look(&mut self) -> Silence {
         let Some(PendingRequest { times, .. }) = self.open.front() else { return Silence::Borne };
         let (now, used) = (Instant::now(), self.child.id().and_then(processor_time));
@@ -328,13 +328,13 @@ impl Task {
         if now - self.sign >= times.silence {
             return Silence::TooLong(times.silence.as_secs_f64());
         }
-        // No earlier can it have computed so long.
+        // It cannot have computed that long before then.
         let left = (times.computing - computed).max(MARGIN);
         self.look_at = (now + left).min(self.sign + times.silence);
         Silence::Borne
     }
 
-    /// Notes which question it is at now.
+    /// Marks the current request as started.
     fn begins(&self) {
         let first = self.open.front();
         if let Some(first) = first {
@@ -345,17 +345,17 @@ impl Task {
     }
 }
 
-/// What a look at a silent worker found.
+/// The result of checking a silent worker.
 enum Silence {
     /// It has time left.
     Borne,
-    /// It used so many seconds of the processor's time.
+    /// It used so many seconds of processor time.
     Computing(f64),
-    /// It said nothing for so many seconds, and computed less.
+    /// It was silent for so many seconds, and computed less.
     TooLong(f64),
 }
 
-/// Returns the processor's time that a process has used.
+/// Returns the processor time that a process has used.
 fn processor_time(process: u32) -> Option<Duration> {
     let clock = clock_getcpuclockid(Pid::from_raw(process.try_into().ok()?)).ok()?;
     Some(clock.now().ok()?.into())
@@ -369,13 +369,13 @@ async fn write(mut input: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>
     }
 }
 
-/// Passes on what a worker says, line by line, until its end or a line that makes no sense.
+/// Forwards the output of a worker, line by line, until its end or an invalid line.
 async fn listen(output: ChildStdout, read: mpsc::Sender<String>) {
     let mut output = BufReader::new(output);
     loop {
         let mut line = String::new();
         let taken = (&mut output).take(LONGEST).read_line(&mut line).await;
-        // A line without an end is one that somebody died in, or a longer one than workers say.
+        // A line without an end was cut off by the end of the worker, or is longer than workers write.
         if taken.is_err() || line.pop() != Some('\n') || read.send(line).await.is_err() {
             return;
         }

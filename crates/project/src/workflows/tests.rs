@@ -1,4 +1,4 @@
-//! What runs ask of the library, and a folder that can not be written.
+//! The interface for runs, and a directory that cannot be written.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::fs;
@@ -14,7 +14,7 @@ use super::*;
 use crate::disk::{PATIENCE, WRITERS};
 use crate::workers::WorkerStarter;
 
-/// Somebody whose library is the folder `name` of a temporary one.
+/// Returns a caller whose library is the directory `name` of a temporary one.
 fn caller(folder: &TempDir, name: &str) -> Caller {
     let library = folder.path().join(name);
     Caller {
@@ -30,12 +30,12 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
     }
 }
 
-/// Workflows of somebody who has no functions.
+/// Returns the workflows of a caller without functions.
 fn alone() -> Workflows {
     Workflows::new(Workers::new(WorkerStarter::Nobody))
 }
 
-/// A project that declares nothing.
+/// Returns a project without declarations.
 fn empty() -> Project {
     Project::of(PathBuf::new(), Vec::new(), &[])
 }
@@ -70,7 +70,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     }
     let counted = Library::open(&library).get(&saved.name).unwrap().metadata;
     assert_eq!((counted.run_count, counted.success_count, counted.total_states), (2, 1, 3));
-    // One that was removed meanwhile is nobody's fault.
+    // A workflow that was removed meanwhile is no error.
     workflows.delete(&caller, DeleteWorkflow { name: "nap".to_owned() }).await;
     workflows.note(&library, &saved.name, &saved.signature, true, 3, noon).await;
     assert_eq!(
@@ -120,7 +120,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     assert!(crate::verbs::create(&folders, &empty(), &verb("nap")).success);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
-    // Who runs the tests may be root, for whom permissions do not count; a thread can be somebody else.
+    // The tests may run as root, for whom permissions do not count; a thread can have another user.
     let as_somebody = || {
         if rustix::process::geteuid().is_root() {
             let nobody = rustix::process::Uid::from_raw(65534);

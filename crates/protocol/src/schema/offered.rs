@@ -34,7 +34,7 @@ pub fn offered(schema: &Value) -> Map<String, Value> {
     if let Some(Value::Array(required)) = offered.get_mut("required") {
         required.retain(|name| name.as_str().is_some_and(is_plain));
     }
-    // What is left out by name or by pattern would be forbidden to whoever gives it.
+    // A property that is excluded by name or by pattern would be refused when a client sends it.
     if !left_out.is_empty() || schema.get("patternProperties").is_some() {
         offered.shift_remove("additionalProperties");
     }

@@ -1,9 +1,8 @@
-//! The interpreter there is: the crate `monty`.
+//! The implementation of an interpreter with the crate `monty`.
 //!
-//! It counts time itself, and memory where the process has its allocator
-//! (`monty-alloc`): that is one number for the whole process, so it is set up
-//! anew around each piece of work, for the one execution that is doing it. A
-//! process with that allocator must run executions on one thread.
+//! It measures time itself, and memory where the process has its allocator (`monty-alloc`): one number for the whole
+//! process, so it is reset around each piece of work, for the execution that does it. A process with that allocator
+//! must run executions on one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,10 +26,10 @@ use crate::value::{from_json, to_json};
 const ASK: &str = "_steplatch_ask";
 /// What a program knows about the functions of its file.
 const FUNCTIONS: &str = "_steplatch_functions";
-/// What a program begins with.
+/// The initial value of a program.
 const START: &str = "_steplatch_start";
 
-/// What stands after a file.
+/// The code that follows a file.
 const ENTER: &str = "\nawait _steplatch_enter(_steplatch_start)\n";
 
 /// A compiled file.
@@ -43,7 +42,7 @@ pub(crate) struct MontyProgram {
 }
 
 impl MontyProgram {
-    /// Compiles `text`, which is the file of `source` as it is to be run, after what stands before it.
+    /// Compiles `text`, the runnable form of the file of `source`, after the prelude.
     pub(crate) fn compile(source: &Arc<Source>, prelude: &str, text: &str) -> Result<Self, Failure> {
         let names = [ASK, FUNCTIONS, START].map(str::to_owned).to_vec();
         let code = [prelude, text, ENTER].concat();
@@ -62,7 +61,7 @@ impl Compiled for MontyProgram {
             .max_duration(limits.time)
             .max_memory(limits.memory)
             .max_recursion_depth(limits.recursion)
-            // Counted by whoever answers.
+            // The execution counts them.
             .max_suspensions(usize::MAX);
         counted(about, 0, |print| {
             let ask = MontyObject::Function { name: ASK.to_owned(), docstring: None };
@@ -72,7 +71,7 @@ impl Compiled for MontyProgram {
     }
 }
 
-/// What an execution is about; the same from its beginning to its end.
+/// The facts about an execution that stay the same from its beginning to its end.
 #[derive(Clone)]
 struct About {
     source: Arc<Source>,
@@ -115,7 +114,7 @@ impl Paused for Calling {
     }
 }
 
-/// A program all of which waits.
+/// A program of which every part waits.
 struct Waiting {
     about: Arc<About>,
     memory: usize,
@@ -153,13 +152,13 @@ impl Paused for Waiting {
     }
 }
 
-/// Takes a program out of its box, which was not counted when it was made and must not be when it is given back.
+/// Takes a program out of its box, whose allocation was not counted and whose release must not be counted either.
 #[expect(clippy::boxed_local, reason = "the box has to be gone before the counting begins")]
 fn unboxed<T>(program: Box<T>) -> T {
     *program
 }
 
-/// A program that stands still for long, in a few kilobytes.
+/// A program that is paused for long, in a few kilobytes.
 struct Parked {
     about: Arc<About>,
     memory: usize,
@@ -200,7 +199,7 @@ fn unpacked<T: DeserializeOwned>(bytes: &[u8], about: &About) -> T {
     postcard::from_bytes(&whole).expect("what was packed here can be read")
 }
 
-/// Reads the arguments of a call: its name, and what is asked by name.
+/// Reads the arguments of a call: its name, and its parameters by name.
 fn asked(arguments: &[MontyObject]) -> Result<Value, String> {
     let [MontyObject::String(call), MontyObject::Dict(fields)] = arguments else {
         return Err("workflows call out through their context only".to_owned());
@@ -217,8 +216,8 @@ fn asked(arguments: &[MontyObject]) -> Result<Value, String> {
     Ok(Value::Array(vec![Value::from(call.as_str()), Value::Object(read)]))
 }
 
-/// Packs what a call is answered for the prelude, which unpacks, raises or executes it: an exception that the interpreter
-/// itself delivers to one of several gathered functions can not be caught within that function.
+/// Packs an answer for the prelude, which unpacks, raises or executes it: an exception that the interpreter itself
+/// delivers to one of several gathered functions cannot be caught within that function.
 fn wrapped(answer: Arrival<'_>) -> MontyObject {
     MontyObject::List(match answer {
         Arrival::Value(value) => vec![from_json(value)],
@@ -270,7 +269,7 @@ fn counted(
         }
         Next::Waiting(futures) => {
             let mut numbers = futures.pending_call_ids().to_vec();
-            // Each is looked up, and there may be thousands.
+            // Each is searched for, and there may be thousands.
             numbers.sort_unstable();
             Stop::Waiting { numbers, paused: Box::new(Waiting { about, memory, futures: Box::new(futures) }) }
         }
@@ -285,7 +284,7 @@ enum Next {
     Over(Stop),
 }
 
-/// Runs on over everything that is answered the same way whatever the program: names and services that there are not.
+/// Continues over all stops with a fixed answer: names and services that do not exist.
 fn run_on(
     printed: &mut String,
     most: usize,
@@ -296,7 +295,7 @@ fn run_on(
         let print = PrintWriter::CollectString(printed, Some(most));
         progress = match progress {
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
-            // The interpreter takes every name that nobody defined, and that is called, for one of ours.
+            // The interpreter takes every undefined name that is called for a function of the host.
             RunProgress::FunctionCall(call) if call.function_name != ASK || call.object_id.is_some() => {
                 let name = call.function_name.clone();
                 call.resume(ExtFunctionResult::NotFound(name), print)?
@@ -311,7 +310,7 @@ fn run_on(
     }
 }
 
-/// Tells a failure in the words of this crate.
+/// Converts an exception to a failure in the words of this crate.
 fn told(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Failure {
     let message = error.message().unwrap_or_default();
     let (kind, message) = match (error.exc_type(), limits) {
@@ -339,7 +338,7 @@ fn told(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Fai
             let message = said.map_or_else(|| message.to_owned(), |what| format!("workflows can not use {what}"));
             (FailureKind::Unreadable, message)
         }
-        // The prelude has it for the exception that the interpreter lacks.
+        // The prelude uses it for the exception that the interpreter lacks.
         (ExcType::KeyboardInterrupt, _) => (FailureKind::Cancelled, message.to_owned()),
         _ => (FailureKind::Raised, message.to_owned()),
     };
@@ -349,7 +348,7 @@ fn told(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Fai
     };
     let frames = error.traceback().iter().filter_map(|frame| {
         let to = if frame.end.line == frame.start.line { frame.end.column } else { u32::MAX };
-        // Where a file can not be read, the place is all that there is to tell.
+        // For a file that cannot be read, the place is the only information.
         let to = (!frame.hide_caret || limits.is_none()).then_some(to);
         source.frame(frame.start.line, frame.start.column, to, frame.frame_name.as_deref())
     });

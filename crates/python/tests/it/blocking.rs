@@ -1,4 +1,4 @@
-//! A worker that is asked by blocking calls, for tests and benchmarks.
+//! A client of a worker with blocking calls, for tests and benchmarks.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use steplatch_python_api::client::{Conversation, Heard, Lost};
 use steplatch_python_api::wire::{Ask, Reply};
 
-/// A worker process, asked by blocking calls. It ends when this is dropped.
+/// A worker process with blocking calls. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
@@ -16,10 +16,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts one: a program that calls `steplatch_python::worker::serve` with its standard input and output.
+    /// Starts a worker: a program that calls `steplatch_python::worker::serve` with its standard input and output.
     ///
     /// # Errors
-    /// When it can not be started.
+    /// When it cannot be started.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
@@ -28,13 +28,13 @@ impl Worker {
         Ok(Self { child, input, output: BufReader::new(output), conversation: Conversation::new() })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     ///
     /// # Errors
-    /// When the worker is lost. Nothing can be asked of it then.
+    /// When the worker is lost. It accepts no further request then.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, Lost> {
         let (_, line) = self.conversation.ask(ask);
-        // One that is gone is noticed below, with the reason.
+        // A lost worker is noticed below, with the reason.
         let _ = self.input.write_all(&line);
         loop {
             let mut line = String::new();

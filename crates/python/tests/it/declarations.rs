@@ -1,4 +1,4 @@
-//! What files declare, and what is said of those that can not.
+//! The declarations of files, and the errors in invalid ones.
 
 use expect_test::{Expect, expect};
 use serde_json::json;

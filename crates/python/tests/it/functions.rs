@@ -1,4 +1,4 @@
-//! What functions can do, and what they are told when they can not.
+//! What functions can do, and the errors when they fail.
 
 use expect_test::expect;
 use serde_json::json;
@@ -186,7 +186,7 @@ fn what_is_not_json_fails_with_the_place() {
         assert_eq!(failure.kind, FailureKind::NotJson);
         assert!(failure.message.starts_with(message), "{}", failure.message);
     }
-    // An argument that is not JSON is the function's to catch.
+    // A function can catch the error about an argument that is not JSON.
     let run = Story::of("try:\n    await ctx.run('a', {1, 2})\nexcept TypeError as error:\n    return str(error)");
     assert_eq!(run.result(), json!("input of ctx.run is not JSON: it is a set; sorted(…) makes a list of it"));
     let run = Story::of("try:\n    await ctx.gate('x', timeout=-1)\nexcept TypeError as error:\n    return str(error)");

@@ -6,7 +6,7 @@ use steplatch_python_api::{Answer, CallKind, FailureKind, Limits, Progress, Stat
 
 use crate::story::{Story, load, start_of};
 
-/// Answers what has ended as a daemon does, with what was returned, until something else is waited for.
+/// Answers ended functions as a daemon does, with their return values, until something else is waited for.
 fn settled(run: &mut Story) -> Vec<String> {
     let mut asked = run.asked();
     loop {

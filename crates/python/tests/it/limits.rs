@@ -1,4 +1,4 @@
-//! How far a function may go.
+//! The limits of a function.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +87,7 @@ fn a_function_that_tells_without_end_fails() {
     run.value(1, json!(null));
     assert_eq!(run.failure().kind, FailureKind::Told, "{}", run.failure());
     assert!((95..106).contains(&run.progress.calls.len()), "{} of 10 kB each", run.progress.calls.len());
-    // What is told in portions may be more.
+    // Sent in portions, it may be more in total.
     let mut run = within(&limits, "for _ in range(20):\n    await ctx.run('a', 'y' * 100000)\nreturn 1");
     for ordinal in 1..=20 {
         run.value(ordinal, json!(null));

@@ -1,4 +1,4 @@
-//! Files and functions, from outside.
+//! Files and functions, through the public interface.
 
 mod blocking;
 mod declarations;

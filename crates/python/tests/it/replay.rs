@@ -1,4 +1,4 @@
-//! An execution is brought back by its history.
+//! Restoring an execution from its history.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     prop::collection::vec(piece, 1..5)
 }
 
-/// A function node with variables of the module, which asks for something.
+/// A function node with module variables and a call.
 const NODE: &str = "\
 shared = []
 async def node(ctx):
@@ -98,8 +98,8 @@ fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut Str
     }
 }
 
-/// Executes a function to its end, answering whatever `choices` say. Returns the history, with the state after each
-/// entry that is an answer, and the state after the start.
+/// Executes a function to its end, with answers by `choices`. Returns the history, with the state after each entry that
+/// is an answer, and the state after the start.
 fn played(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
     let mut story = Story::begin(program, start);
     let mut states = vec![story.execution.state().clone()];
@@ -121,7 +121,7 @@ fn played(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bo
             states.push(story.execution.state().clone());
             continue;
         }
-        // Sometimes its time is over before it is.
+        // Sometimes it times out before it ends.
         if is_node && !ended.contains(&ordinal) && what % 4 != 0 {
             continue;
         }
@@ -155,7 +155,7 @@ proptest! {
         let start = start_of("it", json!(null));
         let (history, states) = played(&program, &start, &choices, false);
         prop_assert_eq!(&(history.clone(), states.clone()), &played(&program, &start, &choices, true), "parked meanwhile");
-        // As it comes out of a journal.
+        // As it is read from a journal.
         let text = serde_json::to_string(&history).expect("a history is JSON");
         let read: Vec<Entry> = serde_json::from_str(&text).expect("it was written like this");
         prop_assert_eq!(&read, &history);
@@ -163,7 +163,7 @@ proptest! {
             let (known, rest) = read.split_at(length);
             let (execution, progress) =
                 Execution::replay(&program, &start, &Limits::default(), known.to_vec(), || ()).expect("it follows");
-            // What was asked and not recorded any more is asked again, under the same numbers.
+            // Calls that were made and not recorded any more are made again, under the same numbers.
             let lost: Vec<_> = rest.iter().map_while(|entry| match entry {
                 Entry::Called(call) => Some(call.clone()),
                 Entry::Answered { .. } | Entry::Inlined { .. } | Entry::Cancelled => None,

@@ -1,4 +1,4 @@
-//! Functions, executed and answered as a test says.
+//! Functions whose calls are answered by a test.
 
 use serde_json::{Map, Value, json};
 use steplatch_python::{Execution, Program};
@@ -113,7 +113,7 @@ impl Story {
         }
     }
 
-    /// What was asked by the last answer.
+    /// The calls that followed the last answer.
     #[must_use]
     pub(crate) fn asked(&self) -> Vec<String> {
         self.progress.calls.iter().map(|call| format!("{} {}", call.ordinal, call.kind.describe())).collect()

@@ -1,4 +1,4 @@
-//! Workers are processes, and what happens to them happens to them alone.
+//! Workers are processes, and a crash affects only one worker.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -172,7 +172,7 @@ fn five_hundred_that_wait_take_little_room() {
     let after = (1..=500).map(&mut at).last().expect("500 of them");
     let each = (after - before) / 500;
     assert!(each < 20_000, "{each} bytes each");
-    // Whoever was put away goes on.
+    // An execution that was parked can be resumed.
     let end = progress(worker.ask(answer(1, 4, json!("publish"))).expect("it lives"));
     assert_eq!(end.state, State::Completed(json!("We fixed a.")));
 }
@@ -226,7 +226,7 @@ fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
             }
         }
     }
-    // The first one was its greeting.
+    // The first line was its greeting.
     assert!(alive >= 2, "{alive} signs");
     assert_eq!(conversation.busy_with(), None);
     drop(child.stdin.take());

@@ -1,4 +1,4 @@
-//! Answers of a service, read up to a bound and without the token.
+//! The responses of a service, read up to a bound and without the token.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::error::AskError;
 use crate::config::Secret;
 use crate::text::clean;
 
-/// Characters of what a service says went wrong.
+/// The most characters of a service's error.
 const LONGEST: usize = 300;
 
 /// Bytes of an answer that take a while to read.
@@ -24,7 +24,7 @@ pub(super) struct Answer {
     pub(super) location: Option<String>,
     /// `None` if it is longer than may be read.
     pub(super) body: Option<Vec<u8>>,
-    /// What is taken out of it.
+    /// The token that is removed from it.
     pub(super) token: Option<Secret>,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn read(mut response: Response, most: usize) -> reqwest::Result
     Ok(Some(bytes))
 }
 
-/// Reads when a service wants to be asked again: seconds, or a date (RFC 9110, 10.2.3).
+/// Reads when a service accepts requests again: seconds, or a date (RFC 9110, 10.2.3).
 pub(super) fn retry_after(text: &str, now: jiff::Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {
@@ -51,7 +51,7 @@ pub(super) fn retry_after(text: &str, now: jiff::Timestamp) -> Option<Duration> 
 }
 
 impl Answer {
-    /// Returns the JSON in it, without the token; else a fragment that says what it is instead.
+    /// Returns the JSON in it, without the token; else a fragment that describes the body.
     pub(super) fn json(&self) -> Result<Value, String> {
         let Some(body) = &self.body else { return Err("the answer is longer than may be read".to_owned()) };
         let json = serde_json::from_slice(body).map_err(|_| "the answer is no JSON".to_owned())?;
@@ -72,19 +72,19 @@ impl Answer {
         if is_long { super::apart(read).await } else { read() }
     }
 
-    /// An answer that was meant well and makes no sense.
+    /// Returns the error for a successful response that makes no sense.
     fn nonsense(&self, why: &str) -> AskError {
         let words = format!("The service answered {}, and {why}.", self.status.as_u16());
         AskError { status: Some(self.status.as_u16()), ..AskError::passing(words) }
     }
 
-    /// An answer that redirects to where the token must not go.
+    /// Returns the error for a redirect to where the token must not be sent.
     pub(super) fn elsewhere(&self) -> AskError {
         let words = "The service redirects to another address, which is not followed because it would get the token.";
         AskError { status: Some(self.status.as_u16()), ..AskError::lasting(words) }
     }
 
-    /// An answer that is not the one that was asked for.
+    /// Returns the error for a response with an unexpected status.
     pub(super) fn error(&self) -> AskError {
         let status = self.status.as_u16();
         AskError {
@@ -95,7 +95,7 @@ impl Answer {
         }
     }
 
-    /// Says what the service answered, in its own words if it has some.
+    /// Returns the error text of a response, in the service's own words if it has some.
     pub(super) fn words(&self) -> String {
         let reason = self.status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
         let own = self.own_words().map(|words| format!(": {words}")).unwrap_or_default();
@@ -119,7 +119,7 @@ impl Answer {
             Ok(other) => other.to_string(),
             Err(_) => {
                 let text = String::from_utf8_lossy(self.body.as_deref()?).into_owned();
-                // A page made for browsers says nothing that its status does not.
+                // An HTML page adds nothing to its status.
                 if text.trim_start().starts_with('<') {
                     return None;
                 }

@@ -1,8 +1,8 @@
-//! What can go wrong between here and a service.
+//! The errors of requests to a service.
 
 use std::time::Duration;
 
-/// A client that can not be made.
+/// Why a client cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetUpError {
     /// The service is nowhere.
@@ -10,14 +10,14 @@ pub enum SetUpError {
     Url(String),
 }
 
-/// A question that was not answered. The words are whole sentences, and have no token in them.
+/// A request that was not answered. The words are whole sentences, and contain no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct AskError {
-    /// Whether the same question may be answered later: the service could not be reached, was busy, failed or said nonsense.
-    /// Otherwise it refused.
+    /// Whether the failure is temporary: the service was not reachable, was busy, failed or sent nonsense. Otherwise it
+    /// refused.
     pub passing: bool,
-    /// When it wants to be asked again, in its own words; not bounded.
+    /// When it accepts requests again, in its own words; not bounded.
     pub retry_after: Option<Duration>,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
@@ -35,7 +35,7 @@ impl AskError {
     }
 }
 
-/// A start that did not come to a run that is known. The words are whole sentences, and have no token in them.
+/// A start that gave no known run. The words are whole sentences, and contain no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// Nothing was started: the request was not sent, or the service refused it.
@@ -45,10 +45,10 @@ pub enum StartError {
         words: String,
         /// The status of the answer, if there was one. With 429 the service is busy, and the start may be tried again.
         status: Option<u16>,
-        /// When it wants to be asked again; not bounded.
+        /// When it accepts requests again; not bounded.
         retry_after: Option<Duration>,
     },
-    /// It may have been started, or not. It must not be tried again by itself.
+    /// It may have been started, or not. It must not be repeated automatically.
     #[error("{words}")]
     Unknown {
         /// What happened.
@@ -67,16 +67,16 @@ impl StartError {
 /// A request without an answer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The service has seen nothing of it.
+    /// The service received nothing of it.
     NotSent(String),
-    /// It may have.
+    /// The service may have received it.
     Lost(String),
 }
 
 impl Trouble {
     pub(super) fn of(error: &reqwest::Error, limit: Duration) -> Self {
-        // Connecting comes before anything is sent, and looking up a name is a part of it. What can not even be made into a
-        // request is not sent either.
+        // Connecting, including the name lookup, precedes all sending. A request that cannot be built is not sent
+        // either.
         if error.is_connect() || error.is_builder() {
             return Self::NotSent(format!("The service can not be reached: {}.", causes(error)));
         }
@@ -94,7 +94,7 @@ impl From<Trouble> for AskError {
     }
 }
 
-/// Returns the innermost cause. The URL is left out: whoever asked knows it.
+/// Returns the innermost cause. Leaves out the URL: the caller has it.
 pub(super) fn causes(error: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = error;
     while let Some(cause) = last.source() {

@@ -1,8 +1,7 @@
-//! Requests on their way, with the token.
+//! The sender of requests, with the token.
 //!
-//! A start has a connection of its own: one that was kept may be closed by the service
-//! at the moment at which the start is sent on it, and then nobody knows what became
-//! of the start.
+//! Each start uses a new connection: the service may close a kept one at the moment at which the start is sent on it,
+//! and then it is unknown whether the run was started.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::error::{Trouble, causes};
 use super::{Limits, apart};
 use crate::config::{Secret, Token};
 
-/// How long a connection is kept that nobody uses; shorter than services usually do, so that it is not they who close it.
+/// How long an idle connection is kept; shorter than services usually keep theirs, so that the client closes it first.
 const KEPT: Duration = Duration::from_secs(3);
 
 /// One request, to be made once.
@@ -32,17 +31,18 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) struct Sender {
     token: Option<Token>,
-    /// The token of a keyring, which is not asked each time: it may be slow, and a person may have to unlock it.
+    /// The token of a keyring, cached: reading may be slow, and may require a person to unlock the keyring.
     kept: Mutex<Option<Secret>>,
     is_here: bool,
     connecting: Duration,
     most_bytes: usize,
-    /// For questions, and for starts; each made when it is first needed, for reading the system's certificates takes a while.
+    /// For idempotent requests, and for starts; each made on first use, because reading the system's certificates takes
+    /// a while.
     webs: [OnceCell<reqwest::Client>; 2],
 }
 
 impl Sender {
-    /// Sends nothing yet. `is_here` says that the service is on this machine.
+    /// Sends nothing yet. `is_here` means that the service is on this machine.
     pub(super) fn new(token: Option<Token>, is_here: bool, limits: &Limits) -> Self {
         let Limits { connecting, most_bytes, .. } = *limits;
         Self { token, kept: Mutex::default(), is_here, connecting, most_bytes, webs: Default::default() }
@@ -110,7 +110,7 @@ impl Sender {
 /// Makes what connections are made with. Proxies are those of the environment, as everywhere, except for services on this
 /// machine: what is in clear text must not leave it.
 fn web(is_here: bool, is_start: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> {
-    // Only the first one counts, and whoever comes later gets the same.
+    // Only the first installation takes effect; later calls get the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))

@@ -1,4 +1,4 @@
-//! Values as somebody wrote them, before anything is known of what they are for.
+//! Configured values, before their keys are known.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ pub enum Given {
     Boolean(bool),
     /// A list of texts.
     List(Vec<String>),
-    /// Text that stands for any of them, as variables of the environment are.
+    /// Text whose type is not known yet, as in variables of the environment.
     Written(String),
     /// Anything else, by the name of its kind.
     Other(&'static str),
@@ -37,13 +37,13 @@ impl From<&toml::Value> for Given {
 }
 
 impl Given {
-    /// Reads a list as it stands in a variable: with commas between, and room around them.
+    /// Reads a list in the form of a variable: separated by commas, with optional blanks around them.
     #[must_use]
     pub(crate) fn separated(text: &str) -> Self {
         Self::List(text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
     }
 
-    /// How it is told to whoever wrote it.
+    /// Returns the value as an error message shows it.
     fn shown(&self) -> String {
         match self {
             Self::Text(text) | Self::Written(text) if text.chars().count() > 100 => "a long text".to_owned(),

@@ -1,19 +1,19 @@
-//! Everything that can be said about a service, as a table.
+//! The keys of a service's configuration, as a table.
 
 use std::ops::RangeInclusive;
 
-/// One thing that can be said about a service.
+/// One key of a service's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     /// Its name in a table.
     pub name: &'static str,
     /// The variable of the environment.
     pub variable: &'static str,
-    /// What it is when nobody says it.
+    /// The default.
     pub default: &'static str,
-    /// What may stand there, for people.
+    /// The allowed values, for people.
     pub bounds: &'static str,
-    /// What it says.
+    /// Its meaning.
     pub about: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub(super) const MAX_CONCURRENT_EXECUTIONS: RangeInclusive<u64> = 1..=100;
 pub(super) const STATUS_CHECK_INTERVAL: RangeInclusive<u64> = 1_000..=300_000;
 pub(super) const RETRY_ATTEMPTS: RangeInclusive<u64> = 0..=10;
 
-/// All of them. The name of a service is said beside them.
+/// All keys. The name of a service is not one of them.
 pub const KEYS: &[Key] = &[
     Key {
         name: "enabled",
@@ -101,7 +101,7 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// All names, for whoever wrote another one.
+/// Returns the names of all keys, for the error about an unknown one.
 pub(super) fn names() -> String {
     let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
     format!("name, {}", names.join(", "))

@@ -1,4 +1,4 @@
-//! Tokens: where they are, and what is kept of them.
+//! Tokens: their sources, and the protection of their values.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
 
-/// What may stand in a file instead of a token.
+/// The forms that a file may contain instead of a token.
 pub(super) const FORMS: &str =
     "must be env:NAME, file:PATH or keyring:NAME; a token itself does not belong in a file of settings";
 
 /// How long a keyring may take; longer ones wait for a person to unlock them.
 const ANSWERING: Duration = Duration::from_secs(10);
 
-/// Bytes of a token. One that is shorter could not be told apart from other text when it is taken out of it.
+/// The length of a token in bytes. A shorter one could not be distinguished from other text when it is removed from it.
 const LENGTHS: std::ops::RangeInclusive<usize> = 4..=8_192;
 
-/// What stands where a token was.
+/// The placeholder that replaces a token.
 const MASK: &str = "••••••";
 
 /// Where a token is. It is never part of a configuration that is printed.
@@ -48,16 +48,16 @@ impl std::fmt::Debug for Token {
 /// Why there is no token. Never has it, nor anything that might be meant as one, in its text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// What stands there is none of the three forms.
+    /// The text has none of the three forms.
     #[error("{FORMS}")]
     Form,
-    /// The file has a path that depends on where somebody stands.
+    /// The path of the file is relative, so it depends on the working directory.
     #[error("names a file by a relative path; write file: and a path from the root, or from ~/")]
     Relative,
     /// The variable is not set.
     #[error("the variable {0} is not set in the environment of the daemon")]
     NotSet(String),
-    /// The file can not be read.
+    /// The file cannot be read.
     #[error("the token can not be read from {}: {why}", path.display())]
     File {
         /// Which file.
@@ -68,7 +68,7 @@ pub enum TokenError {
     /// The keyring has none, or there is no keyring.
     #[error("{0}")]
     Keyring(String),
-    /// There is something, and it can not be sent as a token.
+    /// The value cannot be sent as a token.
     #[error(
         "can not be sent as a token: it must be {} to {} visible ASCII characters on one line",
         LENGTHS.start(), LENGTHS.end()
@@ -101,7 +101,7 @@ impl Token {
         }
     }
 
-    /// Returns how it is told to people: the reference, and never the token.
+    /// Returns the form that people see: the reference, and never the token.
     #[must_use]
     pub fn reference(&self) -> String {
         match self {
@@ -112,12 +112,12 @@ impl Token {
         }
     }
 
-    /// Gets the token from where it is, each time anew. A keyring is asked with `secret-tool`, the program of the Secret
+    /// Reads the token from its source, each time anew. A keyring is read with `secret-tool`, the program of the Secret
     /// Service (<https://specifications.freedesktop.org/secret-service/>), for at most ten seconds.
     ///
     /// # Errors
     ///
-    /// If it is not there, or can not be sent.
+    /// If it is not there, or cannot be sent.
     pub async fn resolve(&self) -> Result<Secret, TokenError> {
         match self {
             Self::Value(value) => Secret::new(value),
@@ -139,7 +139,7 @@ impl Token {
 fn from_file(path: &Path) -> Result<Secret, TokenError> {
     let wrong = |why: String| TokenError::File { path: path.to_owned(), why };
     let failed = |error: std::io::Error| wrong(error.to_string());
-    // A pipe would be waited for until somebody writes to it.
+    // Reading a pipe would block until a process writes to it.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(wrong("it is no file".to_owned()));
     }
@@ -196,7 +196,7 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// If it can not be sent in a header: too short, too long, or not made of visible ASCII characters.
+    /// If it cannot be sent in a header: too short, too long, or not made of visible ASCII characters.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
@@ -204,14 +204,14 @@ impl Secret {
         if is_usable { Ok(Self(text.to_owned())) } else { Err(TokenError::Unusable) }
     }
 
-    /// Returns the token itself, for whoever sends it or looks for it.
+    /// Returns the token itself, for sending it and for removing it from text.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Takes the token out of a text, also as it stands in JSON, and with characters in between that nobody sees: without
-    /// those it would be whole again. A text in which it is so hidden loses all that is unseen.
+    /// Removes the token from a text, also in its JSON form, and with invisible characters in between: without those it
+    /// would be whole again. If the token is hidden in this way, all invisible characters are removed.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         if !text.is_ascii() || text.contains(char::is_control) {
@@ -263,8 +263,8 @@ mod tests {
         assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "what has no token in it stays as it is");
     }
 
-    /// Programs that answer as `secret-tool` does when all is well, when it has nothing, when it is not there, and as it
-    /// should not. The first one prints the first word that it is given.
+    /// Programs that answer as `secret-tool` does on success, without an entry, when it is missing, and wrongly. The
+    /// first one prints its first argument.
     #[tokio::test]
     async fn a_keyring_is_asked_with_its_program() {
         let ask = async |program| from_keyring("work", program).await;

@@ -11,7 +11,7 @@ fn listing(answer: Value) -> Listing {
     listing
 }
 
-/// What became of a list, in a few words.
+/// Returns the content of a list, in a few words.
 fn told(listing: &Listing) -> String {
     let entries = listing.workflows.iter().map(|workflow| {
         let RemoteWorkflow { id, title, description, category, version, execution, .. } = workflow;

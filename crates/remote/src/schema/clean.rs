@@ -1,4 +1,4 @@
-//! What is kept of a foreign schema.
+//! The cleaning of foreign schemas.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 64 * 1024;
 const DEEPEST: usize = 24;
 /// Characters of a description in a schema.
 const LONGEST_TEXT: usize = 500;
-/// What had to be changed is told up to this many times.
+/// The most changes that are reported.
 const MOST_NOTES: usize = 20;
 
 /// Patterns in a schema; each takes up to a few milliseconds to compile.
@@ -37,11 +37,11 @@ impl Cleaned {
     }
 }
 
-/// Makes a foreign schema safe. What can not be used is left out, so that a cleaned schema takes no less than the one that
-/// was meant; what is not the schema of an object at all becomes one that takes any object.
+/// Makes a foreign schema safe. Unusable parts are left out, so that the cleaned schema accepts at least what the
+/// original one accepts; a schema that is not one of an object becomes one that accepts any object.
 ///
-/// Left out are references to other documents, keywords that are none, hidden text, patterns that need backtracking,
-/// references in circles, and everything of a schema that is too large or does not make sense.
+/// Left out are references to other documents, unknown keywords, hidden text, patterns that need backtracking, circular
+/// references, and everything that is too large or does not make sense.
 #[must_use]
 pub fn clean(raw: &Value) -> Cleaned {
     let fields = match raw {
@@ -155,11 +155,11 @@ pub(super) fn kind(keyword: &str) -> Option<Kind> {
 }
 
 struct Cleaning {
-    /// References that are not followed, by where they stand.
+    /// References that are not followed, by their places.
     left_out: BTreeSet<String>,
     /// What the service meant and is left out.
     notes: Vec<String>,
-    /// Patterns that were looked at.
+    /// The number of patterns that were checked.
     patterns: usize,
 }
 
@@ -181,7 +181,7 @@ impl Cleaning {
         is_kept
     }
 
-    /// Cleans the schema that stands at a JSON Pointer.
+    /// Cleans the schema at a JSON Pointer.
     fn schema(&mut self, raw: &Value, at: &str, depth: usize) -> Value {
         let fields = match raw {
             Value::Bool(boolean) => return Value::Bool(*boolean),
@@ -212,7 +212,7 @@ impl Cleaning {
                 kept.insert(keyword.clone(), cleaned);
             }
         }
-        // Before 2020-12, `items` could be a list, and another keyword said what came after it.
+        // Before 2020-12, `items` could be a list, and another keyword applied to the items after it.
         if let Some(items @ Value::Array(_)) = fields.get("items") {
             if fields.contains_key("additionalItems") {
                 self.note("additionalItems is left out");
@@ -221,7 +221,7 @@ impl Cleaning {
                 kept.insert("prefixItems".to_owned(), schemas);
             }
         }
-        // What such properties could be would be forbidden to them by what is said about all others.
+        // It would apply to the properties that were left out, and could forbid their values.
         let named = |fields: &Map<String, Value>, keyword: &str| {
             fields.get(keyword).and_then(Value::as_object).map_or(0, Map::len)
         };
@@ -281,7 +281,7 @@ impl Cleaning {
     }
 }
 
-/// Returns whether there is something in a value that nobody would see.
+/// Returns whether a value contains anything invisible.
 fn hides(value: &Value) -> bool {
     match value {
         Value::String(foreign) => text::has_unseen(foreign),

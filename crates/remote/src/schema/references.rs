@@ -1,8 +1,7 @@
-//! References within a schema, which could make a small one endless.
+//! The expansion of references within a schema, which could make a small schema endless.
 //!
-//! Twenty definitions that each refer to the next one twice are a schema with a
-//! million parts, and one that refers to itself has no end. Both are found before
-//! anything is compiled.
+//! Twenty definitions that each refer to the next one twice are a schema with a million parts, and one that refers to
+//! itself has no end. Both are found before anything is compiled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +9,17 @@ use serde_json::Value;
 
 use super::clean::{Kind, kind};
 
-/// Schemas that a schema comes to once all references are followed.
+/// The most schemas once all references are followed.
 const MOST: u64 = 10_000;
 /// Schemas in schemas, with the references followed.
 const DEEPEST: usize = 100;
 
-/// The references can not be followed in bounded time.
+/// Following the references exceeds the bound.
 #[derive(Debug)]
 pub(super) struct TooMany;
 
-/// Returns where the references stand (as JSON Pointers, RFC 6901) that lead to another document, to nothing, or in a circle
-/// back to where they stand.
+/// Returns the places of references (as JSON Pointers, RFC 6901) that lead to another document, to nothing, or in a
+/// circle back to themselves.
 pub(super) fn to_leave_out(schema: &Value) -> Result<BTreeSet<String>, TooMany> {
     let mut places = Places { all: BTreeMap::new(), left_out: BTreeSet::new() };
     collect(schema, String::new(), &mut places.all);
@@ -37,7 +36,7 @@ pub(super) fn below(at: &str, name: &str) -> String {
     format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// A schema, where it stands.
+/// A schema at its place.
 struct Place<'a> {
     reference: Option<&'a str>,
     /// Schemas in it that count whenever it does.
@@ -48,7 +47,7 @@ struct Place<'a> {
 #[derive(Clone, Copy)]
 enum State {
     New,
-    /// What it comes to is being counted; who leads here leads in a circle.
+    /// It is being counted; a reference to it is circular.
     Begun,
     Counted {
         size: u64,
@@ -94,7 +93,7 @@ fn collect<'a>(schema: &'a Value, at: String, all: &mut BTreeMap<String, Place<'
 }
 
 impl Places<'_> {
-    /// Returns how many schemas the one at a pointer comes to, and how many stand in each other.
+    /// Returns to how many schemas the one at a pointer expands, and how deeply they are nested.
     fn size(&mut self, at: &str, path: &mut usize) -> Result<(u64, usize), TooMany> {
         let place = self.all.get_mut(at).expect("only places that were collected are counted");
         if let State::Counted { size, height } = place.state {

@@ -1,4 +1,4 @@
-//! Arguments, checked against a schema.
+//! The validation of arguments against a schema.
 
 use jsonschema::{Draft, PatternOptions};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::text::clean;
 
 /// Bytes that a compiled pattern may take.
 const MOST_PATTERN: usize = 1024 * 1024;
-/// Violations that are told.
+/// The most violations that are reported.
 const MOST: usize = 100;
 /// Characters of a violation; there may be a value in it.
 const LONGEST: usize = 300;
@@ -17,7 +17,7 @@ const LONGEST: usize = 300;
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 
-/// A schema that can not be checked against.
+/// Why a schema cannot be used for validation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unusable(String);
@@ -25,7 +25,7 @@ pub struct Unusable(String);
 /// Something that a schema does not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Where it stands: a JSON Pointer (RFC 6901), empty for the whole.
+    /// Its place: a JSON Pointer (RFC 6901), empty for the whole.
     pub path: String,
     /// What is wrong, without a full stop.
     pub problem: String,
@@ -39,12 +39,12 @@ impl std::fmt::Display for Violation {
 }
 
 impl Validator {
-    /// Compiles a schema of JSON Schema 2020-12, whatever it says it is. It may refer to nothing outside of it. A foreign one
-    /// is to be [cleaned](super::clean()) first, or a check may take long.
+    /// Compiles a schema of JSON Schema 2020-12, whatever version it declares. It may refer to nothing outside of it. A
+    /// foreign schema must be [cleaned](super::clean()) first, or a check may take long.
     ///
     /// # Errors
     ///
-    /// If it is no schema, or has a pattern that `regex` can not search: one with look-around or back-references.
+    /// If it is no schema, or has a pattern that `regex` cannot search: one with look-around or back-references.
     pub fn new(schema: &Value) -> Result<Self, Unusable> {
         let patterns = PatternOptions::regex().size_limit(MOST_PATTERN).dfa_size_limit(MOST_PATTERN);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns).offline();

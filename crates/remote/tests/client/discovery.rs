@@ -1,4 +1,4 @@
-//! Which workflows there are.
+//! Discovery: the lists of workflows.
 
 use std::time::Duration;
 

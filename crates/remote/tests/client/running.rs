@@ -1,4 +1,4 @@
-//! Starts, looks and cancels.
+//! Starts, status requests and cancellations.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the token goes, and where it does not.
+//! Which origins the token is sent to.
 
 use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};

@@ -1,4 +1,4 @@
-//! How a run of any kind begins.
+//! Starting a run of any kind.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Engine {
     /// that began before under the same key or id.
     ///
     /// # Errors
-    /// In a whole sentence, when it cannot begin.
+    /// With a whole sentence, when it cannot begin.
     pub(crate) async fn launch<K: RunKind>(
         self: &Arc<Self>,
         parts: LaunchParts,

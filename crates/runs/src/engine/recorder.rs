@@ -1,8 +1,9 @@
 //! What is stored and published of one run, whatever its kind.
 //!
-//! Owns the position in the history, the secrets that are sealed in it, the private part, the summary that lists show, and the
-//! channel on which followers see the progress. A driver appends entries in two steps: [`Recorder::seal`] learns which secrets stand
-//! in them, then [`Recorder::write`] stores them with the progress of the run, from which these secrets are redacted.
+//! Owns the position in the history, the secrets that are sealed in it, the private part, the summary that lists show,
+//! and the channel on which followers see the progress. A driver appends entries in two steps: [`Recorder::seal`]
+//! finds which secrets they contain, then [`Recorder::write`] stores them with the progress of the run, from which
+//! these secrets are redacted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,13 +32,13 @@ pub(crate) enum Settlement {
     Unsettled,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     Stored,
     /// All of it was stored already.
     Nothing,
-    /// The run is not this daemon's to drive any more.
+    /// This daemon must no longer drive the run.
     Lost,
 }
 
@@ -103,8 +104,8 @@ impl Recorder {
         self.shared.listener.run_changed(&self.run.id);
     }
 
-    /// Shows followers that a run which is over waits no longer. It counts as over for them once what it has left behind is cleared
-    /// away, so they do not see its last entries yet.
+    /// Shows followers that a finished run no longer waits. Followers see the run as finished, with its last entries,
+    /// only after its resources are cleaned up.
     pub(super) fn publish_closing(&self) {
         let is_changed = self.progress.send_if_modified(|shown| {
             let waits = shown.state == RunState::Waiting;
@@ -119,8 +120,8 @@ impl Recorder {
         }
     }
 
-    /// Writes the marks of secrets into new entries. `own` are secrets of the run wherever they stand. The header hides what was
-    /// learned.
+    /// Replaces the secrets in new entries by marks. `own` are secrets of the run, wherever they occur. The header
+    /// hides the secrets that were found.
     pub(super) async fn seal<E: SealedEntry>(&mut self, entries: &[E], own: &BTreeSet<String>) -> SealedEntries {
         let sealed = self.seal.close(&self.shared, &self.run.id, self.seq, entries, own).await;
         if sealed.has_learned {
@@ -164,7 +165,7 @@ impl Recorder {
         }
     }
 
-    /// Stores the run as finished, unless it is already. Returns false when the run is not this daemon's to drive.
+    /// Stores the run as finished, unless it is already. Returns false when this daemon must no longer drive the run.
     pub(super) async fn write_finished(&mut self, now: &RunStatus) -> bool {
         if self.is_listed_as(now.state) {
             return true;
@@ -182,8 +183,8 @@ impl Recorder {
         if now.state.is_over() && (leaves_work || is_awaited) { Settlement::Unsettled } else { Settlement::Settled }
     }
 
-    /// Returns the function that started this run, if it has to store a result with secrets before the run is finished: what their
-    /// marks stand for is gone then.
+    /// Returns the function that started this run, if that function has to store a result with secrets before the run
+    /// is finished: after that, the values of the marks are deleted.
     fn hands_secrets_over(&self, now: &RunStatus) -> Option<Arc<Run>> {
         let returned = now.returned.as_deref().filter(|returned| self.seal.hides(returned));
         let parent = returned.and(self.about.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
@@ -231,7 +232,7 @@ impl Recorder {
         let mut above = parent.follow();
         tokio::select! {
             () = self.run.taken.cancelled() => true,
-            // It does not wait for this run, or not any more.
+            // It does not wait for this run, or has stopped waiting.
             _ = above.wait_for(|progress| progress.state.is_over()) => true,
             () = self.run.cancelling.cancelled() => true,
             () = self.shared.stopping.cancelled() => false,

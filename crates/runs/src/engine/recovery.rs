@@ -1,4 +1,4 @@
-//! How a run of any kind is found again by the next daemon.
+//! Recovery of runs of any kind after a restart of the daemon.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,18 +15,18 @@ use crate::run::{Run, RunHeader, RunInputs};
 use crate::seal::{LiveSeal, Seal};
 use crate::shared::Engine;
 
-/// How a kind of run is found again.
+/// How a kind of run is recovered.
 pub(crate) trait Recovery: Send + Sized + 'static {
-    /// What the history says.
+    /// The parsed history.
     type History: Send;
 
-    /// Whether a run goes on without its caller, where older daemons stored none.
+    /// Whether a run continues without its caller, where older daemons stored no caller.
     const GOES_ON_WITHOUT_CALLER: bool = false;
 
     /// Reads a history.
     ///
     /// # Errors
-    /// In a whole sentence, when it cannot be read.
+    /// With a whole sentence, when it cannot be read.
     fn read(
         shared: &Arc<Engine>,
         about: &RunHeader,
@@ -42,7 +42,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     fn awaits(&self, step: &StepId) -> bool;
 }
 
-/// What a journal has of a run.
+/// The stored data of a run.
 pub(crate) struct StoredRun<H> {
     pub(crate) history: H,
     /// Knows the secrets of the run, and the names of fields that hold secrets.
@@ -50,7 +50,7 @@ pub(crate) struct StoredRun<H> {
     pub(crate) environment: Environment,
 }
 
-/// A run of any kind that another daemon left, ready to go on.
+/// A run of any kind that an earlier daemon left, ready to be resumed.
 pub(crate) trait RecoveredRun: Send {
     fn run(&self) -> &Arc<Run>;
 
@@ -79,7 +79,7 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
     }
 
     fn publish(&self) {
-        // One that is over counts as over once what it left behind is cleared away.
+        // A finished run is published as finished only after its resources are cleaned up.
         if !self.kind.is_over() {
             self.kind.publish();
         }
@@ -94,10 +94,11 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
 pub(crate) type KnownCallers = HashMap<String, (Arc<Caller>, Seal)>;
 
 impl Engine {
-    /// Makes a run out of what the journal has of it. `key` opens a private part that is sealed.
+    /// Restores a run from the journal. `key` opens a sealed private part.
     ///
     /// # Errors
-    /// In a whole sentence, when it cannot go on.
+    ///
+    /// With a whole sentence, when the run cannot continue.
     pub(crate) async fn recover_run<K: RunKind>(
         self: &Arc<Self>,
         known: KnownRun,

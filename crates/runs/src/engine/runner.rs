@@ -1,4 +1,4 @@
-//! The task that drives one run of any kind.
+//! The task (driver) that drives one run of any kind.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ impl Attempt {
     }
 }
 
-/// What a kind of run made of an input.
+/// The result of handling an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handled {
     /// It is stored, with what follows from it.
     Recorded,
-    /// It means nothing to the run as it is now.
+    /// It has no effect in the run's current state.
     Ignored,
-    /// The run is not this daemon's to drive any more.
+    /// This daemon must no longer drive the run.
     Lost,
 }
 
@@ -45,9 +45,9 @@ impl Handled {
 
 /// One kind of run: what its entries mean and what follows from them.
 ///
-/// Methods that return whether the run goes on return false when it is not this daemon's to drive any more.
+/// Methods that return whether the run continues return false when this daemon must no longer drive it.
 pub(crate) trait RunKind: Recovery {
-    /// What is stored of it.
+    /// The type of its stored entries.
     type Entry: SealedEntry;
     /// What it waits for besides inputs.
     type Event: Send;
@@ -64,7 +64,7 @@ pub(crate) trait RunKind: Recovery {
     /// Whether the end of the run takes more than its last entry.
     fn leaves_work(&self) -> bool;
 
-    /// Returns secrets of the run that are sealed wherever they stand in an entry.
+    /// Returns the secrets of the run that are sealed wherever they occur in an entry.
     fn own_secrets(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
@@ -86,10 +86,10 @@ pub(crate) trait RunKind: Recovery {
     /// Handles an input: applies and records what follows, and performs it.
     fn handle_input(&mut self, input: Input) -> impl Future<Output = Handled> + Send;
 
-    /// Ends what the run has started, once it is over. Returns false when the daemon stops before.
+    /// Ends everything that the run has started, once the run has finished. Returns false when the daemon stops first.
     fn close(&mut self, inputs: &mut RunInputs) -> impl Future<Output = bool> + Send;
 
-    /// Does what depends on the end, before the run is stored as finished: the library keeps or counts it.
+    /// Does the work that depends on the end, before the run is stored as finished: the library saves or counts it.
     fn settle(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Prepares for the next daemon.
@@ -100,7 +100,7 @@ pub(crate) trait RunKind: Recovery {
         }
     }
 
-    /// Ends tasks whose results nobody waits for any more.
+    /// Ends tasks whose results are no longer needed.
     fn release(&mut self) {}
 
     /// Stores the first entries, which are applied already. `key` is a name under which only one run begins.
@@ -123,7 +123,7 @@ pub(crate) trait RunKind: Recovery {
     }
 
     /// Stores entries that are applied already, and everything else that has changed about the run: secrets that the daemon has
-    /// learned, and the form of the private part. Returns false when the run is not this daemon's to drive any more.
+    /// learned, and the form of the private part. Returns false when this daemon must no longer drive the run.
     fn record(&mut self, entries: &[Self::Entry]) -> impl Future<Output = bool> + Send {
         async move {
             let (sealed, now, settlement) = self.sealed(entries).await;
@@ -191,7 +191,8 @@ async fn drive_to_end<K: RunKind>(run: &mut K, inputs: &mut RunInputs, attempt: 
     Box::pin(finish(run, inputs)).await
 }
 
-/// Waits for the next message. Events come last: a run whose events are all there at once is still paused and cancelled.
+/// Waits for the next message. Events are polled last, so that a run with many ready events can still be paused and
+/// cancelled.
 async fn next<K: RunKind>(
     run: &mut K,
     inputs: &mut RunInputs,
@@ -240,7 +241,7 @@ async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
         return false;
     }
     if !run.recorder().is_listed_as(run.progress().state) {
-        // Before the summary: a run that is finished is not looked at by the next daemon.
+        // Before the summary: the next daemon does not recover a finished run.
         run.settle().await;
         if !run.record(&[]).await {
             return false;

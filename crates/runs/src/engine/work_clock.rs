@@ -8,7 +8,7 @@ use steplatch_clock::Timestamp;
 #[derive(Debug, Default)]
 pub(crate) struct WorkClock {
     before: Duration,
-    /// Since when the run is at work; none while it rests.
+    /// Since when the run is at work; `None` while the clock is stopped.
     since: Option<Timestamp>,
 }
 
@@ -30,7 +30,7 @@ impl WorkClock {
         self.since = self.since.map(|since| since.min(now));
     }
 
-    /// Returns when the run has been at work for `limit`, if it goes on without a rest. `None` while it rests.
+    /// Returns when the run will have worked for `limit`, if it is not interrupted. `None` while its clock is stopped.
     pub(crate) fn reaches(&self, limit: Duration) -> Option<Timestamp> {
         Some(self.since?.after(limit.saturating_sub(self.before)))
     }

@@ -1,4 +1,4 @@
-//! How runs of functions begin: from a file or the library, or left behind by another daemon.
+//! How runs of functions start: from a file or the library, or recovered from another daemon.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,21 +29,22 @@ use crate::shared::Engine;
 use crate::source::{DefinitionSource, read};
 use crate::start_key::StartKey;
 
-/// What a function is given, of any kind that JSON has.
+/// The arguments of a function, of any JSON type.
 pub(crate) struct RunArguments {
     pub(crate) input: Value,
     pub(crate) params: Map<String, Value>,
 }
 
 impl RunArguments {
-    /// What a machine is given of it, as text.
+    /// Returns them as the variables of a machine, which are text.
     pub(crate) fn as_variables(&self) -> BTreeMap<String, String> {
         let input = Some(("input", &self.input)).filter(|(_, input)| !input.is_null());
         let all = self.params.iter().map(|(name, value)| (name.as_str(), value)).chain(input);
         all.map(|(name, value)| (name.to_owned(), substitute::as_text(value))).collect()
     }
 
-    /// What a remote workflow is given of it: the parameters, or the input where that is an object and there are none.
+    /// Returns them as the arguments of a remote workflow: the parameters, or the input if that is an object and there
+    /// are none.
     pub(crate) fn into_arguments(self) -> Map<String, Value> {
         match self.input {
             Value::Object(fields) if self.params.is_empty() => fields,
@@ -57,26 +58,27 @@ impl RunArguments {
         }
     }
 
-    /// What is text only: variables, of which one may be the input.
+    /// Converts variables, which are text; one of them may be the input.
     fn of_variables(variables: BTreeMap<String, String>) -> Self {
         let params: Map<String, Value> = variables.into_iter().map(|(name, value)| (name, value.into())).collect();
         Self { input: params.get("input").cloned().unwrap_or_default(), params }
     }
 }
 
-/// Where a function is found that is to be run.
+/// Where the function to be run is.
 pub(crate) enum FunctionLocation<'f> {
-    /// In a file that somebody names.
+    /// In a file given by its path.
     File(&'f str),
     /// In the library.
     Library(&'f FunctionWorkflow),
 }
 
 impl Engine {
-    /// Begins a run of a function, or finds the one that began under the same key. Returns once it is
-    /// written down.
+    /// Starts a run of a function, or finds the one that was started under the same key. Returns once the start is in
+    /// the journal.
     ///
     /// # Errors
+    ///
     /// With the reply that says why nothing was started.
     pub(crate) async fn begin_function(
         self: &Arc<Self>,
@@ -136,10 +138,12 @@ impl Engine {
         begun.map_err(|error| not_started("execution_error", error))
     }
 
-    /// Begins a run, or finds the one that began under the same key or id. Returns once it is written down.
+    /// Starts a run, or finds the one that was started under the same key or id. Returns once the start is in the
+    /// journal.
     ///
     /// # Errors
-    /// In whole sentences, when it can not begin.
+    ///
+    /// With whole sentences, when the run cannot start.
     pub(super) async fn begin_written(
         self: Arc<Self>,
         caller: Arc<Caller>,
@@ -189,7 +193,7 @@ impl Engine {
         .await
     }
 
-    /// Returns the file of a run, which all runs of the same text share; none where it is a call of a node.
+    /// Returns the file of a run, which all runs of the same text share; `None` for a call of a node.
     pub(super) fn file_of(&self, started: &Started) -> Option<Arc<OwnFile>> {
         if started.is_call {
             return None;
@@ -205,7 +209,7 @@ impl Engine {
         }))
     }
 
-    /// Returns what the run itself is: a function, or a call of a node.
+    /// Returns the root frame of the run: a function, or a call of a node.
     pub(super) fn frame_of(&self, started: &Started, file: Option<&OwnFile>) -> Frame {
         let Started { workflow, input, params, limits, .. } = started;
         let (id, input, params) = (workflow.clone(), input.clone(), params.clone());
@@ -221,10 +225,11 @@ impl Engine {
         }
     }
 
-    /// Begins a run that is a call of one node of a project, which makes calls itself.
+    /// Starts a run that is a call of one node of a project, where the node makes calls itself.
     ///
     /// # Errors
-    /// In whole sentences, when it can not begin.
+    ///
+    /// With whole sentences, when the run cannot start.
     pub(crate) async fn begin_call(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -254,16 +259,17 @@ impl Engine {
 }
 
 impl Started {
-    /// Returns the seconds that the run may be at work; those of a call are for the call.
+    /// Returns the run's time limit in seconds. The limit of a call belongs to the call.
     pub(super) fn limit(&self) -> Option<f64> {
         self.timeout.filter(|_| !self.is_call)
     }
 }
 
-/// Returns what a function of a file can call: what the file declares, then what the project does.
+/// Returns what a function of a file can call: the declarations of the file, then those of the project.
 ///
 /// # Errors
-/// In a whole sentence, when the project can not be read.
+///
+/// With a whole sentence, when the project cannot be read.
 pub(super) async fn nodes_of(shared: &Engine, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
     let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
     let project = shared.projects.of(caller).await?;
@@ -273,7 +279,7 @@ pub(super) async fn nodes_of(shared: &Engine, caller: &Caller, declared: &[Decla
     Ok(nodes)
 }
 
-/// Returns the workflow that is meant: the one of this name, or the only one.
+/// Returns the workflow with this name, or the only one if no name is given.
 pub(super) fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, String> {
     let workflows: Vec<&str> = declared
         .iter()

@@ -1,10 +1,9 @@
-//! How a run of a function is cancelled.
+//! Cancellation of a run of a function.
 //!
-//! What the run had begun is ended. Then `asyncio.CancelledError` is raised wherever
-//! its function waits, and the function has some time for its `except` and `finally`:
-//! what it asks for meanwhile is done. The run ends cancelled, whatever the function
-//! makes of it. Each step is in the journal, so that a daemon which finds the run in
-//! the middle of it goes on there.
+//! The driver ends what the run had started. Then it raises `asyncio.CancelledError` wherever the function waits, and
+//! gives the function some time for its `except` and `finally` blocks, whose calls are performed. The run ends
+//! cancelled, whatever the function does with the exception. Each step is in the journal, so that a daemon that
+//! recovers the run continues with the next step.
 
 use std::time::Duration;
 
@@ -27,38 +26,38 @@ const CLEANS_UP_WITHIN: Duration = Duration::from_secs(5);
 /// How long a function may compute until its next call, where the cancel can be raised.
 const COMPUTES_FOR: Duration = Duration::from_secs(1);
 
-/// A cancel, in the history of a run that is not over yet.
+/// A cancel, in the history of a run that has not finished.
 #[derive(Debug, Clone)]
 pub(super) struct Cancel {
     /// Why.
     pub(super) reason: String,
-    /// Whether the function was told.
+    /// Whether the exception was raised in the function.
     pub(super) is_told: bool,
 }
 
-/// What a driver knows of the end of a run that is being cancelled.
+/// What a driver knows of a cancellation in progress.
 #[derive(Debug, Default)]
 pub(super) struct CancelProgress {
-    /// When the function has to be done with cleaning up.
+    /// When the function must have finished its cleanup.
     pub(super) cleans_up_until: Option<Timestamp>,
-    /// Whether this daemon was asked for the cancel.
+    /// Whether this daemon received the cancel.
     is_asked_for: bool,
-    /// Whether the function was left at something that took too long.
+    /// Whether the function was abandoned because it took too long.
     is_given_up: bool,
     /// How the function of the run failed, if it did.
     raised: Option<FailureKind>,
 }
 
 impl FunctionRun {
-    /// Cancels the run. Raises in its function, if that waits; a second cancel ends the run at once. Returns false when this
-    /// run is not ours to go on with.
+    /// Cancels the run: raises the exception in its function, if that waits. A second cancel ends the run at once.
+    /// Returns false when this daemon must no longer drive the run.
     pub(super) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
         let is_again = std::mem::replace(&mut self.ending.is_asked_for, true);
         if self.folded.cancel.is_some() && !is_again {
-            // Asked of the last daemon, and asked again because that ended.
+            // The cancel was requested from the last daemon, and is requested again because that daemon ended.
             return true;
         }
-        // A cancel is raised where the function waits. A paused one may wait for nothing but its resumption.
+        // A cancel is raised where the function waits. A paused function may wait for its resumption only.
         let waits = self.folded.open.has_of_frame(ROOT) || self.folded.paused.is_some();
         let is_function = matches!(self.frames.get(&ROOT), Some(Frame::Function { .. }));
         if self.folded.cancel.is_some() || self.ending.is_given_up || !is_function || !waits {
@@ -67,13 +66,13 @@ impl FunctionRun {
         self.append(vec![Entry::Cancelling { at, reason }]).await && self.tell_of_cancel().await
     }
 
-    /// Ends the run without telling its function.
+    /// Ends the run without notifying its function.
     pub(super) async fn cancel_at_once(&mut self, at: Timestamp, reason: String) -> bool {
         let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::Cancelled { at, reason });
         self.append(entries).await
     }
 
-    /// Goes on with a cancel that is in the history already.
+    /// Resumes a cancel that is in the history already.
     pub(super) async fn resume_cancel(&mut self) -> bool {
         match &self.folded.cancel {
             Some(cancel) if cancel.is_told => {
@@ -86,7 +85,7 @@ impl FunctionRun {
         }
     }
 
-    /// Ends what the run has begun, and raises in its function.
+    /// Ends what the run has started, and raises the cancel in its function.
     async fn tell_of_cancel(&mut self) -> bool {
         // Frames below the function make no more calls.
         self.frames.retain(|number, _| *number == ROOT);
@@ -102,7 +101,7 @@ impl FunctionRun {
         self.function_goes_on(ROOT, vec![Entry::Interrupted { at: clock::now() }], FrameInput::Cancelled).await
     }
 
-    /// Waits until a function may not compute any longer because its run is cancelled.
+    /// Returns a future that completes when a function of a cancelled run has computed for too long.
     pub(super) fn out_of_patience(&self) -> impl Future<Output = ()> + use<> {
         let (cancelling, cleans_up_until) = (self.recorder.run.cancelling.clone(), self.ending.cleans_up_until);
         async move {
@@ -116,7 +115,7 @@ impl FunctionRun {
         }
     }
 
-    /// Writes down what is known, and leaves the function where it is.
+    /// Records what is known, and abandons the function.
     pub(super) async fn give_up(&mut self, entries: Vec<Entry>) -> bool {
         self.ending.is_given_up = true;
         self.append(entries).await
@@ -129,7 +128,7 @@ impl FunctionRun {
         }
     }
 
-    /// Makes the end of a run that is cancelled one that says so, whatever its function came to.
+    /// Replaces the end of a cancelled run by a cancelled one, whatever the outcome of its function.
     pub(super) fn with_cancelled_end(&self, entries: Vec<Entry>) -> Vec<Entry> {
         let raised = self.ending.raised;
         let reason = match &self.folded.cancel {
@@ -138,7 +137,7 @@ impl FunctionRun {
             None => return entries,
         };
         let ends = |entry| match entry {
-            // One that fails by its time limit did not fail by itself.
+            // A failure by the time limit is not a failure of the function itself.
             Entry::Failed { at, error, .. } if raised.is_some_and(|kind| kind != FailureKind::Cancelled) => {
                 Entry::Cancelled { at, reason: format!("{reason}; its function failed when it was told: {error}") }
             }

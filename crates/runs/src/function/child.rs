@@ -1,4 +1,4 @@
-//! Runs that a function starts.
+//! Child runs of a function.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::source::{DefinitionSource, ResolvedTarget};
 /// How deep runs that functions start may be nested.
 const MOST_LEVELS: u32 = 16;
 
-/// A run that a call wants.
+/// The request of a call to start a run.
 pub(super) struct ChildRequest {
     /// The step that starts it, by which it is found again.
     pub(super) step: StepId,
@@ -46,7 +46,7 @@ pub(super) struct ChildRequest {
     pub(super) timeout: Option<f64>,
 }
 
-/// What a run begins with that a step of another one starts.
+/// The data of a function's run that a step of another run starts.
 pub(crate) struct ChildFunctionLaunch {
     pub(crate) run: RunId,
     pub(crate) step: StepId,
@@ -58,9 +58,9 @@ pub(crate) struct ChildFunctionLaunch {
     pub(crate) timeout: Option<f64>,
 }
 
-/// Starts the run, or finds it, and waits for its end. `file` is where workflows are looked for first.
+/// Starts the run, or finds it, and waits for its end. `file` is searched for workflows first.
 ///
-/// The future has a name for its type because a run's driver performs this, and this starts a driver.
+/// The future has a named type because a run's driver performs this, and this starts a driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -94,9 +94,9 @@ pub(super) fn perform(
             Err(error) => return CallOutcome::refused(format!("what is known of run {id} can not be read: {error}")),
         };
         let began = Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() };
-        // A parent that is paused pauses it as well; one that is gone needs to know nothing.
+        // A paused parent pauses it as well; a finished one ignores this.
         parent.send(began);
-        // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
+        // Dropping this future cancels the child. When the daemon stops, both runs are left to the next daemon.
         let _watched = CancelOnDrop::new(&shared, run.clone());
         tokio::select! {
             biased;
@@ -157,8 +157,8 @@ async fn begin(
     begin_function(shared, caller, function, source, begins).await
 }
 
-/// Returns whether the library counts a run of a workflow that stands in the file of its parent: it does when that is
-/// the file that it has.
+/// Returns whether the library counts a run of a workflow that is defined in its parent's file: it does if the library
+/// has that same file.
 async fn source_of_own(shared: &Engine, caller: &Caller, wanted: &ChildRequest, text: &str) -> DefinitionSource {
     match shared.workflows.find(caller, &wanted.workflow).await {
         Ok(WorkflowRef::Function(found)) if found.text() == text => DefinitionSource::of_function(&found),
@@ -166,10 +166,11 @@ async fn source_of_own(shared: &Engine, caller: &Caller, wanted: &ChildRequest, 
     }
 }
 
-/// ChildFunctionLaunch a run of a function of the library.
+/// Starts a run of a function of the library.
 ///
 /// # Errors
-/// In whole sentences, when it can not begin.
+///
+/// With whole sentences, when the run cannot start.
 pub(crate) async fn begin_saved(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
@@ -236,7 +237,7 @@ async fn begin_machine(
     shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await
 }
 
-/// Returns what the run of a function that completed returned. Its secrets are in it only while it is in memory.
+/// Returns the return value of a completed run of a function. Its secrets are present only while it is in memory.
 pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, String> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
@@ -250,10 +251,11 @@ pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, String
     Ok(result.unwrap_or_default())
 }
 
-/// Returns what came of a run that is over, and that is a call of a node.
+/// Returns the result of a finished run that is a call of a node.
 ///
 /// # Errors
-/// In whole sentences, when it came to nothing.
+///
+/// With whole sentences, when it has no result.
 pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, String> {
     let id = run.id.to_string();
     match run.state() {
@@ -267,7 +269,7 @@ pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, S
     Ok(NodeReply { run_id: Some(id), ..crate::nodes::told(result) })
 }
 
-/// Returns what a run of a function came to that is over, as the machine that waits for it is told.
+/// Returns the outcome of a finished run of a function, for the machine that waits for it.
 pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
     let returned = match run.state() {
         RunState::Completed => Some(returned(shared, run).await),
@@ -283,7 +285,7 @@ fn raised(failed: &RunStatus) -> String {
     format!("{}{error}", name.unwrap_or_default())
 }
 
-/// Says what a run that is over came to, as the function that waits for it is told.
+/// Returns the outcome of a finished run, for the function that waits for it.
 async fn came_of(shared: &Engine, run: &Run, workflow: &str) -> CallOutcome {
     let failed = |error: String| {
         let message = format!("Workflow '{workflow}' ({}) {error}", run.id);

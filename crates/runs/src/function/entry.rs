@@ -1,4 +1,4 @@
-//! What the journal keeps of the run of a function.
+//! The journal entries of a run of a function.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,29 +13,30 @@ use steplatch_workflow::{By, Timestamp};
 use crate::event::Unreadable;
 use crate::seal::{Seal, SealedEntry};
 
-/// One entry. Its tag is none that an entry of a machine has, so that neither is taken for the other. Fields may be
-/// added with a default.
+/// One entry. No entry of a machine has the same tag, so neither is mistaken for the other. Fields may be added with a
+/// default.
 ///
-/// Calls are numbered within the run, from 1. Whoever makes calls is a frame, and is called by the number of the call
-/// that it is the answer to; 0 is what the run itself is: a function, or whoever wants one node called.
+/// Calls are numbered within the run, from 1. A caller within the run is a frame, and has the number of the call that
+/// it executes; frame 0 is the run itself: a function, or the request to call one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "function", rename_all = "snake_case")]
 pub(crate) enum Entry {
     /// The run began. Always the first entry.
     Started(Box<Started>),
-    /// A function asked for something, or told something.
+    /// A function made a request or sent a notification.
     Called {
         /// When.
         at: Timestamp,
         /// The number of the call.
         number: u64,
-        /// Whose call it is.
+        /// The frame that made it.
         #[serde(default, skip_serializing_if = "is_root")]
         frame: u64,
-        /// The call of a node within which it is made, where the frame executes that node itself; 0 where that is over.
+        /// The call of a node within which it is made, where the frame executes that node itself; 0 once that node has
+        /// finished.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
-        /// What, with its number among the calls of its function.
+        /// The request, with its number among the calls of its function.
         call: Call,
     },
     /// A call of a function node is executed by the function that makes it.
@@ -53,22 +54,22 @@ pub(crate) enum Entry {
         number: u64,
         /// With what.
         answer: Answer,
-        /// Who answered, if somebody was asked.
+        /// Who answered, if it was a gate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<By>,
-        /// What was asked, in a few words.
+        /// A short description of the request.
         asked: CallLabel,
-        /// The seconds that it might take, where it took longer.
+        /// Its time limit in seconds, if that was exceeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<f64>,
     },
-    /// Nobody waits for this call any more.
+    /// The call's result is no longer needed.
     Abandoned {
         /// When.
         at: Timestamp,
         /// Which call.
         number: u64,
-        /// What was asked, in a few words.
+        /// A short description of the request.
         asked: CallLabel,
     },
     /// Something happened to a graph.
@@ -77,50 +78,50 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Which graph.
         frame: u64,
-        /// The call that a step makes, or the one that came to something.
+        /// The call that a step makes, or the one that has an outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         number: Option<u64>,
-        /// What.
+        /// The event.
         event: GraphEvent,
-        /// The node whose call came to something.
+        /// The node whose call has an outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<NodeId>,
-        /// The seconds that the call might take, where it took longer.
+        /// The time limit of the call in seconds, if that was exceeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<f64>,
     },
-    /// Somebody wants nothing new to begin.
+    /// The run was paused: nothing new is started.
     Paused {
         /// When.
         at: Timestamp,
-        /// Who.
+        /// By whom.
         by: String,
         /// Whether it is paused because the run above it is.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
-    /// It may go on.
+    /// The run was resumed.
     Resumed {
         /// When.
         at: Timestamp,
-        /// Who says so.
+        /// By whom.
         by: String,
     },
-    /// A function was told an answer that was written down while it was paused.
+    /// A function received an answer that was recorded while the run was paused.
     Told {
         /// When.
         at: Timestamp,
         /// Which call was answered.
         number: u64,
     },
-    /// A cancel was asked for. The calls of the run are ended next, then the cancel is raised in its function.
+    /// A cancel was requested. The calls of the run are ended next, then the cancel is raised in its function.
     Cancelling {
         /// When.
         at: Timestamp,
         /// Why.
         reason: String,
     },
-    /// Its function was told that it is cancelled, wherever it waited.
+    /// The cancel was raised in its function, wherever it waited.
     Interrupted {
         /// When.
         at: Timestamp,
@@ -152,11 +153,11 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Why: the text of an exception, where one was raised. In entries of older daemons, the whole traceback.
         error: String,
-        /// Where the exception was raised, as Python tells it, with its name.
+        /// Where the exception was raised: Python's traceback, with the exception's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         traceback: Option<String>,
     },
-    /// Somebody ended it.
+    /// The run was cancelled.
     Cancelled {
         /// When.
         at: Timestamp,
@@ -177,26 +178,26 @@ pub(crate) struct Started {
     /// Whether the run is a call of a node, which then has no file.
     #[serde(default)]
     pub(crate) is_call: bool,
-    /// How failures name the file.
+    /// The name of the file in errors.
     pub(crate) file: String,
-    /// What stood in it, so that the run outlives every change to it.
+    /// Its source text, so that changes to the file do not affect the run.
     pub(crate) text: String,
     /// `ctx.input`
     pub(crate) input: Value,
     /// `ctx.params`
     pub(crate) params: Map<String, Value>,
-    /// How far it may go.
+    /// Its limits.
     pub(crate) limits: Limits,
     /// The nodes of the file and of the project, as declarations of `nodes`.
     pub(crate) nodes: Vec<Value>,
     /// How many runs are above this one.
     #[serde(default)]
     pub(crate) depth: u32,
-    /// Seconds that it may take, without those in which it waits for somebody.
+    /// Time limit in seconds, without the time that the run waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<f64>,
-    /// Whether its function executes function nodes of its file itself, with the same variables, and what these return
-    /// can be a whole result. Not so in runs that older daemons began.
+    /// Whether its function executes the function nodes of its file itself, with the same variables, and their return
+    /// value can be a whole result. False in runs of older daemons.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) one_heap: bool,
 }
@@ -206,13 +207,13 @@ fn is_root(frame: &u64) -> bool {
     *frame == 0
 }
 
-/// What a call asked for.
+/// The label of a call's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallLabel {
     /// A node, by its id.
     Node(String),
-    /// Somebody.
+    /// A person or an agent, at a gate.
     Gate,
     /// A run of a workflow, by their names.
     Run {
@@ -221,7 +222,7 @@ pub(crate) enum CallLabel {
         /// The run.
         run: RunId,
     },
-    /// Anything that tells nobody anything.
+    /// Any other request. Its answer produces no event.
     Other,
 }
 
@@ -315,7 +316,8 @@ fn close_event(event: &mut GraphEvent, seal: &Seal) {
 }
 
 impl Entry {
-    /// Reads an entry. What a seal does not know stays hidden. One that a machine wrote, or a newer version, is refused.
+    /// Reads an entry. A mark unknown to the seal remains hidden. Refuses an entry of a machine, or of a newer
+    /// version.
     pub(crate) fn read(record: &Record, seal: &Seal) -> Result<Self, Unreadable> {
         let text = seal.open(record.text.clone());
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
@@ -344,7 +346,8 @@ impl Entry {
     }
 }
 
-/// The name that an event which a function emits is told under: never one of ours, which mean something to who follows.
+/// Returns the name under which an event emitted by a function is sent to followers. It is never one of the daemon's
+/// own event names.
 pub(super) fn told_as(event_type: &str) -> String {
     if RunEvent::is_own(event_type) { format!("custom_{event_type}") } else { event_type.to_owned() }
 }
@@ -382,7 +385,7 @@ mod tests {
     fn entries(secret: &str) -> Vec<Entry> {
         let (at, number) = (Timestamp(1), 1);
         let text = || format!("it is {secret}, says somebody");
-        // A word of lowercase letters may be the name of a field of ours, and is not hidden there.
+        // A word of lowercase letters may be the name of a field of an entry, and is not hidden there.
         let name = || if hides_in_names(secret) { text() } else { "name".to_owned() };
         let value = || json!({"list": [text(), 7], "deeper": {name(): {name(): text()}}});
         let fields = || Map::from_iter([("field".to_owned(), value()), (name(), value())]);
@@ -456,7 +459,8 @@ mod tests {
 
     #[test]
     fn every_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
-        // One that looks like a part of JSON, one that is a word of ours, and one that a program may print.
+        // One that looks like a part of JSON, one that is a word of the entries themselves, and one that a program may
+        // print.
         for secret in ["quo\"te\\d", "function", "\u{FDD0}0\u{FDD1}x"] {
             let mut seal = Seal::default();
             seal.learn(secret);

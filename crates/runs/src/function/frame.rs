@@ -1,7 +1,7 @@
-//! Who makes calls in a run: functions, graphs, and whoever wants one node called.
+//! The callers within a run: functions, graphs, and the request to call one node.
 //!
-//! A frame goes on with an answer, and asks for more. Both are appended in one
-//! transaction before anything new is performed.
+//! A frame continues with an answer, and makes new requests. Both are appended in one transaction before anything new
+//! is performed.
 
 use std::collections::HashMap;
 
@@ -22,17 +22,17 @@ use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
 use super::work::{CallOutcome, until};
 
-/// Somebody who makes calls.
+/// A caller within a run: the root function, a function node, a graph, or the request to call one node.
 pub(super) enum Frame {
     Function {
         execution: Box<Execution>,
-        /// CallTarget it is the answer to, unless it is the run itself.
+        /// The node that it executes, unless it is the run itself.
         of: Option<Box<CalledNode>>,
-        /// Answers that are written down, and that it is not told while the run is paused.
+        /// Answers that are in the journal, but withheld from the function while the run is paused.
         held: Vec<DeferredAnswer>,
     },
     Graph(Box<GraphFrame>),
-    /// Wants one node called; the run itself then.
+    /// Calls one node; the root frame only.
     Once {
         node: String,
         input: Value,
@@ -40,7 +40,7 @@ pub(super) enum Frame {
     },
 }
 
-/// An answer that a function is to be told once the run goes on.
+/// An answer that is delivered to a function when the run is resumed.
 pub(super) struct DeferredAnswer {
     number: u64,
     /// The number of the call among the function's own.
@@ -48,19 +48,19 @@ pub(super) struct DeferredAnswer {
     answer: Answer,
 }
 
-/// The call of a node that a frame is the answer to.
+/// The node call that a frame executes.
 pub(super) struct CalledNode {
     pub(super) node: Node,
     pub(super) input: Value,
 }
 
-/// A graph on its way.
+/// A graph in progress.
 pub(super) struct GraphFrame {
     called: CalledNode,
     graph: Graph,
     progress: Progress,
     waits: CancellationToken,
-    /// Nobody waits for its delays once it is gone.
+    /// Cancels the graph's retry delays when the graph is dropped.
     _ends: DropGuard,
 }
 
@@ -71,7 +71,7 @@ impl GraphFrame {
         Self { called, graph, progress, waits, _ends: ends }
     }
 
-    /// Returns the seconds that an attempt of a step may take.
+    /// Returns the time limit in seconds of one attempt of a step.
     pub(super) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<f64> {
         let step = self.graph.steps().iter().find(|known| known.id == *step)?;
         let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node)?;
@@ -79,11 +79,11 @@ impl GraphFrame {
     }
 }
 
-/// CallTarget the journal has of a function.
+/// The journaled history of a function.
 struct FunctionHistory {
-    /// CallTarget it asked and was told.
+    /// The calls that it made and the answers that it received.
     steps: Vec<Step>,
-    /// CallTarget it is still to be told.
+    /// The answers that it has not received yet.
     held: Vec<DeferredAnswer>,
 }
 
@@ -91,7 +91,7 @@ struct FunctionHistory {
 struct RaisedError {
     /// The text of the exception, as `str()` has it; its name where it has none.
     error: String,
-    /// The whole of it, as Python tells it.
+    /// The full Python traceback.
     traceback: Option<String>,
 }
 
@@ -103,21 +103,21 @@ impl From<Failure> for RaisedError {
     }
 }
 
-/// Input that a function goes on with.
+/// The input with which a function continues.
 pub(super) enum FrameInput {
-    /// Nothing: it begins, or is found where it was.
+    /// Nothing: it starts, or is restored from its history.
     Nothing,
-    /// The answer to a call, by the number among its own; written down with what follows from it.
+    /// The answer to a call, by the number among its own; appended together with what follows from it.
     Answer(u64, Answer),
-    /// That it executes the node of a call itself.
+    /// The function executes the node of a call itself.
     Inline(u64),
-    /// That it is cancelled.
+    /// The run is cancelled.
     Cancelled,
 }
 
 impl FunctionRun {
-    /// Has a function go on; writes down `entries` and what it asks, and has that done. Returns false when this run is
-    /// not ours to go on with.
+    /// Resumes a function with an input: appends `entries` and the function's new calls, and performs these. Returns
+    /// false when this daemon must no longer drive the run.
     pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: FrameInput) -> bool {
         let recorded = match &told {
             FrameInput::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
@@ -138,7 +138,7 @@ impl FunctionRun {
         let gone = tokio::select! {
             biased;
             gone = gone => gone,
-            // CallTarget it computes leads nowhere any more. The cancel itself is the next thing that is heard.
+            // The result of the computation is dropped. The next event is the cancel itself.
             () = &mut out_of_patience => return self.give_up(entries).await,
         };
         let is_replayed = matches!(gone, Ok(None));
@@ -222,8 +222,8 @@ impl FunctionRun {
                 Ok(result) => Entry::Completed { at, result },
                 Err(RaisedError { error, traceback }) => Entry::Failed { at, error, traceback },
             };
-            // CallTarget these entries close is still open in `folded`. A replay, as that of a cancel, does not say which calls the
-            // end leaves without an answer.
+            // The calls that these entries close are still open in `folded`. A replay, like that of a cancel, does not
+            // say which calls the end leaves without an answer.
             let is_closed = |number: u64| {
                 let closes = |entry: &Entry| match entry {
                     Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => {
@@ -238,7 +238,7 @@ impl FunctionRun {
             entries.extend(ending);
             return self.append(entries).await;
         }
-        // CallTarget it asked last without waiting for it is told, and nobody answers.
+        // Calls that it made last without awaiting them are recorded, but get no answer.
         if !self.append(entries).await {
             return false;
         }
@@ -255,7 +255,7 @@ impl FunctionRun {
         true
     }
 
-    /// Has a graph go on; as [`Self::function_goes_on`]. `call` is the one that `input` is about.
+    /// Resumes a graph, like [`Self::function_goes_on`]. `call` is the one that `input` is about.
     pub(super) async fn graph_goes_on(
         &mut self,
         number: u64,
@@ -327,7 +327,7 @@ impl FunctionRun {
         });
     }
 
-    /// Has a frame begin, or go on from where its history leads.
+    /// Starts a frame, or restores it from its history.
     pub(super) async fn begin_frame(&mut self, number: u64) -> bool {
         let at = clock::now();
         match self.frames.get(&number) {
@@ -355,11 +355,11 @@ impl FunctionRun {
         }
     }
 
-    /// Goes on with a frame that another daemon left: what it waits for is open, or it waits for nothing.
+    /// Resumes a frame that another daemon left: the calls that it waits for are open, or there are none.
     pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), String> {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
-            // CallTarget was answered while it was paused may not have been told.
+            // Answers that arrived while the run was paused may not have been delivered.
             let found = if self.folded.was_paused { self.history_of(number, None).await?.held } else { Vec::new() };
             if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&number) {
                 *held = found;
@@ -377,7 +377,7 @@ impl FunctionRun {
             self.work.came(number, CallOutcome::node(came));
             return Ok(());
         }
-        // Its calls are open, and are seen to as such.
+        // Its calls are open, and are resumed separately.
         for effect in resume(&of.graph, &of.progress) {
             if let Effect::Wait { step, until } = effect {
                 self.delay(number, step, until);
@@ -387,7 +387,7 @@ impl FunctionRun {
         Ok(())
     }
 
-    /// Returns what makes a call, and everything below it, count as abandoned. Ends what it started.
+    /// Returns the entries that mark a call, and everything below it, as abandoned. Ends what it started.
     pub(super) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
         let mut entries = self.abandoned_below(number, at);
         self.work.interrupt(number);
@@ -398,7 +398,7 @@ impl FunctionRun {
         entries
     }
 
-    /// The same for what is below a call only.
+    /// Does the same for what is below a call only.
     pub(super) fn abandoned_below(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
         let below = self.folded.open.below(number);
         let mut entries = Vec::with_capacity(below.len());
@@ -412,7 +412,7 @@ impl FunctionRun {
         entries
     }
 
-    /// Returns what a function was answered and asked so far, with a last step that is not written down yet.
+    /// Returns the calls and answers of a function so far, with a last step that is not in the journal yet.
     async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionHistory, String> {
         let (mut steps, mut held) = (Vec::new(), Vec::new());
         let (mut ordinals, mut is_paused) = (HashMap::new(), false);
@@ -430,7 +430,7 @@ impl FunctionRun {
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
-                // CallTarget it asked because of that answer comes next.
+                // The function's calls that follow from that answer come next.
                 Entry::Told { number, .. } => {
                     if let Some(at) = held.iter().position(|held| held.number == number) {
                         let DeferredAnswer { ordinal, answer, .. } = held.remove(at);
@@ -470,7 +470,7 @@ impl FunctionRun {
         records.iter().map(read).collect()
     }
 
-    /// Passes on what came of a call to whoever made it.
+    /// Delivers the outcome of a call to the frame that made it.
     pub(super) async fn answer(&mut self, number: u64, open: PendingCall, came: CallOutcome, by: Option<By>) -> bool {
         let at = clock::now();
         self.work.interrupt(number);
@@ -506,7 +506,7 @@ impl FunctionRun {
         }
     }
 
-    /// Tells everybody what they were not told while the run was paused.
+    /// Delivers to all frames the answers that were withheld while the run was paused.
     pub(super) async fn go_on_all(&mut self) -> bool {
         let numbers: Vec<u64> = self.frames.keys().copied().collect();
         for number in numbers {

@@ -14,17 +14,17 @@ use crate::event::Unreadable;
 use crate::gates::{ClosedGate, GateEnd, OpenGate};
 use crate::seal::Seal;
 
-/// Who answers unless the function says otherwise.
+/// The default answerer.
 pub(super) const HUMAN: &str = "human";
 
-/// Who may be meant to answer.
+/// Who may be asked to answer.
 const ANSWERERS: [AnsweredBy; 3] = [AnsweredBy::Human, AnsweredBy::Agent, AnsweredBy::Anyone];
 
 fn known(answerer: &str) -> Option<AnsweredBy> {
     ANSWERERS.into_iter().find(|known| known.name() == answerer)
 }
 
-/// Returns the gate that an open call is, if it is one that waits.
+/// Returns the open gate of a call, if the call is a gate that waits.
 pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<OpenGate> {
     let (at, CallTarget::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
     let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = kind else { return None };
@@ -47,18 +47,19 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
     })
 }
 
-/// Returns the name of a gate, which answers carry; one run has fewer calls than that.
+/// Returns the name of a gate, which answers carry. `None` if the number is too large; one run has fewer calls than
+/// that.
 pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
-/// Whether a call asks a person something.
+/// Whether a call waits for a person's answer.
 pub(super) fn is_for_person(kind: &CallKind) -> bool {
     let CallKind::Gate { answered_by, .. } = kind else { return false };
     waits_for_somebody(kind) && complaint(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
 }
 
-/// Returns what is wrong with how a function asks, for its author.
+/// Returns what is wrong with a gate that a function opens, for the function's author.
 pub(super) fn complaint(kind: &CallKind) -> Option<String> {
     let CallKind::Gate { prompt, choices, form, answered_by, .. } = kind else { return None };
     if prompt.trim().is_empty() {
@@ -86,7 +87,7 @@ fn asked_form(form: Option<&Value>) -> Option<&Value> {
     form.filter(|form| !form.is_null())
 }
 
-/// Returns what the function is answered: the fields of a form, or the text.
+/// Returns an answer as the function receives it: the fields of a form, or the text.
 pub(super) fn answer_of(kind: &CallKind, choice: String) -> Answer {
     match kind {
         CallKind::Gate { form, .. } if asked_form(form.as_ref()).is_some() => {

@@ -1,4 +1,4 @@
-//! The history of a run, folded: what is open, and how it ended.
+//! The state of a run, folded from its history: its open calls, and how it ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,26 +17,26 @@ use super::open_calls::OpenCalls;
 use crate::engine::WorkClock;
 use crate::run::RunState;
 
-/// The frame that the run itself is.
+/// The number of the root frame.
 pub(super) const ROOT: u64 = 0;
 
-/// CallTarget has to be remembered of a run to go on with it.
+/// What a driver needs to know of a run to continue it.
 #[derive(Debug, Default)]
 pub(super) struct FunctionState {
     /// The number of the last call.
     pub(super) last: u64,
-    /// Calls that have no answer and are still waited for, by their numbers.
+    /// Calls that have no answer and are still needed, by their numbers.
     pub(super) open: OpenCalls,
     pub(super) end: Option<End>,
     /// Whether function nodes share the variables of the function that calls them.
     pub(super) one_heap: bool,
-    /// The cancel of the run, until it is over.
+    /// The cancellation in progress, if there is one.
     pub(super) cancel: Option<Cancel>,
-    /// Since when nothing new is begun, and who wants that.
+    /// Since when the run is paused, and by whom.
     pub(super) paused: Option<Pause>,
-    /// Whether it ever was.
+    /// Whether it was ever paused.
     pub(super) was_paused: bool,
-    /// Terminals that nodes had, by node.
+    /// Terminals of nodes, by node.
     pub(super) terminals: BTreeMap<String, String>,
     /// Calls that started runs which wait for a person, themselves or in runs below them.
     pub(super) waiting_children: BTreeSet<u64>,
@@ -47,19 +47,19 @@ pub(super) struct FunctionState {
 #[derive(Debug, Clone)]
 pub(super) struct PendingCall {
     pub(super) at: Timestamp,
-    /// Whose call it is.
+    /// The frame that made it.
     pub(super) frame: u64,
     /// The call of a node within which it is made, where the frame executes that node itself.
     pub(super) within: Option<u64>,
     pub(super) what: CallTarget,
-    /// How far it is, where the frame executes it itself.
+    /// The progress of its execution, where the frame executes it itself.
     pub(super) inlined: Option<InlineExecution>,
 }
 
-/// CallTarget is called.
+/// The target of a call.
 #[derive(Debug, Clone)]
 pub(super) enum CallTarget {
-    /// CallTarget a function asks for.
+    /// A request of a function.
     Call(Call),
     /// A node, for a step of a graph.
     Step { step: NodeId, attempt: u32, node: NodeId, input: Value },
@@ -139,7 +139,7 @@ impl FunctionState {
                 self.was_paused = true;
             }
             Entry::Resumed { .. } => self.paused = None,
-            // It is not held back from its end.
+            // A cancel also ends a pause.
             Entry::Cancelling { reason, .. } => {
                 self.paused = None;
                 self.cancel = Some(Cancel { reason: reason.clone(), is_told: false });
@@ -176,17 +176,18 @@ impl FunctionState {
         }
     }
 
-    /// Counts the time from `now` on at the latest, so that a clock which was set back holds no limit up.
+    /// Counts the time from `now` on at the latest, so that a clock which was set back does not extend the limit.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
-    /// Returns when a run has been at work for so many seconds, if it goes on without a pause; `None` while it stands.
+    /// Returns when the run will have worked for so many seconds, if it is not paused; `None` while its clock is
+    /// stopped.
     pub(super) fn at_work_for(&self, seconds: f64) -> Option<Timestamp> {
         self.clock.reaches(Duration::try_from_secs_f64(seconds).ok()?)
     }
 
-    /// Returns the entries that end a run: every gate that still waits is cancelled before.
+    /// Returns the entries that end a run: they cancel every open gate first.
     pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
         let gates = self.open.waiting().filter(|(number, open)| open.asked(run, *number) == CallLabel::Gate);
         let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, asked: CallLabel::Gate });
@@ -199,7 +200,7 @@ impl PendingCall {
         Self { at, frame, within: None, what, inlined: None }
     }
 
-    /// Returns the call as whose answer it is made.
+    /// Returns the call for whose answer it is made.
     pub(super) fn parent(&self) -> u64 {
         self.within.unwrap_or(self.frame)
     }
@@ -208,7 +209,7 @@ impl PendingCall {
         matches!(&self.what, CallTarget::Call(call) if waits_for_somebody(&call.kind))
     }
 
-    /// Returns the seconds that a call of a function may take.
+    /// Returns the time limit in seconds of a call of a function.
     pub(super) fn timeout(&self) -> Option<f64> {
         let CallTarget::Call(call) = &self.what else { return None };
         match &call.kind {
@@ -220,7 +221,7 @@ impl PendingCall {
         }
     }
 
-    /// Returns what is asked for, in a few words.
+    /// Returns a short description of the request.
     pub(super) fn asked(&self, run: &RunId, number: u64) -> CallLabel {
         match &self.what {
             CallTarget::Step { node, .. } => CallLabel::Node(node.to_string()),
@@ -237,7 +238,7 @@ impl PendingCall {
     }
 }
 
-/// Whether anybody has the time to answer this.
+/// Whether a call is a gate with time left for an answer.
 pub(super) fn waits_for_somebody(kind: &CallKind) -> bool {
     matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| seconds > 0.0))
 }

@@ -1,10 +1,9 @@
-//! Function nodes that the function which calls them executes itself.
+//! Function nodes that the calling function executes itself.
 //!
-//! A function node that stands in the same file as its caller is executed in the
-//! caller's interpreter, so that both have the same module variables. The call is
-//! written down and has its limits like any other; what the node asks for is asked by
-//! the caller's frame and names the call that it is made within. The execution tells
-//! when the node is over, and the call is answered because of that.
+//! A function node in the same file as its caller is executed in the caller's interpreter, so that both share the
+//! module variables. The call is journaled and has its limits like any other. The requests of the node are made by the
+//! caller's frame and name the call within which they are made. The execution reports when the node has finished, and
+//! the call is then answered.
 
 use serde_json::Value;
 use steplatch_clock as clock;
@@ -18,17 +17,17 @@ use super::history::{CallTarget, FunctionState, PendingCall};
 use super::run::FunctionRun;
 use super::work::CallOutcome;
 
-/// How far a call is that its caller executes itself.
+/// The progress of a call that its caller executes itself.
 #[derive(Debug, Clone)]
 pub(super) enum InlineExecution {
     /// It is being executed.
     Begun,
-    /// It is over, and the call is not answered yet.
+    /// It has finished, and the call is not answered yet.
     Ended(Box<CallKind>),
 }
 
 impl FunctionRun {
-    /// Whether the function that makes this call executes the node itself: both stand in the same file.
+    /// Whether the function that makes this call executes the node itself: both are in the same file.
     pub(super) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
         let Some(PendingCall { frame, what: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {
@@ -36,22 +35,22 @@ impl FunctionRun {
         };
         let Some(Frame::Function { execution, .. }) = self.frames.get(frame) else { return false };
         let own = self.file.as_ref().map(|file| &*file.text);
-        // One that an older daemon began has a heap for each call.
+        // A run of an older daemon has a heap for each call.
         self.folded.one_heap && function.source.as_deref().or(own) == Some(execution.text())
     }
 
-    /// Goes on with a call that is executed by its caller, when another daemon may have begun it.
+    /// Resumes a call that is executed by its caller, when another daemon may have begun it.
     pub(super) fn resume_inline(&mut self, number: u64) {
         match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
-            // It begins once it is known how far its caller was.
+            // It starts once the progress of its caller is known.
             None => self.work.came(number, CallOutcome::Begin),
             Some(InlineExecution::Begun) => {}
             Some(InlineExecution::Ended(ended)) => self.inline_ended(number, *ended),
         }
     }
 
-    /// Leaves a call to the function that makes it, if it is such a call. Returns false when this run is not ours to go on
-    /// with.
+    /// Leaves a call to the function that makes it, if it is such a call. Returns false when this daemon must no
+    /// longer drive the run.
     pub(super) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
         let Some(PendingCall { frame, what: CallTarget::Call(call), inlined: None, .. }) = self.folded.open.get(number)
         else {
@@ -79,7 +78,7 @@ impl FunctionRun {
 
     /// Returns the result of a function node that returned `output`.
     pub(super) fn returned(&self, node: &Node, input: Value, output: Value) -> NodeResult {
-        // One that an older daemon began goes on as it began.
+        // A run of an older daemon keeps that daemon's rule.
         if self.folded.one_heap {
             NodeResult::returned(node, input, output)
         } else {
@@ -87,8 +86,8 @@ impl FunctionRun {
         }
     }
 
-    /// Closes the calls of these numbers among the function's own that came too late to be closed before, and all that
-    /// were made within a call that is over. Returns false when this run is not ours to go on with.
+    /// Closes the calls with these numbers (among the function's own) that could not be closed earlier, and all calls
+    /// made within a call that has finished. Returns false when this daemon must no longer drive the run.
     pub(super) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
         let late =
             ordinals.iter().filter_map(|ordinal| self.folded.open.number_of(frame, *ordinal)).collect::<Vec<_>>();
@@ -110,8 +109,8 @@ impl FunctionRun {
 }
 
 impl FunctionState {
-    /// Takes in a call of a function, by whose number among its own it says that it is made within another one, or that
-    /// one is over.
+    /// Applies a call of a function that states, by the function's own number, within which other call it is made, or
+    /// that the other call has finished.
     pub(super) fn apply_inline(&mut self, frame: u64, call: &Call) {
         if let CallKind::Ended { of, .. } = &call.kind
             && let Some(number) = self.open.number_of(frame, *of)

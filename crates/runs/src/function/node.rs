@@ -10,7 +10,7 @@ use steplatch_nodes::{Call, Node, NodeKind, NodeResult};
 
 use crate::nodes::{ExecutorFactory, NodeExecutor, PtyNodes};
 
-/// Nodes by their ids, and what they are performed with.
+/// Nodes by their ids, and their executor.
 pub(super) struct DeclaredNodes {
     nodes: HashMap<String, Node>,
     hands: ExecutorFactory,
@@ -19,10 +19,11 @@ pub(super) struct DeclaredNodes {
 }
 
 impl DeclaredNodes {
-    /// Reads declarations, of which the first one of an id counts, and adds the node that everybody has.
+    /// Reads declarations and adds the built-in node. The first declaration of an id counts.
     ///
     /// # Errors
-    /// With everything that is wrong with them.
+    ///
+    /// With every problem in them.
     pub(super) fn read(documents: &[Value], hands: &ExecutorFactory, run: &RunId) -> Result<Self, String> {
         let mut nodes = HashMap::new();
         let mut problems = String::new();
@@ -55,7 +56,7 @@ impl DeclaredNodes {
         self.performer.get().map(NodeExecutor::resolved).unwrap_or_default()
     }
 
-    /// Takes over terminals that nodes were given by another daemon.
+    /// Takes over the terminals that nodes had under another daemon.
     pub(super) fn adopt(&self, terminals: BTreeMap<String, String>) {
         for (node, terminal) in terminals {
             if self.nodes.get(&node).is_some_and(|node| matches!(node.kind, NodeKind::Pty(_))) {
@@ -64,7 +65,7 @@ impl DeclaredNodes {
         }
     }
 
-    /// The same for one that a call was about to use, or to open.
+    /// Does the same for a terminal that a call was about to use, or to open.
     pub(super) fn adopt_unseen(&self, node: &str) {
         self.panes.adopt_unseen(node);
     }

@@ -1,8 +1,8 @@
 //! The calls of a run that have no answer yet.
 //!
-//! A function may wait for tens of thousands of calls at once, and each answer looks some of them up. So everything that is
-//! asked after every answer has an index: which calls wait for a person, what stands below a call, which call a function
-//! means by its own number, and which calls have lost the call that they were made within.
+//! A function may wait for tens of thousands of calls at once, and each answer looks some of them up. So every query
+//! made after each answer has an index: which calls wait for a person, which calls are below a call, which call a
+//! function means by its own number, and which calls have lost the call within which they were made.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,19 +11,19 @@ use steplatch_python_api::Call;
 use super::history::{CallTarget, PendingCall};
 use super::inline::InlineExecution;
 
-/// PendingCall calls, by their numbers.
+/// Open calls, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
     calls: BTreeMap<u64, PendingCall>,
     /// Those that wait for a person or another client.
     waiting: BTreeSet<u64>,
-    /// Those that are made as a part of the answer to another call, or to the run itself, by that one.
+    /// Those that are made for the answer to another call, or to the run itself, by that call.
     below: HashMap<u64, BTreeSet<u64>>,
     /// Those of each frame.
     frames: HashMap<u64, BTreeSet<u64>>,
     /// The calls of functions, by frame and by their number among its own.
     ordinals: HashMap<(u64, u64), u64>,
-    /// Those that were made within a call that is not open any more.
+    /// Those that were made within a call that has closed.
     orphans: BTreeSet<u64>,
 }
 
@@ -62,7 +62,7 @@ impl OpenCalls {
         *self = Self::default();
     }
 
-    /// Notes how far the execution of a call is that its caller executes itself.
+    /// Notes the progress of a call that its caller executes itself.
     pub(super) fn set_inlined(&mut self, number: u64, inlined: InlineExecution) {
         if let Some(open) = self.calls.get_mut(&number) {
             open.inlined = Some(inlined);
@@ -77,12 +77,12 @@ impl OpenCalls {
         self.calls.contains_key(&number)
     }
 
-    /// Returns all of them, as they began.
+    /// Returns all of them, in the order in which they began.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.calls.iter().map(|(number, open)| (*number, open))
     }
 
-    /// Returns those that wait for a person or another client, as they began.
+    /// Returns those that wait for a person or another client, in the order in which they began.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.waiting.iter().map(|number| (*number, &self.calls[number]))
     }
@@ -97,12 +97,13 @@ impl OpenCalls {
         self.frames.contains_key(&frame)
     }
 
-    /// Returns the calls of a frame, as they began.
+    /// Returns the calls of a frame, in the order in which they began.
     pub(super) fn of_frame(&self, frame: u64) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.frames.get(&frame).into_iter().flatten().map(|number| (*number, &self.calls[number]))
     }
 
-    /// Returns everything that was called, however indirectly, for the answer to a call, as it began.
+    /// Returns all calls that were made, directly or indirectly, for the answer to a call, in the order in which they
+    /// began.
     pub(super) fn below(&self, number: u64) -> BTreeSet<u64> {
         let (mut all, mut next) = (BTreeSet::new(), vec![number]);
         while let Some(number) = next.pop() {
@@ -117,13 +118,13 @@ impl OpenCalls {
         self.ordinals.get(&(frame, ordinal)).copied()
     }
 
-    /// Returns the calls that were made within a call that is not open any more.
+    /// Returns the calls that were made within a call that has closed.
     pub(super) fn orphans(&self) -> Vec<u64> {
         self.orphans.iter().copied().collect()
     }
 }
 
-/// Takes a number out of the set at a key, and the set with its last one.
+/// Removes a number from the set at a key, and the set once it is empty.
 fn take_from(sets: &mut HashMap<u64, BTreeSet<u64>>, key: u64, number: u64) {
     if let Some(set) = sets.get_mut(&key) {
         set.remove(&number);

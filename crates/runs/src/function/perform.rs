@@ -1,4 +1,4 @@
-//! CallTarget functions ask for, performed.
+//! Performs what functions request.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::run::RunInbox;
 const MOST_LEVELS: usize = 16;
 
 impl FunctionRun {
-    /// Begins what a call asks for, which was written down `at` that time. `again` is whether another daemon may have
-    /// begun it.
+    /// Starts what a call requests, which was journaled at time `at`. `again` is whether another daemon may have
+    /// started it.
     pub(super) fn perform(&mut self, number: u64, at: Timestamp, call: CallKind, again: bool) {
         match call {
             CallKind::Run { node, input, timeout, kwargs } => {
@@ -52,7 +52,7 @@ impl FunctionRun {
                 let message = format!("nobody answered within {seconds} s: {prompt}");
                 self.work.later(number, at, timeout, CallOutcome::TimedOut(message));
             }
-            // It is told as part of the run's progress; whoever answers is an input.
+            // A gate is reported as part of the run's progress; its answer arrives as an input.
             CallKind::Gate { timeout: None, .. } => {}
             CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), CallOutcome::value(Value::Null)),
             CallKind::Now {} => self.work.came(number, CallOutcome::value(clock::now().as_seconds())),
@@ -85,7 +85,7 @@ impl FunctionRun {
         }
     }
 
-    /// Calls a node, as [`Self::perform`].
+    /// Calls a node, like [`Self::perform`].
     pub(super) fn call_node(
         &mut self,
         number: u64,
@@ -125,7 +125,7 @@ impl FunctionRun {
             }
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);
-                // One that another daemon began is begun once it is known how far it was.
+                // A call of another daemon is resumed once its progress is known.
                 if is_begun && !again {
                     self.work.came(number, CallOutcome::Begin);
                 }
@@ -161,7 +161,7 @@ impl FunctionRun {
                         biased;
                         result = &mut performing => CallOutcome::node(result),
                         () = after(at, timeout) => {
-                            // CallTarget it started has ended when it returns.
+                            // The processes that it started have ended when it returns.
                             interrupt.cancel();
                             performing.await;
                             CallOutcome::TimedOut(message)
@@ -172,7 +172,7 @@ impl FunctionRun {
         }
     }
 
-    /// CallTarget comes of calling a node that is not there: an exception for a function, a failed result for a graph.
+    /// Returns the outcome of a call of an unknown node: an exception for a function, a failed result for a graph.
     fn missing(&self, number: u64, id: &str, input: Value) -> CallOutcome {
         let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.what, CallTarget::Step { .. }));
         if !is_step {
@@ -190,7 +190,7 @@ impl FunctionRun {
         })
     }
 
-    /// Makes a frame: what it asks for are calls of this run. Returns whether it can begin.
+    /// Creates a frame, whose requests are calls of this run. Returns whether it can start.
     fn call_frame(
         &mut self,
         number: u64,
@@ -224,8 +224,8 @@ impl FunctionRun {
         true
     }
 
-    /// Sees to the end of a call whose node makes calls: after its time, or at once where it is nested too deeply. Returns
-    /// whether it can begin.
+    /// Limits a call whose node makes calls itself: by its time limit, and by the nesting depth. Returns whether it
+    /// can start.
     fn is_bounded(&mut self, number: u64, at: Timestamp, node: &Node, input: &Value, timeout: Option<f64>) -> bool {
         if self.levels_above(number) >= MOST_LEVELS {
             let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
@@ -251,7 +251,7 @@ impl FunctionRun {
 
     fn parent(&self) -> RunInbox {
         let run = self.recorder.shared.driven(&self.recorder.run.id);
-        // One that nobody knows is told nothing, which nobody minds.
+        // A run that is not driven has no inbox; inputs to this one are dropped.
         run.map_or_else(|| RunInbox::new().0, |run| run.inputs())
     }
 
@@ -281,7 +281,7 @@ impl FunctionRun {
         std::iter::successors(parent(&number), parent).count()
     }
 
-    /// Returns the seconds that a step of a graph may take, which was called before this daemon began.
+    /// Returns the time limit in seconds of a graph's step that was called before this daemon began.
     pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<f64> {
         let Some(Frame::Graph(of)) = self.frames.get(&frame) else { return None };
         of.limit(step, node)
@@ -292,7 +292,7 @@ fn too_long(what: &str, id: &str, timeout: Option<f64>) -> String {
     format!("{what} '{id}' took longer than {} s", timeout.unwrap_or_default())
 }
 
-/// Draws a number from 0 to below 1, of as many digits as such numbers have.
+/// Draws a random number from 0 to below 1, with all the digits that such numbers have.
 fn drawn() -> CallOutcome {
     match getrandom::u64() {
         #[allow(clippy::cast_precision_loss, reason = "53 bits are what a number has")]

@@ -29,20 +29,20 @@ use crate::source::DefinitionSource;
 pub(crate) struct FunctionRun {
     pub(super) recorder: Recorder,
     pub(super) declared: Arc<DeclaredNodes>,
-    /// Who makes calls, by the numbers of the calls that they are the answers to.
+    /// The callers within the run, by the numbers of the calls that they execute.
     pub(super) frames: HashMap<u64, Frame>,
     pub(super) folded: FunctionState,
     pub(super) work: PendingWork,
-    /// Frames that are to begin once the run is not paused any more.
+    /// Frames that start once the run is resumed.
     pub(super) to_begin: Vec<u64>,
     pub(super) depth: u32,
-    /// Seconds that the run may be at work.
+    /// The run's time limit in seconds.
     pub(super) timeout: Option<f64>,
-    /// The file of the run, as it is executed; none where it is a call of a node.
+    /// The file of the run, as it is executed; `None` for a call of a node.
     pub(super) file: Option<Arc<OwnFile>>,
-    /// Whether the library has counted the run, whose end another daemon saw.
+    /// Whether the library has counted the run, whose end another daemon recorded.
     pub(super) counted: bool,
-    /// CallTarget is known of its end while it is cancelled.
+    /// What is known of its end while it is cancelled.
     pub(super) ending: CancelProgress,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct OwnFile {
     pub(super) text: Arc<str>,
 }
 
-/// CallTarget makes a run go on.
+/// An event that makes a run continue.
 pub(crate) enum FunctionEvent {
     Outcome { number: u64, came: CallOutcome, by: Option<By> },
     Child { number: u64, waits: bool },
@@ -65,7 +65,7 @@ pub(crate) enum FunctionEvent {
     OutOfTime,
 }
 
-/// CallTarget the journal has of a function.
+/// What the journal has of a function's run.
 pub(crate) struct FunctionHistory {
     started: Box<Started>,
     folded: FunctionState,
@@ -99,7 +99,7 @@ impl Recovery for FunctionRun {
         declared.adopt(std::mem::take(&mut folded.terminals));
         let file = shared.file_of(&started);
         let frame = shared.frame_of(&started, file.as_deref());
-        // Looked up before any run goes on: a run that was over may have been counted, and others are counted after it.
+        // Looked up before any run continues: a finished run may have been counted, and others are counted after it.
         let counted = match (&about.source, &folded.end) {
             (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
                 shared.workflows.has_counted(folder, file, &about.workflow, run).await
@@ -137,7 +137,7 @@ impl RunKind for FunctionRun {
         self.folded.end.is_some()
     }
 
-    /// It counts as over once what it started has ended.
+    /// It counts as finished once everything that it started has ended.
     fn leaves_work(&self) -> bool {
         true
     }
@@ -185,7 +185,7 @@ impl RunKind for FunctionRun {
                 return false;
             }
         }
-        // The last daemon may have learned of a secret and not have lived to seal it.
+        // The last daemon may have learned of a secret and ended before it sealed it.
         if !self.record(&[]).await || !Box::pin(self.resume_cancel()).await {
             return false;
         }
@@ -265,13 +265,13 @@ impl FunctionRun {
         }
     }
 
-    /// Returns what an input means to the run as it is now.
+    /// Returns the event of an input in the run's current state.
     fn heard(&self, input: Input) -> Option<FunctionEvent> {
         match input {
             Input::Cancel { reason } => Some(FunctionEvent::Cancelled { reason }),
             Input::GateAnswered { step: gate, choice, by } => {
                 let number = u64::from(gate.visit);
-                // Somebody else was first, or it is another run's.
+                // Another answer was first, or the gate belongs to another run.
                 let CallTarget::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) =
                     &self.folded.open.get(number)?.what
                 else {
@@ -295,12 +295,12 @@ impl FunctionRun {
                 pause.map(|_| FunctionEvent::Resumed { by })
             }
             Input::ChildBegan { step, .. } => Some(FunctionEvent::ChildBegan { number: u64::from(step.visit) }),
-            // Functions are told nothing else from outside.
+            // Functions receive no other inputs.
             _ => None,
         }
     }
 
-    /// Records and performs what follows from it. Returns false when the run is not this daemon's to drive any more.
+    /// Records and performs what follows from it. Returns false when this daemon must no longer drive the run.
     async fn take(&mut self, happened: FunctionEvent) -> bool {
         let at = clock::now();
         match happened {
@@ -345,7 +345,7 @@ impl FunctionRun {
                         self.append(vec![Entry::ChildWaits { at, number }]).await
                     }
                     false if is_known => self.append(vec![Entry::ChildGoesOn { at, number }]).await,
-                    // Whether a person is asked may have changed.
+                    // Whether the run waits for a person may have changed.
                     _ => self.record(&[]).await,
                 }
             }
@@ -377,10 +377,10 @@ impl FunctionRun {
         }
     }
 
-    /// Does again what a run waits for that another daemon left. CallTarget may have been done is not done again.
+    /// Resumes what a run waits for that another daemon left. What may have been done is not repeated.
     async fn take_up(&mut self) -> Result<(), String> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
-        // Those that make calls come before their calls, as they began.
+        // Frames come before their calls, in the order in which they began.
         for (number, open) in open {
             match open.what {
                 CallTarget::Call(call) => self.perform(number, open.at, call.kind, true),
@@ -398,14 +398,14 @@ impl FunctionRun {
         for number in frames {
             self.resume_frame(number).await?;
         }
-        // It was let go on, and the daemon did not live to see to it.
+        // The run was resumed, but the last daemon ended before it delivered the withheld answers.
         if self.folded.was_paused && self.folded.paused.is_none() && self.folded.end.is_none() {
             self.go_on_all().await;
         }
         Ok(())
     }
 
-    /// Applies entries and records them. Returns false when the run is not this daemon's to drive any more.
+    /// Applies entries and records them. Returns false when this daemon must no longer drive the run.
     pub(super) async fn append(&mut self, entries: Vec<Entry>) -> bool {
         if entries.is_empty() {
             return true;
@@ -417,7 +417,7 @@ impl FunctionRun {
         self.record(&entries).await
     }
 
-    /// Whether a person has to answer a question of the run, or of one below it.
+    /// Whether the run, or one below it, needs a person's answer.
     fn asks_person(&self) -> bool {
         let mut waiting = self.folded.open.waiting();
         waiting.any(|(_, open)| matches!(&open.what, CallTarget::Call(call) if is_for_person(&call.kind)))
@@ -440,7 +440,7 @@ impl FunctionRun {
         }
     }
 
-    /// Returns an answer that says what is not there.
+    /// Returns the answer for a missing object.
     pub(super) fn not_found(what: &str, id: &str) -> CallOutcome {
         CallOutcome::Answer(Answer::refused(format!("{what} '{id}' not found in session")))
     }

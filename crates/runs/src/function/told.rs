@@ -1,4 +1,4 @@
-//! Runs of functions, as they are told to who follows or asks.
+//! Runs of functions as events and reports.
 
 use serde_json::{Map, Value, json};
 use steplatch_access::Redactor;
@@ -16,7 +16,7 @@ use crate::event::{Unreadable, envelope, tell_by};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
 
-/// Tells an entry as an event; one that says nothing to anybody else is `None`.
+/// Returns an entry as an event; `None` if the entry is not shown to followers.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
     let gate_id = |number: u64| step(&run.id, number).map(|step| step.to_string());
     let (at, event_type, data) = match Entry::read(record, &Seal::default())? {
@@ -129,7 +129,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
     Ok(Some(envelope(run, record.seq, &event_type, data, clock::to_iso8601(at))))
 }
 
-/// Says within which call another one is made, unless the run itself makes it.
+/// Adds the call within which another one is made, unless the run itself makes it.
 fn within(frame: u64, mut data: Value) -> Value {
     if frame != ROOT {
         data["within"] = frame.into();
@@ -137,8 +137,8 @@ fn within(frame: u64, mut data: Value) -> Value {
     data
 }
 
-/// Tells what happened to the graph that is the answer to the call `frame`. `called` is the node whose call came to
-/// something, `timeout` what it might take.
+/// Returns the event for the graph that executes the call `frame`. `called` is the node whose call has an outcome,
+/// `timeout` its time limit.
 fn of_graph(
     frame: u64,
     number: Option<u64>,
@@ -197,10 +197,11 @@ fn of_graph(
     }
 }
 
-/// Tells how far a run is.
+/// Returns a report on a run.
 ///
 /// # Errors
-/// When an entry can not be read.
+///
+/// When an entry cannot be read.
 pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut folded = FunctionState::default();

@@ -1,4 +1,4 @@
-//! What a run waits for: everything that it had begun, and times that are to come.
+//! What a run waits for: the work that it has started, and timers.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -12,31 +12,31 @@ use steplatch_workflow::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The longest time that anybody waits for anything: what is longer has no end.
+/// The longest wait, in seconds. A longer time limit counts as none.
 const LONGEST: f64 = 1e9;
 
-/// What is being waited for.
+/// The pending work.
 #[derive(Default)]
 pub(super) struct PendingWork {
     tasks: JoinSet<(u64, CallOutcome)>,
     /// Ends a call, by its number.
     interrupts: HashMap<u64, CancellationToken>,
-    /// What needs no waiting.
+    /// Outcomes that are ready.
     ready: VecDeque<(u64, CallOutcome)>,
 }
 
-/// What came of a call, or what goes on in a frame.
+/// The outcome of a call, or the event with which a frame continues.
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     /// The result of a node.
     Node(Box<NodeResult>),
-    /// Anything else that a function is answered.
+    /// Any other answer to a function.
     Answer(Answer),
-    /// It took longer than whoever asked waits, in these words.
+    /// The call exceeded its caller's time limit, with this message.
     TimedOut(String),
-    /// The frame of this number begins, or is found at its beginning.
+    /// The frame with this number starts, or is restored at its beginning.
     Begin,
-    /// A step of the graph of this number is to be tried again.
+    /// A step of the graph with this number is to be retried.
     DelayOver(NodeId),
 }
 
@@ -53,7 +53,7 @@ impl CallOutcome {
         Self::Answer(Answer::Value(value.into()))
     }
 
-    /// What a function is told of it.
+    /// Returns the outcome as a function's answer.
     pub(super) fn into_answer(self) -> Answer {
         match self {
             Self::Node(result) => Answer::Value(serde_json::to_value(result).expect("a result has only JSON in it")),
@@ -63,7 +63,7 @@ impl CallOutcome {
         }
     }
 
-    /// What a step of a graph is told of it.
+    /// Returns the outcome as that of a graph's step.
     pub(super) fn into_outcome(self) -> StepOutcome {
         match self {
             Self::Node(result) if result.error_type == Some(ErrorType::Unknown) => StepOutcome::Unknown,
@@ -75,7 +75,7 @@ impl CallOutcome {
 }
 
 impl PendingWork {
-    /// Has something come at once.
+    /// Adds an outcome that is ready now.
     pub(super) fn came(&mut self, number: u64, came: CallOutcome) {
         self.ready.push_back((number, came));
     }
@@ -88,18 +88,18 @@ impl PendingWork {
         self.ready.pop_front()
     }
 
-    /// Returns what comes next. `None` when nothing is waited for. Safe to drop and call again.
+    /// Returns the next outcome. `None` when there is no pending work. Safe to drop and call again.
     pub(super) async fn next(&mut self) -> Option<(u64, CallOutcome)> {
         loop {
             match self.tasks.join_next().await? {
                 Ok(done) => return Some(done),
-                // One that broke off has said why, and nobody can be told more.
+                // The task that failed has logged its error already.
                 Err(error) => tracing::error!(%error, "what a call started broke off"),
             }
         }
     }
 
-    /// Waits for something.
+    /// Starts a task whose outcome is waited for.
     pub(super) fn spawn(&mut self, number: u64, work: impl Future<Output = CallOutcome> + Send + 'static) {
         self.tasks.spawn(async move { (number, work.await) });
     }
@@ -117,7 +117,7 @@ impl PendingWork {
         }
     }
 
-    /// Has something come a time after `at`, unless the call is over before.
+    /// Adds an outcome that is ready a time after `at`, unless the call ends first.
     pub(super) fn later(&mut self, number: u64, at: Timestamp, seconds: Option<f64>, came: CallOutcome) {
         let interrupt = self.interrupt_for(number);
         self.spawn(number, async move {
@@ -129,13 +129,13 @@ impl PendingWork {
         });
     }
 
-    /// Ends everything that runs, and returns when it has ended or that takes longer. What comes of it is not told.
+    /// Ends all running work, and returns when it has ended or after `longest`. Its outcomes are dropped.
     pub(super) async fn settle(&mut self, longest: Duration) {
         for (_, interrupt) in self.interrupts.drain() {
             interrupt.cancel();
         }
         let ended = async { while self.tasks.join_next().await.is_some() {} };
-        // The others are waited for at the end of the run.
+        // The remaining tasks are waited for at the end of the run.
         let _ = tokio::time::timeout(longest, ended).await;
     }
 
@@ -149,7 +149,7 @@ impl PendingWork {
     }
 }
 
-/// Waits until so many seconds after `at`; without any, for ever.
+/// Waits until so many seconds after `at`; without a number, forever.
 pub(super) async fn after(at: Timestamp, seconds: Option<f64>) {
     match seconds.filter(|seconds| *seconds < LONGEST) {
         Some(seconds) => until(at.end_of(Duration::from_secs_f64(seconds.max(0.0)), clock::now())).await,
@@ -162,7 +162,7 @@ pub(crate) async fn until(at: Timestamp) {
     tokio::time::sleep(at.since(clock::now())).await;
 }
 
-/// The same, or for ever without one.
+/// Does the same; without a time, waits forever.
 pub(crate) async fn due(at: Option<Timestamp>) {
     match at {
         Some(at) => until(at).await,

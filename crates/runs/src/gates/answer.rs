@@ -1,4 +1,4 @@
-//! Answers to gates: what is given, and what a gate takes of it.
+//! Answers to gates: their form, and what a gate accepts.
 
 use serde_json::{Map, Value};
 use steplatch_access::{Caller, PassphraseError};
@@ -7,7 +7,7 @@ use steplatch_workflow::{By, Field, Form, Proof};
 
 use super::open_gate::OpenGate;
 
-/// An answer to a gate, as it is given.
+/// An answer to a gate, as it was sent.
 #[derive(Debug)]
 pub struct GateAnswer {
     pub(super) run_id: String,
@@ -16,9 +16,9 @@ pub struct GateAnswer {
     number: Option<usize>,
     form: Option<Map<String, Value>>,
     pub(super) passphrase: Option<Passphrase>,
-    /// The digest of what was shown.
+    /// The digest of the gate that was shown.
     pub(super) digest: Option<String>,
-    /// It was given as an agent gives one: never to a question for people.
+    /// Whether it was sent as an agent's decision, which never answers a gate for people.
     pub(super) decides: bool,
 }
 
@@ -37,7 +37,7 @@ impl From<Decide> for GateAnswer {
 }
 
 impl GateAnswer {
-    /// Returns who gives it, through what, and what proves that.
+    /// Returns the author of the answer, the surface that was used, and the proof.
     pub(super) async fn by(&self, caller: &Caller, proof: Option<Proof>) -> By {
         let mut through = caller.through().await;
         if self.decides {
@@ -55,10 +55,12 @@ pub(super) struct VerifiedAnswer {
 }
 
 impl OpenGate {
-    /// Reads an answer to this gate, of which `info` is shown: a choice, the JSON of a form with all of its fields, or a text.
+    /// Reads an answer to this gate, of which `info` is shown: a choice, the JSON of a form with all of its fields, or
+    /// a text.
     ///
     /// # Errors
-    /// In a whole sentence, when the gate does not take it.
+    ///
+    /// With a whole sentence, when the gate does not accept it.
     pub(super) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, String> {
         if let Some(form) = &self.form {
             let form =
@@ -83,7 +85,7 @@ impl OpenGate {
         if given.form.is_some() {
             return Err("The gate has no form; answer it with a text or one of its choices".to_owned());
         }
-        // A choice may hold a secret, and then what is shown of it is what can be answered.
+        // A choice may hold a secret; its masked form is accepted as the answer.
         let all = || self.choices.iter().zip(&info.choices);
         let is_meant = |(choice, shown): &(&String, &String)| **choice == given.answer || **shown == given.answer;
         if let Some(number) = given.number {
@@ -114,7 +116,7 @@ impl OpenGate {
     }
 }
 
-/// Returns texts as Python writes a list of them.
+/// Formats texts as Python does a list of them.
 fn listed(texts: &[String]) -> String {
     let quoted = |text: &String| {
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
@@ -135,12 +137,12 @@ fn listed(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// Why an answer is not taken.
+/// Why an answer is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AnswerError {
     #[error("{0}")]
     Refused(String),
-    /// It is none that the gate takes.
+    /// The gate does not accept it.
     #[error("{0}")]
     Misread(String),
     #[error(transparent)]

@@ -1,9 +1,9 @@
-//! A gate that waits no longer, as the history has it.
+//! A closed gate, as the history has it.
 
 use steplatch_ids::StepId;
 use steplatch_workflow::{By, Timestamp};
 
-/// A gate that waits no longer.
+/// A gate that is closed.
 #[derive(Debug)]
 pub(crate) struct ClosedGate {
     pub(crate) step: StepId,
@@ -18,8 +18,8 @@ pub(crate) enum GateEnd {
         answer: String,
         by: By,
     },
-    /// Its time was up.
+    /// It timed out.
     Expired,
-    /// The run ended, or went on without it.
+    /// The run ended, or continued without an answer.
     Other,
 }

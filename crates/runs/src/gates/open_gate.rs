@@ -1,4 +1,4 @@
-//! A gate that waits for its answer, whatever kind of run opened it.
+//! An open gate, whatever kind of run opened it.
 
 use serde_json::{Map, Value};
 use steplatch_access::{MASK, Redactor};
@@ -11,7 +11,7 @@ use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
 use crate::machine::{LONGEST_TEXT, shorten};
 use crate::run::Run;
 
-/// The hexadecimal digits of a digest: 128 bits, so that two questions with the same digest can not be made.
+/// The hexadecimal digits of a digest: 128 bits, so that two questions with the same digest cannot be constructed.
 const DIGEST_DIGITS: usize = 32;
 
 /// A gate that waits for its answer.
@@ -21,9 +21,9 @@ pub(crate) struct OpenGate {
     pub(crate) step: StepId,
     pub(crate) opened_at: Timestamp,
     pub(crate) prompt: String,
-    /// What can be answered; without any, every text can.
+    /// The accepted answers; any text if empty.
     pub(crate) choices: Vec<String>,
-    /// What is to be filled in instead.
+    /// The form to be filled in instead.
     pub(crate) form: Option<Value>,
     pub(crate) answered_by: AnsweredBy,
     pub(crate) context: Map<String, Value>,
@@ -51,8 +51,8 @@ impl OpenGate {
         self.answered_by == AnsweredBy::Human
     }
 
-    /// Returns the gate whole, as it is shown: secrets hidden, with a digest of what is shown of it and of the definition that says what
-    /// follows. A secret that is learned later changes the digest.
+    /// Returns the gate as it is shown in full: secrets hidden, with a digest of the shown gate and of the definition
+    /// of what follows. A secret that is learned later changes the digest.
     pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
         let mut info = GateInfo {
             gate_id: self.step.to_string(),
@@ -79,7 +79,7 @@ impl OpenGate {
     }
 }
 
-/// Shortens a gate to what reports have room for.
+/// Shortens a gate for reports.
 pub(super) fn reported(mut info: GateInfo) -> GateInfo {
     let mut context = info.context.clone();
     context.values_mut().for_each(|field| shorten(field, LONGEST_TEXT));

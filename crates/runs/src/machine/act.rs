@@ -1,4 +1,4 @@
-//! Actions, performed for a step of a run.
+//! Performs actions for a step of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::call;
 use crate::engine::Attempt;
 use crate::shared::Engine;
 
-/// What a step does.
+/// The action of a step.
 pub(super) struct Action {
     pub(super) tool: String,
     pub(super) params: Map<String, Value>,
-    /// The name under which it is done once.
+    /// The name under which it is performed once.
     pub(super) step: String,
     pub(super) limit: Option<Duration>,
-    /// Whether it may have been done before this daemon began.
+    /// Whether an earlier daemon may have performed it.
     pub(super) attempt: Attempt,
 }
 
@@ -50,8 +50,8 @@ pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     let opens = tool == "open_terminal";
     let acting = async move {
         let result = actions::perform(&sessions, &caller, verb, params, step).await;
-        // Nobody waits for it any more: a terminal that was opened meanwhile would belong to nobody. When the daemon
-        // stops, it belongs to the run that goes on with the next one.
+        // The step has been given up: closes a terminal that was opened meanwhile. When the daemon stops, the terminal
+        // stays open for the resumed run.
         if let Err(result) = done.send(result)
             && let Some(session_id) = result.get("session_id").and_then(Value::as_str)
             && opens
@@ -61,7 +61,8 @@ pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
             sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         }
     };
-    // An opening can not be taken back half-way, so it is carried to its end by itself; all else ends with us.
+    // An opening cannot be undone half-way, so a separate task completes it; any other action ends when this future is
+    // dropped.
     let result = if opens {
         tokio::spawn(acting);
         limited(limit, result).await
@@ -77,15 +78,15 @@ pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     }
 }
 
-/// Says what came of an action that another daemon may have performed, where no terminal host can be asked: it keeps
-/// a ledger of steps, and that is gone with it.
+/// Returns the outcome of an action that another daemon may have performed, where the terminal host cannot answer: the
+/// host keeps a ledger of steps, which is lost with it.
 async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     match tool {
         "open_terminal" => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
-        // It may have ended because of what was typed.
+        // It may have ended because of the typed input.
         "send_input" => shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown),
-        // What was wanted is so, whoever saw to it.
+        // The terminal is closed already, so the request is fulfilled.
         "exit_terminal" => shared.sessions.exists(session).await.err().map(|_| {
             let message = "Session is closed".to_owned();
             let fields = [("success", true.into()), ("session_id", session.into()), ("message", message.into())];
@@ -95,7 +96,7 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -
     }
 }
 
-/// Waits for a point in time.
+/// Sleeps until a point in time.
 pub(super) async fn sleep(until: Timestamp, limit: Option<Duration>) -> Outcome {
     let time = until.since(clock::now());
     if time.is_zero() {
@@ -107,7 +108,7 @@ pub(super) async fn sleep(until: Timestamp, limit: Option<Duration>) -> Outcome 
     }
 }
 
-/// Waits until nobody's answer counts any more.
+/// Waits until the gate expires, and returns a timeout.
 pub(super) async fn expire(at: Timestamp) -> Outcome {
     tokio::time::sleep(at.since(clock::now())).await;
     Outcome::TimedOut

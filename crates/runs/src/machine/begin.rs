@@ -1,4 +1,4 @@
-//! How a run of a machine begins.
+//! Starting a run of a machine.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::shared::Engine;
 use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 
-/// What a new run is made of.
+/// The data of a new run.
 pub(crate) struct MachineLaunch {
     pub(crate) definition: Definition,
     pub(crate) source: DefinitionSource,
@@ -29,11 +29,12 @@ pub(crate) struct MachineLaunch {
 }
 
 impl Engine {
-    /// Begins a run, which goes on by itself from here, or finds the one that began under the same key or id.
-    /// Returns once it is written down.
+    /// Starts a run and its driver, or finds the run that was started under the same key or id. Returns once the start
+    /// is in the journal.
     ///
     /// # Errors
-    /// In whole sentences, when it can not begin.
+    ///
+    /// With whole sentences, when the run cannot start.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -42,10 +43,12 @@ impl Engine {
         self.begin_with(caller, beginning, None).await
     }
 
-    /// Begins a run as [`Self::begin`]. `given` is what its variables were made of, where that was no map of texts.
+    /// Starts a run like [`Self::begin`]. `given` is the input from which its variables were made, if that was not a
+    /// map of texts.
     ///
     /// # Errors
-    /// In whole sentences, when it can not begin.
+    ///
+    /// With whole sentences, when the run cannot start.
     pub(crate) async fn begin_with(
         self: &Arc<Self>,
         caller: &Arc<Caller>,

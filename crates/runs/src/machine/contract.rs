@@ -1,4 +1,4 @@
-//! The shell's side of a contract: its variables, set and told without a trace.
+//! The variables of a contract in a shell: set and read without a trace on the screen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
 use steplatch_sessions::{Sessions, ShellQueryError};
 use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
 
-/// Seconds that a shell may still be busy with what was typed last.
+/// Seconds that a shell may still be busy with the last input.
 const UNTIL_PROMPT: f64 = 10.0;
 
 /// Sets and exports variables in the shell of a terminal.
@@ -45,7 +45,8 @@ pub(super) async fn read(
     }
 }
 
-/// Waits until what a machine typed last is done. A program that can never be asked is not waited for.
+/// Waits until the command that a machine typed last has ended. Returns at once for a program that cannot report its
+/// variables.
 async fn at_prompt(
     sessions: &Sessions,
     caller: &Arc<Caller>,
@@ -56,7 +57,7 @@ async fn at_prompt(
     if let Err(ShellQueryError::Otherwise(error)) = sessions.variables_as_they_are(&verb).await {
         return Err(error);
     }
-    // Also when the shell answered: a line that was typed just now may not have begun yet.
+    // Also when the shell answered: the last input may not have started yet.
     let wait = AwaitOutput {
         session_id: session_id.to_owned(),
         until: AwaitUntil::Prompt,
@@ -67,8 +68,8 @@ async fn at_prompt(
     Ok(())
 }
 
-/// Returns the secrets that come in with an input: values that the contract calls secret, and variables that a state
-/// types as one.
+/// Returns the secrets that an input contains: values that the contract declares as secret, and variables that a state
+/// types as a secret.
 pub(super) fn secrets_of(definition: &Definition, history: &History, input: &Input) -> Vec<String> {
     let mut found = Vec::new();
     match input {

@@ -12,17 +12,17 @@ use crate::run::{Run, RunStatus};
 use crate::seal::Seal;
 use crate::shared::Engine;
 
-/// Reads an entry of a history. What a seal does not know stays hidden.
+/// Reads an entry of a history. A mark unknown to the seal remains hidden.
 pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
     let text = seal.open(record.text);
     serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
 }
 
-/// Text of entries that is read at once; more of it is read where it holds up nobody.
+/// Text of entries that is read in one step, in bytes. A longer history is read on a separate thread.
 const READ_AT_ONCE: usize = 256 * 1024;
 
 impl Engine {
-    /// Returns what happened in a run, from entry number `from` on. What a seal does not know stays hidden.
+    /// Returns the events of a run, from entry number `from` on. A mark unknown to the seal remains hidden.
     pub(crate) async fn events_of(&self, run: &RunId, from: u64, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
         let records = self.journal.read(run, from).await?;
         self.read_all(records, seal).await
@@ -47,7 +47,7 @@ impl Engine {
         let events = self.read_all(records, &Seal::default()).await?;
         let mut all = Vec::with_capacity(events.len());
         for (seq, event) in (from..).zip(events) {
-            // What stands in earlier entries is looked up, which few events need.
+            // Data from earlier entries is looked up, which few events need.
             let looked_up = match &event {
                 Event::GateExpired { step, .. } => Some(("timeout", self.limit_of_gate(&run.id, step).await?)),
                 Event::Completed { .. } => Some(("result", self.returned_by(run).await?)),
@@ -71,7 +71,7 @@ impl Engine {
         Ok(json!(asked.map(|limit| limit.as_secs_f64())))
     }
 
-    /// Returns the return values of a machine that is completed.
+    /// Returns the return values of a completed machine.
     async fn returned_by(&self, run: &Run) -> Result<Value, Unreadable> {
         let RunStatus { result, result_shortened, .. } = run.progress();
         match result.filter(|_| !result_shortened) {
@@ -153,8 +153,8 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         }
         Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
-        // Each request would be told twice: what came of all of them is what matters. What is held back is told when it
-        // is let go.
+        // Single requests for variables are not shown, only their common result. An action that is held back is shown
+        // when it is released.
         Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::HeldBack { .. }

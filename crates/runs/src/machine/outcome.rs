@@ -1,4 +1,4 @@
-//! What a machine that is over came to, for the run that started it.
+//! The outcome of a finished machine, for the run that started it.
 
 use serde_json::Value;
 use steplatch_workflow::{History, Outcome, child_outcome};
@@ -13,7 +13,7 @@ use crate::shared::Engine;
 /// above and reported with it; the child's own history has all of it.
 const LONGEST_VARIABLE: usize = 500;
 
-/// Returns what a machine that is over came to, for a machine that waits for it.
+/// Returns the outcome of a finished machine, for a machine that waits for it.
 pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
     let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
         Ok(events) => events,
@@ -31,7 +31,7 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
             if let Some(name) = saving.duplicate_of {
                 tell("duplicate_of", name.into());
             }
-            // The error of the child is why it failed, and it did not.
+            // The error of a child is the reason of its failure, and this child did not fail.
             if let Some(error) = saving.error {
                 tell("saving_error", error.into());
             }
@@ -45,10 +45,11 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
     }
 }
 
-/// Returns what a machine that is completed came to, for a function that waits for it.
+/// Returns the result of a completed machine, for a function that waits for it.
 ///
 /// # Errors
-/// In the rest of a sentence about the run, when its history cannot be read.
+///
+/// With the rest of a sentence about the run, when its history cannot be read.
 pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, String> {
     let events = shared.events_of(&run.id, 1, &Seal::default()).await;
     let events = events.map_err(|error| format!("is over, and its result can not be read: {error}"))?;

@@ -1,4 +1,4 @@
-//! A run, as it is reported to who asks.
+//! The report on a run of a machine.
 
 use std::collections::VecDeque;
 
@@ -15,31 +15,32 @@ use crate::event::Unreadable;
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// Characters of a text in a report, at the most; its head and tail are kept.
+/// The most characters of a text in a report; its head and tail are kept.
 pub(crate) const LONGEST_TEXT: usize = 2000;
 
-/// … and at the least, in the report of a long run.
+/// The fewest, in the report of a long run.
 const SHORTEST_CUT: usize = 200;
 
-/// The same for variables after each state, which are told once more at the end.
+/// The same for variables after each state, which are repeated at the end.
 const SHORTEST_VARIABLE: usize = 80;
 
-/// Characters that the screens of a whole report may come to, about: a model reads it.
+/// The approximate number of characters of all screens in a report, since a model reads it.
 const BUDGET: usize = 30_000;
 
-/// Entries of the log that are told: so many from the beginning, and so many from the end.
+/// Log entries in a report: so many from the beginning, and so many from the end.
 const ENTRIES: (usize, usize) = (10, 50);
 
 /// Lines of the last screen of a run that failed.
 const SCREEN_LINES: usize = 24;
 
-/// Variables that are told.
+/// Variables in a report.
 const VARIABLES: usize = 300;
 
-/// Tells how far `run` is, from its history. Takes its time over a long one.
+/// Returns a report on `run` from its history. Takes long for a long history.
 ///
 /// # Errors
-/// When an entry can not be read.
+///
+/// When an entry cannot be read.
 pub(crate) fn of(
     run: &Run,
     progress: RunStatus,
@@ -50,7 +51,7 @@ pub(crate) fn of(
     let (told, log) = read_log(records)?;
     let history = told.history();
     let end = progress.ended.unwrap_or_else(clock::now);
-    // A screen stands in each result, and again among the variables.
+    // Each result contains a screen, and the variables contain it again.
     let longest = (BUDGET / (2 * log.len().max(1))).clamp(SHORTEST_CUT, LONGEST_TEXT);
     let fitting = |mut value: Value| {
         if let Some(variables) = value.get_mut("variables_after") {
@@ -108,7 +109,7 @@ pub(crate) fn of(
     })
 }
 
-/// Says what to do about a run that has neither completed nor failed. `gate` is the oldest that it waits at.
+/// Returns the advice about a run that has neither completed nor failed. `gate` is its oldest open gate.
 pub(crate) fn next_step(
     run: &RunId,
     progress: &RunStatus,
@@ -154,10 +155,10 @@ pub(crate) fn next_step(
     Some(format!("The run goes on without you. Wait for its end with {wait}."))
 }
 
-/// Returns the end of the last screen that a log has.
+/// Returns the end of the last screen in a log.
 fn last_screen(log: &[Value], secrets: &Redactor) -> Option<String> {
     let screen = log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?;
-    // A secret is looked for before anything is cut off it.
+    // Secrets are masked before anything is cut off.
     let screen = secrets.masked_screen(screen.trim_end().to_owned());
     let lines: Vec<&str> = screen.lines().collect();
     let end = lines[lines.len().saturating_sub(SCREEN_LINES)..].join("\n");
@@ -198,7 +199,7 @@ fn read_log(records: Vec<Record>) -> Result<(Told, Vec<Value>), Unreadable> {
     Ok((told, first))
 }
 
-/// Cuts texts that are longer than `longest`, keeping their ends and saying what is missing.
+/// Cuts texts that are longer than `longest`. Keeps their ends and says what is missing.
 pub(crate) fn shorten(value: &mut Value, longest: usize) {
     match value {
         Value::String(text) => {

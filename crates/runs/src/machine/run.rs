@@ -1,4 +1,4 @@
-//! A machine as a kind of run: what `workflow` decides is recorded, then performed.
+//! A machine as a kind of run: what the crate `workflow` decides is recorded, then performed.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -27,7 +27,7 @@ use crate::seal::Seal;
 use crate::shared::Engine;
 use crate::source::{LibraryCopy, RunEnding};
 
-/// How long reading a screen for a condition may take. After that, the pattern is searched in nothing.
+/// How long reading a screen for a condition may take. After that, the pattern is matched against an empty text.
 const SCREEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// One run of a machine.
@@ -37,20 +37,20 @@ pub(crate) struct MachineRun {
     history: History,
     /// What is to be performed once the first entries are stored.
     first: Vec<Effect>,
-    /// Whether the end of the run leaves something to be done.
+    /// Whether work remains after the end of the run.
     leaves_work: bool,
     /// What is being performed, and the timer of the whole run.
     in_flight: Option<(StepId, AbortHandle)>,
     /// The step that is opening a terminal.
     opening: Option<StepId>,
     deadline: Option<AbortHandle>,
-    /// What has to be done before the run counts as over.
+    /// Tasks that must complete before the run counts as finished.
     closing: Vec<JoinHandle<()>>,
-    /// Where the definition is now that it is over.
+    /// Where the library has the definition, once the run has finished.
     kept: Option<LibraryCopy>,
     /// Why it could not be saved.
     unsaved: Option<String>,
-    /// Whether another daemon saw the run end.
+    /// Whether another daemon recorded the run's end.
     ended_before: bool,
 }
 
@@ -146,7 +146,7 @@ impl RunKind for MachineRun {
             Attempt::AfterRestart => resume(&self.history, clock::now()),
         };
         self.perform_all(effects, attempt).await;
-        // A passphrase may have been set while no daemon was there to seal what waits.
+        // A passphrase may have been set while no daemon was running that could seal the private part.
         attempt == Attempt::First || self.record(&[]).await
     }
 
@@ -203,7 +203,8 @@ impl RunKind for MachineRun {
         }
     }
 
-    /// Shows followers how far the run is. While a person is asked, its terminals are held.
+    /// Publishes the progress of the run to followers. While a gate for a person is open, the run's terminals are
+    /// held.
     fn publish(&self) {
         let is_for_person = |gate: &&Gate| gate.answered_by() == AnsweredBy::Human;
         let held = self.recorder.shared.sessions.held();
@@ -255,8 +256,8 @@ impl MachineRun {
         }
     }
 
-    /// Returns an input that can be decided now. An outcome that wants the screen returns `None`: the screen is read, and both are
-    /// sent to the driver again, the screen first.
+    /// Returns an input that can be handled now. For an outcome whose handling needs the screen, returns `None`: the
+    /// screen is read, and both are sent to the driver again, the screen first.
     fn look(&mut self, input: Input) -> Option<Input> {
         let Input::Outcome { step, outcome } = &input else { return Some(input) };
         let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
@@ -266,7 +267,7 @@ impl MachineRun {
             let step = step.clone();
             async move {
                 let screen = tokio::time::timeout(SCREEN_WITHIN, sessions.screen(&session_id)).await.ok().flatten();
-                // Ignored if the run is over.
+                // Ignored if the run has finished.
                 inputs.send(Input::ScreenRead { step, session_id, screen });
                 inputs.send(input);
             }
@@ -275,10 +276,10 @@ impl MachineRun {
         None
     }
 
-    /// Waits for a terminal that was being opened when the run ended, and closes it: nobody else knows of it.
+    /// Waits for a terminal that was being opened when the run ended, and closes it: no other component knows of it.
     async fn close_what_is_opened(&mut self, inputs: &mut RunInputs) {
         let Some(opening) = self.opening.take() else { return };
-        // It comes within the limit of its state.
+        // The outcome arrives within the limit of its state.
         while let Some(input) = inputs.recv().await {
             let Input::Outcome { step, outcome } = input.input else { continue };
             if step != opening {
@@ -311,24 +312,24 @@ impl MachineRun {
         decision
     }
 
-    /// Whether a person has to answer before the run goes on, here or in the run below it.
+    /// Whether the run needs a person's answer to continue, here or in the run below it.
     fn asks_person(&self) -> bool {
         let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
         self.history.gate().is_some_and(is_for_person) || self.recorder.shared.ask_person(&self.below())
     }
 
-    /// Returns the run below this one that waits, if one does.
+    /// Returns the waiting run below this one, if there is one.
     fn below(&self) -> Option<RunId> {
         let current = self.history.current().filter(|_| self.history.child_waits());
         current.map(|current| RunId::started_by(&current.step))
     }
 
-    /// Performs what was decided.
+    /// Performs the effects.
     async fn perform_all(&mut self, effects: Vec<Effect>, attempt: Attempt) {
         for effect in effects {
             self.perform(effect, attempt);
         }
-        // A run counts as over once its terminals are closed: who waits for it may look for them.
+        // A run counts as finished once its terminals are closed, since its waiters may list the terminals.
         for closed in std::mem::take(&mut self.closing) {
             let _ = closed.await;
         }
@@ -348,7 +349,7 @@ impl MachineRun {
                 self.await_outcome(step.clone(), child::perform(shared, caller, parent, step, *child, limit));
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
-            // It is told as part of the run's progress; whoever answers is an input like any other.
+            // A gate is reported as part of the run's progress; its answer arrives as an ordinary input.
             Effect::OpenGate { .. } => {}
             Effect::ExpireGate { step, at } => self.await_outcome(step, act::expire(at)),
             Effect::SetVariables { step, session_id, variables } => {
@@ -360,7 +361,7 @@ impl MachineRun {
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
             }
             Effect::PauseChild { step, by } => {
-                // One that has not begun yet is told when it has.
+                // A child that has not started yet is notified once it has.
                 if let Some(run) = shared.driven(&RunId::started_by(&step)) {
                     run.send(Input::Pause { by, above: true });
                 }
@@ -376,7 +377,7 @@ impl MachineRun {
                 if let Some((_, task)) = self.in_flight.take_if(|(current, _)| *current == step && !opens) {
                     task.abort();
                 }
-                // A run that it started ends before this one counts as over: its terminals are closed then.
+                // A child ends before this run counts as finished, since its terminals are closed then.
                 if let Some(run) = shared.driven(&RunId::started_by(&step)) {
                     self.closing.push(tokio::spawn(async move { child::give_up(&run).await }));
                 }
@@ -385,7 +386,7 @@ impl MachineRun {
                 let inputs = self.recorder.run.inputs();
                 let timer = tokio::spawn(async move {
                     tokio::time::sleep(after).await;
-                    // A run that is over does not mind.
+                    // Ignored if the run has finished.
                     inputs.send(Input::DeadlinePassed);
                 });
                 if let Some(before) = self.deadline.replace(timer.abort_handle()) {
@@ -399,7 +400,8 @@ impl MachineRun {
             }
             Effect::CloseTerminal { session_id } => {
                 self.closing.push(tokio::spawn(async move {
-                    // One that somebody closed before is closed, and one that a person holds is theirs.
+                    // Closing a terminal that is already closed does nothing; a terminal that a person holds stays
+                    // open.
                     shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
@@ -420,9 +422,9 @@ impl MachineRun {
     fn await_input(&mut self, step: StepId, input: impl Future<Output = Input> + Send + 'static) {
         let inputs = self.recorder.run.inputs();
         let mut input = Box::pin(input);
-        // What is known at once needs no task, and costs no other thread a turn.
+        // An outcome that is ready needs no task, and no turn of another thread.
         if let Poll::Ready(input) = input.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            // A run that is over does not mind, here and below.
+            // Ignored if the run has finished, here and below.
             inputs.send(input);
             return;
         }
@@ -433,7 +435,7 @@ impl MachineRun {
     }
 }
 
-/// Whether an effect of a run that is over takes its time.
+/// Whether an effect of a finished run takes time to complete.
 fn leaves_work(effect: &Effect) -> bool {
     matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
 }

@@ -1,8 +1,7 @@
-//! Calls that carry the name of a step, each made once while this daemon lives.
+//! Calls that carry the name of a step, each made once in the lifetime of this daemon.
 //!
-//! Whoever asks again as the same step, also over another connection, waits for
-//! the same call or is told what came of it. A call that nobody waits for any more
-//! goes on for a moment, in which somebody may come back, and is then interrupted.
+//! A repeated request with the same step, also over another connection, waits for the same call or receives its
+//! result. A call without waiters continues for a grace period, in which a client may return, and is then interrupted.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long a call goes on without anybody who waits for it.
+/// How long a call continues without waiters.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Bytes of results that are kept.
@@ -24,7 +23,7 @@ const MOST_BYTES: usize = 16 << 20;
 /// Steps that are remembered: by their names only, once the bytes are used up.
 const MOST_STEPS: usize = 10_000;
 
-/// What is known of steps. Cheap to clone.
+/// The known steps. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct OnceCalls {
     steps: Arc<Mutex<Steps>>,
@@ -34,7 +33,7 @@ pub(super) struct OnceCalls {
 #[derive(Debug, Default)]
 struct Steps {
     known: HashMap<String, Step>,
-    /// Those that are over, in the order in which they ended, with the bytes of the results that are kept.
+    /// Those that have ended, in the order in which they ended, with the bytes of the results that are kept.
     over: VecDeque<(String, usize)>,
     /// How many of `over`, at its beginning, are names only.
     emptied: usize,
@@ -49,14 +48,14 @@ struct Step {
 
 #[derive(Debug)]
 enum State {
-    /// Who waits is told here.
+    /// The call is in progress. Waiters receive the reply through this channel.
     Calling(watch::Sender<Option<NodeReply>>),
     Over(Box<NodeReply>),
-    /// It was called, and what came of it is not kept any more.
+    /// The call has been made, and its result is no longer kept.
     Emptied,
 }
 
-/// What a step asks for, told apart from other things by a hash: the input itself may be large.
+/// The request of a step, identified by a hash, since the input may be large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallFingerprint(u64);
 
@@ -73,7 +72,7 @@ impl CallFingerprint {
 pub(super) enum OnceError {
     /// Another call has this name.
     Another,
-    /// It was called, and its result is not kept any more; or it broke off.
+    /// It was called, and its result is no longer kept; or the call was aborted.
     Lost,
 }
 
@@ -82,10 +81,11 @@ impl OnceCalls {
         Self { steps: Arc::default(), grace: GRACE }
     }
 
-    /// Makes a call, unless one was made as this step, and returns what comes of it.
+    /// Makes a call, unless one was made as this step, and returns its result.
     ///
     /// # Errors
-    /// When the step asked for something else before, or what came of it is not known any more.
+    ///
+    /// When the step made another request before, or its result is no longer known.
     pub(super) async fn once<C: Future<Output = NodeReply> + Send + 'static>(
         &self,
         step: String,
@@ -121,7 +121,7 @@ impl OnceCalls {
         interrupt: CancellationToken,
         call: impl Future<Output = NodeReply> + Send + 'static,
     ) {
-        // Apart, so that one that panics is still noted, as one of which nothing is known.
+        // In a separate task, so that a call that panics is still noted, with an unknown result.
         let mut calling = tokio::spawn(call);
         let reply = tokio::select! {
             reply = &mut calling => reply,
@@ -137,13 +137,13 @@ impl OnceCalls {
             }
             Err(error) => {
                 tracing::error!(%error, step, "a call broke off");
-                // Without a reply, who waits is told by the end of the channel.
+                // Without a reply, waiters see the closed channel.
                 self.lock().note(step, None);
             }
         }
     }
 
-    /// Waits until nobody has waited for the whole of the grace.
+    /// Returns once the call has had no waiters for the whole grace period.
     async fn nobody_waits(&self, waiting: &watch::Sender<Option<NodeReply>>) {
         loop {
             waiting.closed().await;
@@ -252,7 +252,7 @@ mod tests {
                 }
             };
             let asks = || ledger.once("a".to_owned(), asked, &tracker, interrupt.clone(), call);
-            // Asks, and goes away before there is an answer.
+            // Makes a request, and drops it before there is an answer.
             tokio::select! {
                 biased;
                 reply = asks() => panic!("{reply:?}"),

@@ -1,8 +1,8 @@
-//! Nodes that are programs in terminals: what is typed into them, and what they show
-//! when they are ready again.
+//! Nodes that are programs in terminals: their input is typed, and their output is what they print until they are
+//! ready again.
 //!
-//! A program is started by the first call, and stays for the next ones. Its terminal
-//! is one like any other: people may look, and type. Calls of one node take turns.
+//! The first call starts a program, which later calls use as well. Its terminal is an ordinary one: people may read
+//! it, and type. Calls of one node take turns.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +22,13 @@ use tokio::time::Instant;
 /// How long a program may take to be ready, unless the call or the node says otherwise.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long the program of a call that is over may take to be told.
+/// How long the program of a finished call is given to end.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// The longest that one wait takes; longer ones are several.
+/// The longest single wait; a longer one is split.
 const ONE_WAIT: Duration = Duration::from_secs(3600);
 
-/// The most that is read of what a program printed for one call, in characters.
+/// The most characters that are read of a program's output for one call.
 const MOST_READ: u32 = 100_000;
 
 /// Terminals of nodes, by node.
@@ -43,9 +43,9 @@ pub(crate) struct PtyNodes {
 #[derive(Debug, Default)]
 struct PtyNode {
     session: Option<String>,
-    /// The one that it had before, after which the opening of the next one is called.
+    /// The previous terminal, after which the opening of the next one is named.
     last: Option<String>,
-    /// Whether a call was given up, so that the program may still be at it.
+    /// Whether a call was given up, so that the program may still be busy with it.
     given_up: bool,
 }
 
@@ -56,7 +56,7 @@ impl PtyNode {
     }
 }
 
-/// Why a call came to nothing.
+/// Why a call failed.
 struct PtyNodeError(ErrorType, String);
 
 impl PtyNodes {
@@ -64,14 +64,14 @@ impl PtyNodes {
         Self { sessions, owner, open: Mutex::default() }
     }
 
-    /// Returns what the terminal of a node is called, by which it is found where nothing else is known of it.
+    /// Returns the name of a node's terminal, by which it is found when nothing else is known of it.
     fn name_of(&self, node: &str) -> String {
         let node: String = node.chars().take(40).collect();
         let owner: String = self.owner.chars().take(23).collect();
         format!("{node}@{owner}")
     }
 
-    /// Takes over the terminal that a call may have opened which another daemon did not live to tell of.
+    /// Takes over the terminal that a call may have opened before its daemon ended without recording it.
     pub(crate) fn adopt_unseen(&self, node: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.get(node).and_then(|pane| pane.try_lock().ok()?.session.clone());
@@ -80,7 +80,7 @@ impl PtyNodes {
         open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
-    /// Takes over a terminal that a node was given before.
+    /// Takes over the terminal that a node had before.
     pub(crate) fn adopt(&self, node: String, session: String) {
         let pane = PtyNode { session: Some(session), ..PtyNode::default() };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl PtyNodes {
         };
         let came = tokio::select! {
             came = working => came,
-            // Others may be at it all the time.
+            // Other calls may keep the program busy all the time.
             () = tokio::time::sleep_until(deadline + ENDING) => Err(out_of_time(limit)),
         };
         match came {
@@ -148,7 +148,7 @@ impl PtyNodes {
         if pane.given_up {
             let shown = self.shown(caller, &session, GetScreenContent::default());
             let tells = pty.ready != Ready::Shell || shown.await.busy.is_some();
-            // Since what was typed last, which was for the call that was given up.
+            // Since the last input, which was that of the call that was given up.
             self.ready(caller, if tells { pty } else { &quiet }, &session, None).await?;
             pane.given_up = false;
         }
@@ -160,7 +160,7 @@ impl PtyNodes {
         let tail =
             GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(1), ..GetScreenContent::default() };
         let prompt = self.shown(caller, &session, tail).await.screen_content.unwrap_or_default();
-        // Enter ends what is typed; text of several lines is pasted as such by programs that know of pasting.
+        // Enter ends the input. Text of several lines is pasted as such into programs that support bracketed paste.
         let send = SendInput {
             session_id: session.clone(),
             input_text: text.clone(),
@@ -176,9 +176,9 @@ impl PtyNodes {
             pane.lose();
             return Err(PtyNodeError(ErrorType::Connection, sent.error.unwrap_or_default()));
         }
-        // Until it is ready again, nobody else may type.
+        // No other call may type until the program is ready again.
         pane.given_up = true;
-        // A shell that tells nothing of its commands is ready when it is quiet, as any other program.
+        // A shell without command integration is ready when it is quiet, like any other program.
         let tells = pty.ready != Ready::Shell || sent.busy.is_some();
         let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset).await?;
         let since_input = GetScreenContent {
@@ -211,7 +211,7 @@ impl PtyNodes {
         Ok((output.into(), attributes))
     }
 
-    /// Returns the terminal in which the program is; opens one if there is none.
+    /// Returns the terminal in which the program runs; opens one if there is none.
     async fn opened(
         &self,
         caller: &Arc<Caller>,
@@ -251,7 +251,7 @@ impl PtyNodes {
             }
             if opened.success {
                 pane.session = Some(opened.session_id.clone());
-                // One that is known from before is where it was.
+                // The state of a terminal from before is kept.
                 if self.sessions.exists(&opened.session_id).await.is_ok() {
                     // The opening of a shell has waited for its prompt.
                     if pty.ready != Ready::Shell {
@@ -266,7 +266,7 @@ impl PtyNodes {
         }
     }
 
-    /// Waits until the program waits for its next input, or has ended, however long that takes: the call has a limit.
+    /// Waits until the program is ready for its next input, or has ended, without a limit: the call has one.
     async fn ready(
         &self,
         caller: &Arc<Caller>,
@@ -295,7 +295,7 @@ impl PtyNodes {
             if !waited.timeout_occurred {
                 let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
                 if reads && !self.parsed(caller, pty, session, "").await.is_none_or(|reading| reading.is_ready) {
-                    // Quiet, and not done: it goes on when it prints again.
+                    // Quiet, but not done: waiting continues when the program prints again.
                     let quiet = AwaitOutput {
                         session_id: session.to_owned(),
                         pattern: r"[\s\S]".to_owned(),
@@ -311,12 +311,12 @@ impl PtyNodes {
         }
     }
 
-    /// Returns what a terminal shows, of what is asked for.
+    /// Returns the requested content of a terminal.
     async fn shown(&self, caller: &Arc<Caller>, session: &str, what: GetScreenContent) -> GetScreenContentReply {
         self.sessions.read(caller, GetScreenContent { session_id: session.to_owned(), ..what }).await
     }
 
-    /// Returns what the screen says, where somebody knows to read it.
+    /// Returns the parsed screen, if there is a parser for it.
     async fn parsed(&self, caller: &Arc<Caller>, pty: &Pty, session: &str, raw: &str) -> Option<Reading> {
         let parser = pty.parser?;
         if parser == steplatch_nodes::pane::Parser::Shell && !raw.is_empty() {
@@ -327,7 +327,7 @@ impl PtyNodes {
         Some(parser.read(&screen))
     }
 
-    /// Leaves a program that did not get ready: a shell is told to stop what it is at, others may have their reasons.
+    /// Gives up on a program that did not become ready: interrupts a shell, and leaves any other program alone.
     async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut PtyNode) {
         if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
             let keys = Some(vec!["ctrl-c".to_owned()]);
@@ -364,21 +364,21 @@ fn out_of_time(limit: Duration) -> PtyNodeError {
     PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
-/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what a
-/// pattern matched, or what stood in the line when it was typed into.
+/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what
+/// a pattern matched, or what was in the line before the input was typed.
 fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
     let mut text = match (&pty.ready, &waited.match_text) {
         (Ready::Pattern(_), Some(sign)) => raw.trim_end().strip_suffix(sign.trim_end()).unwrap_or(raw),
         _ if !prompt.is_empty() && raw.trim_end().ends_with(prompt) => {
             raw.trim_end().strip_suffix(prompt).unwrap_or(raw)
         }
-        // It is another prompt now; what is not ended by a line break is taken for it.
+        // The prompt differs now; the last, unterminated line is taken for it.
         _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before),
         _ => raw,
     };
     for line in typed.lines() {
         let (first, behind) = text.split_once('\n').unwrap_or((text, ""));
-        // A program puts its prompt before each line of several.
+        // A program prints its prompt before each of several lines.
         if !first.trim_end().ends_with(line.trim_end()) {
             break;
         }

@@ -1,4 +1,4 @@
-//! Nodes, performed for one caller: by calls of nodes, and by runs.
+//! Performs nodes for one caller: for calls of nodes, and for runs.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -14,10 +14,10 @@ use tokio::sync::Semaphore;
 
 use super::panes::PtyNodes;
 
-/// Calls that are under way at once in the whole daemon; others wait for their turn.
+/// Calls in progress at once in the whole daemon; further calls wait for their turn.
 const MOST_AT_ONCE: usize = 64;
 
-/// What all nodes of this daemon are performed with. Cheap to clone.
+/// The means by which this daemon performs all nodes. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ExecutorFactory {
     programs: Programs,
@@ -26,8 +26,8 @@ pub struct ExecutorFactory {
     pub(super) sessions: Sessions,
 }
 
-/// Performs the kinds of nodes that are no calls of others: everything but functions and graphs. The MCP servers that it
-/// starts go on until it is closed.
+/// Performs the kinds of nodes that make no calls of other nodes: everything but functions and graphs. The MCP servers
+/// that it starts run until it is closed.
 pub(crate) struct NodeExecutor {
     nodes: steplatch_nodes::Nodes,
     turns: Arc<Semaphore>,
@@ -36,10 +36,11 @@ pub(crate) struct NodeExecutor {
     resolved: Resolved,
 }
 
-/// The values of the secrets that were asked for.
+/// The values of the secrets that were read.
 type Resolved = Arc<Mutex<BTreeSet<String>>>;
 
-/// Redactor by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
+/// Secrets by reference: variables of the caller's environment. A value that was read is redacted from every reply
+/// from then on.
 struct EnvSecrets {
     environment: Arc<[(OsString, OsString)]>,
     hidden: Arc<Redactor>,
@@ -58,37 +59,39 @@ impl steplatch_nodes::Secrets for EnvSecrets {
     }
 }
 
-/// How long after its end a child of the daemon is collected by the part that started it: workers, terminal hosts, programs
-/// that are asked for tokens. Each of them waits for its child, so this takes milliseconds.
+/// How soon an ended child of the daemon is reaped by the component that started it: workers, terminal hosts, token
+/// programs. Each component waits for its child, so this takes milliseconds.
 const OWNERS_COLLECT_WITHIN: Duration = Duration::from_secs(5);
 
 impl ExecutorFactory {
-    /// What calls refer to as secrets is added to `secrets`.
+    /// Secrets that calls refer to are added to `secrets`.
     pub fn new(sessions: Sessions, secrets: Arc<Redactor>) -> Self {
         Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
     }
 
-    /// Makes this process the parent of what programs of nodes leave behind. It is no person's then, whatever its environment.
+    /// Makes this process the parent of processes that programs of nodes leave behind. These then never count as a
+    /// person's, whatever their environment.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or hear of its children.
+    ///
+    /// When the system does not allow a process to adopt its descendants or to be notified of their end.
     pub fn adopt_orphans(&self) -> std::io::Result<()> {
         self.programs.adopt_orphans_beside_others(OWNERS_COLLECT_WITHIN)
     }
 
-    /// Ends what a daemon that is gone started for a step.
+    /// Ends the processes that an earlier daemon started for a step.
     pub(crate) async fn end_left(&self, step: &str) {
         for survivor in self.programs.end_left(step).await {
             tracing::warn!(step, pid = survivor.pid, name = survivor.name, "a program of the last daemon goes on");
         }
     }
 
-    /// Returns the terminals of nodes that stay, named after who opens them.
+    /// Returns the terminals of nodes that keep running, named after their owner.
     pub(crate) fn panes(&self, owner: String) -> Arc<PtyNodes> {
         Arc::new(PtyNodes::new(self.sessions.clone(), owner))
     }
 
-    /// Returns what performs nodes for `caller` in `folder`. Programs that stay are in `panes`.
+    /// Returns an executor of nodes for `caller` in `folder`. Programs that keep running are in `panes`.
     pub(crate) fn performer(&self, caller: &Arc<Caller>, folder: PathBuf, panes: Arc<PtyNodes>) -> NodeExecutor {
         let (environment, resolved) = (caller.environment.clone(), Resolved::default());
         let secrets =
@@ -104,7 +107,8 @@ impl ExecutorFactory {
 }
 
 impl NodeExecutor {
-    /// Performs one call. `step` is its name, under which what it types is typed once, and what it starts is found.
+    /// Performs one call. `step` is its name: its input is typed once under that name, and its processes are found by
+    /// it.
     pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
         let call = Call { family: Some(step.to_owned()), ..call };
         let turn = tokio::select! {

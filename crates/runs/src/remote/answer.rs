@@ -1,4 +1,4 @@
-//! What follows from the answers of a service.
+//! Handling of a service's answers.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::run::RemoteRun;
 use super::state::Phase;
 use crate::engine::RunKind as _;
 
-/// Changes at its service that are written down of one run: what it waits for may change as often as the service likes.
+/// Status changes that are recorded of one run, since a service may change its status any number of times.
 const MOST_TOLD: u32 = 1_000;
 
-/// Characters of a question there that are kept, of each of its choices, and how many of these.
+/// The most characters of a service's question that are kept, and of each of its choices, and the number of these.
 const LONGEST_PROMPT: usize = 2_000;
 const LONGEST_CHOICE: usize = 200;
 const MOST_CHOICES: usize = 50;
 
-/// Times in a row that a service may not know a run which it started.
+/// Consecutive times that a service may not know a run which it started.
 const MOST_UNKNOWN: u32 = 3;
 
 impl RemoteRun {
@@ -46,7 +46,7 @@ impl RemoteRun {
             }
             Err(StartError::Refused { words, status, retry_after }) => {
                 self.turn = None;
-                // It was not reached, or it is busy; whatever else it said, it will say again.
+                // The service was not reached, or it is busy; any other error would be the same again.
                 let again = matches!(status, None | Some(429));
                 let most = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
                 if !again || self.state.refusals >= most {
@@ -127,14 +127,14 @@ impl RemoteRun {
         }
     }
 
-    /// Ends a run whose end was wanted, saying what became of it there.
+    /// Ends a run that was cancelled or late, with what is known of it at the service.
     pub(super) async fn give_up(&mut self, there: &str) -> bool {
         let at = clock::now();
         let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };
         let told = format!("{reason}; {there}");
         match late {
             true => {
-                // It is over here whatever its service says, and a client that polls on the status stops.
+                // It has failed here whatever its service reports, so that a client that polls the status stops.
                 let result = self.result(Some(LocalEnd { status: "FAILED", error: &told }));
                 self.append(Entry::Failed { at, error: told, result }).await
             }
@@ -150,7 +150,7 @@ impl RemoteRun {
         self.append(Entry::Failed { at: clock::now(), error, result }).await
     }
 
-    /// Returns the result of the run, with the status that was seen last.
+    /// Returns the result of the run, with its last known status.
     pub(super) fn result(&self, local: Option<LocalEnd<'_>>) -> Value {
         let there = self.state.there.as_ref();
         let ids = Ids {
@@ -166,7 +166,7 @@ impl RemoteRun {
     }
 }
 
-/// What a service says that a run waits for, as much of it as is kept: the question and what can be answered.
+/// Returns the gate that a service reports for a run, within limits: the question and the possible answers.
 fn bounded(gate: &Value) -> Value {
     let text = |value: &Value, most| value.as_str().map(|text| clean_text(text, most));
     let prompt = gate.get("prompt").and_then(|prompt| text(prompt, LONGEST_PROMPT)).unwrap_or_default();
@@ -175,7 +175,7 @@ fn bounded(gate: &Value) -> Value {
     json!({"prompt": prompt, "choices": choices})
 }
 
-/// How long a service is left alone after so many attempts that came to nothing.
+/// Returns the delay after so many failed attempts.
 fn pause_before(attempt: u32) -> Duration {
     pace::rediscovery(attempt, None, None, jitter())
 }

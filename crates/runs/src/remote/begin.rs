@@ -1,4 +1,4 @@
-//! How runs of remote workflows begin, or are found again by another daemon.
+//! Starting and recovering runs of remote workflows.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::shared::Engine;
 use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 
-/// What a run of a remote workflow begins with.
+/// The data of a new run of a remote workflow.
 pub(crate) struct RemoteLaunch {
     pub(crate) run: RunId,
     /// The tool that was called; its arguments are checked.
     pub(crate) tool: ToolInfo,
     pub(crate) input: Map<String, Value>,
-    /// Seconds that whoever starts it gives it.
+    /// Time limit in seconds, given by the caller.
     pub(crate) timeout: Option<f64>,
     /// The step of another run that starts it.
     pub(crate) parent: Option<StepId>,
@@ -34,11 +34,12 @@ pub(crate) struct RemoteLaunch {
 }
 
 impl Engine {
-    /// Begins a run of a remote workflow, or finds the one that began under the same key or id. Returns once it is
-    /// written down.
+    /// Starts a run of a remote workflow, or finds the one that was started under the same key or id. Returns once the
+    /// start is in the journal.
     ///
     /// # Errors
-    /// In whole sentences, when it can not begin.
+    ///
+    /// With whole sentences, when the run cannot start.
     pub(crate) async fn begin_remote(
         self: &Arc<Self>,
         caller: &Arc<Caller>,

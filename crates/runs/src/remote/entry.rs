@@ -1,4 +1,4 @@
-//! What the journal keeps of the run of a remote workflow.
+//! The journal entries of a run of a remote workflow.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,74 +9,74 @@ use steplatch_workflow::Timestamp;
 use crate::event::Unreadable;
 use crate::seal::{Seal, SealedEntry};
 
-/// One entry. Its tag is none that entries of other kinds of runs have. Fields may be added with a default.
+/// One entry. No entry of another kind of run has the same tag. Fields may be added with a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "remote", rename_all = "snake_case")]
 pub(crate) enum Entry {
     /// The run began. Always the first entry.
     Began(Box<RemoteStart>),
-    /// As many as the service may have are under way; this one stands in line.
+    /// The service's limit of concurrent runs is reached; this one waits in the queue.
     Queued {
         /// When.
         at: Timestamp,
     },
-    /// The service is about to be asked to start it.
+    /// The start is about to be sent to the service.
     Starting {
         /// When.
         at: Timestamp,
     },
-    /// The service certainly did not start it, and may be asked again.
+    /// The service certainly did not start it, and the request may be repeated.
     NotStarted {
         /// When.
         at: Timestamp,
         /// Why.
         error: String,
-        /// When it is asked again.
+        /// When the request is repeated.
         again: Timestamp,
     },
     /// The service started it.
     Started {
         /// When.
         at: Timestamp,
-        /// What the service calls the request.
+        /// The service's id of the request.
         correlation_id: String,
-        /// What the service calls the run.
+        /// The service's id of the run.
         instance: String,
     },
-    /// The service says something that it did not say before.
+    /// The service reported a new status.
     Told {
         /// When.
         at: Timestamp,
-        /// Its status, in its word.
+        /// Its status, in the service's own word.
         status: String,
-        /// What it waits for there, if it says so.
+        /// The gate that it waits for there, if it reports one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gate: Option<Value>,
     },
-    /// Nothing new is to be asked of the service.
+    /// The run was paused: nothing new is requested from the service.
     Paused {
         /// When.
         at: Timestamp,
-        /// Who wants that.
+        /// Who paused it.
         by: String,
         /// Whether it is paused because the run above it is.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
-    /// It may go on.
+    /// The run was resumed.
     Resumed {
         /// When.
         at: Timestamp,
-        /// Who says so.
+        /// By whom.
         by: String,
     },
-    /// The service is about to be asked to cancel it.
+    /// The cancel is about to be sent to the service.
     Cancelling {
         /// When.
         at: Timestamp,
         /// Why.
         reason: String,
-        /// Whether it took longer than it may; else somebody wants its end.
+        /// Whether the run exceeded its time limit; otherwise a client cancelled it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
@@ -84,25 +84,25 @@ pub(crate) enum Entry {
     Completed {
         /// When.
         at: Timestamp,
-        /// What is told of it.
+        /// The reported result.
         result: Value,
     },
-    /// It failed, there or on the way.
+    /// It failed, at the service or before.
     Failed {
         /// When.
         at: Timestamp,
         /// Why.
         error: String,
-        /// What is told of it.
+        /// The reported result.
         result: Value,
     },
     /// It was cancelled.
     Cancelled {
         /// When.
         at: Timestamp,
-        /// Why, and what became of it there.
+        /// Why, and its state at the service.
         reason: String,
-        /// What is told of it.
+        /// The reported result.
         result: Value,
     },
 }
@@ -114,15 +114,15 @@ pub(crate) struct RemoteStart {
     pub(crate) at: Timestamp,
     /// The run's id.
     pub(crate) run: RunId,
-    /// The tool, by whose name the run is listed.
+    /// The tool, whose name is that of the run in lists.
     pub(crate) tool: String,
     /// The service.
     pub(crate) service: String,
     /// Id of the workflow there.
     pub(crate) workflow_id: String,
-    /// What it is given.
+    /// Its input.
     pub(crate) input: Map<String, Value>,
-    /// Seconds that whoever started it gives it, if they do; the service's limit holds besides.
+    /// Time limit in seconds, given by the caller; the service's limit applies as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<f64>,
 }
@@ -150,7 +150,7 @@ impl Entry {
                 seal.close_text(text);
                 seal.close_in(result);
             }
-            // What a service calls its run is needed by who looks for it there, also when the run is over.
+            // The service's id of its run is needed to find that run, also after this run has finished.
             Self::Started { .. }
             | Self::Queued { .. }
             | Self::Starting { .. }
@@ -161,8 +161,8 @@ impl Entry {
 }
 
 impl Entry {
-    /// Reads an entry. What a seal does not know stays hidden. One of another kind of run, or of a newer version, is
-    /// refused.
+    /// Reads an entry. A mark unknown to the seal remains hidden. Refuses an entry of another kind of run, or of a
+    /// newer version.
     pub(super) fn read(record: &Record, seal: &Seal) -> Result<Self, Unreadable> {
         let text = seal.open(record.text.clone());
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })

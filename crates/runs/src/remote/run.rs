@@ -1,4 +1,4 @@
-//! A remote workflow as a kind of run: what its service is asked is recorded, then asked.
+//! A remote workflow as a kind of run: each request to its service is recorded, then sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::shared::Engine;
 
-/// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
+/// How long a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
 
-/// How long a service may take to answer a cancel: somebody waits for it.
+/// How long a service may take to answer a cancel, since a client waits for it.
 const CANCELS_WITHIN: Duration = Duration::from_secs(8);
 
 /// One run of a remote workflow.
@@ -32,24 +32,24 @@ pub(crate) struct RemoteRun {
     pub(super) began: RemoteStart,
     pub(super) state: State,
     pub(super) service: Arc<Service>,
-    /// The right to be under way at the service.
+    /// The right to be in progress at the service.
     pub(super) turn: Option<Permit>,
-    /// When it is looked at next.
+    /// When its status is requested next.
     pub(super) pace: Pace,
     pub(super) look_after: Duration,
-    /// RequestKind was seen last.
+    /// The last known status.
     pub(super) seen: Option<Status>,
-    /// Looks in a row at which the service did not know the run.
+    /// Consecutive status requests at which the service did not know the run.
     pub(super) unknown: u32,
-    /// How long the service's runs may take, as it was configured last.
+    /// How long the service's runs may take, by the last configuration.
     pub(super) longest: Duration,
-    /// Why it can not go on just now.
+    /// Why it cannot continue at present.
     pub(super) trouble: Option<String>,
-    /// RequestKind is being asked.
+    /// The request in progress, if there is one.
     asking: Option<PendingRequest>,
 }
 
-/// RequestKind is being asked, and waited for.
+/// A request in progress, with its future answer.
 struct PendingRequest {
     what: RequestKind,
     answer: Pin<Box<dyn Future<Output = ServiceReply> + Send>>,
@@ -63,7 +63,7 @@ enum RequestKind {
     Cancel,
 }
 
-/// RequestKind came of it.
+/// The answer to a request.
 pub(crate) enum ServiceReply {
     Turn(Permit),
     Start(Result<Started, StartError>),
@@ -72,13 +72,13 @@ pub(crate) enum ServiceReply {
     Cancel(Option<Result<Cancelled, AskError>>),
 }
 
-/// RequestKind a run of a remote workflow waits for besides inputs.
+/// What a run of a remote workflow waits for besides inputs.
 pub(crate) enum RemoteEvent {
     Reply(ServiceReply),
     Late,
 }
 
-/// RequestKind the journal has of a run of a remote workflow.
+/// What the journal has of a run of a remote workflow.
 pub(crate) struct RemoteHistory {
     began: RemoteStart,
     state: State,
@@ -168,7 +168,7 @@ impl RunKind for RemoteRun {
             );
         }
         self.state.begins_by(clock::now());
-        // Of a run that is recovered, the last daemon may have learned a secret without living to seal it.
+        // For a recovered run: the last daemon may have learned a secret and ended before it sealed it.
         self.record(&[]).await && self.ask_next().await
     }
 
@@ -207,7 +207,7 @@ impl RunKind for RemoteRun {
 
     async fn settle(&mut self) {}
 
-    /// The answer to a start is recorded if it comes soon.
+    /// Records the answer to a start if it arrives soon.
     async fn stop(&mut self) {
         if self.asking.as_ref().is_some_and(|asking| asking.what == RequestKind::Start)
             && let Ok(came) = tokio::time::timeout(LAST_ANSWER, answer(&mut self.asking)).await
@@ -226,7 +226,7 @@ impl RunKind for RemoteRun {
 
 impl RemoteRun {
     pub(super) fn new(recorder: Recorder, began: RemoteStart, state: State) -> Self {
-        // Those that are there already count before others begin.
+        // The runs that are in progress there count before others begin.
         let service = recorder.shared.remotes.service(&began.service);
         let turn = state.there.is_some().then(|| service.enter_anyway());
         let pace = Pace::new(Duration::from_secs(5));
@@ -246,7 +246,7 @@ impl RemoteRun {
         }
     }
 
-    /// Asks what is to be asked next, unless something is. Returns false when the run is not this daemon's to drive any more.
+    /// Sends the next request, unless one is in progress. Returns false when this daemon must no longer drive the run.
     async fn ask_next(&mut self) -> bool {
         if let Some(setup) = self.service.setup() {
             self.longest = setup.config.execution_timeout;
@@ -254,7 +254,7 @@ impl RemoteRun {
         self.asking.is_some() || self.is_over() || self.begin_next().await
     }
 
-    /// Begins to ask what is to be asked next. Returns false when this run is not ours to go on with.
+    /// Prepares and sends the next request. Returns false when this daemon must no longer drive the run.
     async fn begin_next(&mut self) -> bool {
         match self.state.next(false) {
             Next::Nothing | Next::Rest => true,
@@ -268,7 +268,7 @@ impl RemoteRun {
             }
             Next::Start { not_before } => {
                 self.tell_of_service();
-                // One that is left alone for a while keeps no place.
+                // A run that waits before a retry keeps no turn.
                 let turn = if not_before.is_none() { self.service.try_enter() } else { None };
                 if turn.is_none()
                     && not_before.is_none()
@@ -284,7 +284,7 @@ impl RemoteRun {
                         if let Some(not_before) = not_before {
                             until(not_before).await;
                         }
-                        // One that is not configured just now may be again.
+                        // A service without a configuration may be configured again.
                         service.usable().await;
                         match turn {
                             Some(turn) => ServiceReply::Turn(turn),
@@ -316,7 +316,7 @@ impl RemoteRun {
         }
     }
 
-    /// Asks the service something, after a time, once it is configured.
+    /// Sends a request to the service, after a delay, once it is configured.
     fn asks<F>(
         &self,
         what: RequestKind,
@@ -342,20 +342,20 @@ impl RemoteRun {
         let entry = match input {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return Handled::Ignored,
             Input::Cancel { reason } if matches!(self.state.phase, Phase::ToStart | Phase::ToStartAt(_)) => {
-                // It was never started.
+                // The service never started it.
                 let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &reason }));
                 Entry::Cancelled { at, reason, result }
             }
             Input::Cancel { reason } => Entry::Cancelling { at, reason, late: false },
             Input::Pause { by, above } if self.state.paused.is_none() => Entry::Paused { at, by, above },
             Input::Resume { by, above } => match &self.state.paused {
-                // One that somebody paused for itself goes on with nobody else.
+                // A run that was paused directly is not resumed with its parent.
                 Some(pause) if !above || pause.above => Entry::Resumed { at, by },
                 _ => return Handled::Ignored,
             },
             _ => return Handled::Ignored,
         };
-        // RequestKind may have been done already is not let go of.
+        // A start in progress is kept, since the service may have performed it already.
         if self.asking.as_ref().is_some_and(|asking| asking.what != RequestKind::Start) {
             self.asking = None;
         }
@@ -369,13 +369,13 @@ impl RemoteRun {
         self.append(Entry::Cancelling { at: clock::now(), reason, late: true }).await
     }
 
-    /// Goes on with an answer. Returns false when this run is not ours to go on with.
+    /// Handles an answer. Returns false when this daemon must no longer drive the run.
     async fn came(&mut self, came: ServiceReply) -> bool {
         self.trouble = None;
         match came {
             ServiceReply::Turn(turn) => {
                 self.turn = Some(turn);
-                // Written before it is asked: what came of it may never be known.
+                // Recorded before the request is sent, since its outcome may stay unknown.
                 if !self.append(Entry::Starting { at: clock::now() }).await {
                     return false;
                 }
@@ -391,18 +391,18 @@ impl RemoteRun {
         }
     }
 
-    /// Returns how long it may be at work there.
+    /// Returns how long it may work there.
     fn limit(&self) -> Duration {
         let own = self.began.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         own.map_or(self.longest, |own| own.min(self.longest))
     }
 
-    /// Whether the service is configured and used just now.
+    /// Whether the service is configured and enabled at present.
     fn is_used(&self) -> bool {
         self.service.setup().is_some_and(|setup| setup.config.enabled)
     }
 
-    /// Says why it does not go on while its service is not used.
+    /// Reports why it does not continue while its service is not configured or disabled.
     fn tell_of_service(&mut self) {
         if !self.is_used() {
             let service = &self.began.service;
@@ -417,7 +417,7 @@ impl RemoteRun {
         self.state.there.as_ref().map(|there| there.instance.clone()).unwrap_or_default()
     }
 
-    /// Writes, and tells who follows. Returns false when this run is not ours to go on with.
+    /// Appends an entry and publishes the progress. Returns false when this daemon must no longer drive the run.
     pub(super) async fn append(&mut self, entry: Entry) -> bool {
         self.state.apply(&entry);
         self.record(&[entry]).await
@@ -448,7 +448,7 @@ impl RemoteRun {
     }
 }
 
-/// Waits for the answer to what is asked; for ever if nothing is.
+/// Waits for the answer to the request in progress; forever if there is none.
 async fn answer(asking: &mut Option<PendingRequest>) -> ServiceReply {
     match asking {
         Some(asking) => asking.answer.as_mut().await,

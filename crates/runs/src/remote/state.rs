@@ -1,6 +1,6 @@
-//! How far the run of a remote workflow is, folded from its history, and what is to be done next.
+//! The state of a run of a remote workflow, folded from its history, and its next step.
 //!
-//! Pure: times come from entries, and from whoever asks.
+//! Pure: times come from entries and from the caller.
 
 use std::time::Duration;
 
@@ -11,39 +11,39 @@ use super::entry::Entry;
 use crate::engine::WorkClock;
 use crate::run::RunState;
 
-/// What has to be remembered of a run to go on with it.
+/// What a driver needs to know of a run to continue it.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
-    /// Since when nothing new is asked, and who wants that.
+    /// Since when the run is paused, and by whom.
     pub(super) paused: Option<Pause>,
-    /// How often the service was asked to start it, and certainly did not.
+    /// How often the start was sent to the service and certainly refused.
     pub(super) refusals: u32,
-    /// How often it changed at its service.
+    /// How often its status at the service changed.
     pub(super) tellings: u32,
-    /// Whether it stood in line.
+    /// Whether it waited in the queue.
     pub(super) queued: bool,
     /// The run there, once it is started.
     pub(super) there: Option<ServiceRun>,
     /// How it ended.
     pub(super) end: Option<End>,
-    /// How long it was at work there, without pauses and what it waited for somebody.
+    /// How long it worked there, without pauses and waits for an answer.
     clock: WorkClock,
 }
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum Phase {
-    /// The service is to be asked to start it, not before a time if there is one.
+    /// The start is to be sent to the service.
     #[default]
     ToStart,
     /// The same, after a refusal.
     ToStartAt(Timestamp),
-    /// The service was asked, and nothing came of that yet.
+    /// The start was sent to the service, and has no recorded answer.
     Starting,
     /// The service works on it.
     UnderWay,
-    /// The service is to be asked to cancel it.
+    /// The cancel is to be sent to the service.
     Cancelling {
         reason: String,
         late: bool,
@@ -58,9 +58,9 @@ pub(super) struct ServiceRun {
     pub(super) instance: String,
     /// When the service started it.
     pub(super) since: Timestamp,
-    /// What it said last.
+    /// Its last status.
     pub(super) status: Option<String>,
-    /// What it waits for.
+    /// Its gate, if it waits.
     pub(super) gate: Option<Value>,
 }
 
@@ -73,20 +73,20 @@ pub(super) struct End {
     pub(super) result: Value,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Next {
-    /// Stand in line, not before a time, and ask the service to start it.
+    /// Wait in the queue, not before a time, and send the start to the service.
     Start { not_before: Option<Timestamp> },
-    /// Nobody knows whether the service started it: an answer that was waited for can not come any more.
+    /// It is unknown whether the service started it: no answer to the start can arrive any more.
     Unknown,
-    /// Look how it is.
+    /// Request its status.
     Look,
-    /// Ask the service to cancel it.
+    /// Send the cancel to the service.
     Cancel,
-    /// Nothing, until somebody lets it go on.
+    /// Nothing, until an answer arrives or the run is resumed.
     Rest,
-    /// Nothing any more.
+    /// Nothing, since it has finished.
     Nothing,
 }
 
@@ -103,7 +103,7 @@ impl State {
             Entry::Started { at, correlation_id, instance } => {
                 let (correlation_id, instance) = (correlation_id.clone(), instance.clone());
                 self.there = Some(ServiceRun { correlation_id, instance, since: *at, status: None, gate: None });
-                // Somebody may have wanted its end while the service was asked.
+                // The run may have been cancelled while the start was in progress.
                 if !matches!(self.phase, Phase::Cancelling { .. }) {
                     self.phase = Phase::UnderWay;
                 }
@@ -136,12 +136,12 @@ impl State {
         self.end = Some(End { at, state, error, result: result.clone() });
     }
 
-    /// Returns what the run waits for at its service.
+    /// Returns the gate that the run waits for at its service.
     pub(super) fn gate(&self) -> Option<&Value> {
         self.there.as_ref()?.gate.as_ref()
     }
 
-    /// Returns what lists tell of it. One that waits for somebody at its service waits.
+    /// Returns its state in lists. A run that waits for an answer at its service counts as waiting.
     pub(super) fn run_state(&self) -> RunState {
         match &self.end {
             Some(end) => end.state,
@@ -150,13 +150,13 @@ impl State {
         }
     }
 
-    /// Returns what is to be done next. `asked` is whether this daemon has an answer of the service to come.
+    /// Returns the next step. `asked` is whether this daemon still expects an answer from the service.
     pub(super) fn next(&self, asked: bool) -> Next {
         match &self.phase {
             Phase::Over => Next::Nothing,
             Phase::Starting if asked => Next::Rest,
             Phase::Starting => Next::Unknown,
-            // Its end was wanted while the service was asked to start it: nobody knows what to cancel.
+            // It was cancelled while the start was in progress, so there is no id to cancel.
             Phase::Cancelling { .. } if self.there.is_none() && asked => Next::Rest,
             Phase::Cancelling { .. } if self.there.is_none() => Next::Unknown,
             Phase::Cancelling { .. } => Next::Cancel,
@@ -167,12 +167,12 @@ impl State {
         }
     }
 
-    /// Counts the time from `now` on at the latest, so that a clock which was set back holds no limit up.
+    /// Counts the time from `now` on at the latest, so that a clock which was set back does not extend the limit.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
-    /// Returns when the run has been at work for so long, if it goes on without a pause; `None` while it stands.
+    /// Returns when the run will have worked for so long, if it is not paused; `None` while its clock is stopped.
     pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
         self.clock.reaches(limit)
     }

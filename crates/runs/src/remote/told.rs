@@ -1,4 +1,4 @@
-//! Runs of remote workflows, as they are told to who follows or asks.
+//! Runs of remote workflows as events and reports.
 
 use serde_json::{Value, json};
 use steplatch_access::Redactor;
@@ -17,7 +17,7 @@ use crate::seal::Seal;
 use crate::shared::Engine;
 use crate::source::DefinitionSource;
 
-/// Tells an entry as an event; one that says nothing to anybody else is `None`.
+/// Returns an entry as an event; `None` if the entry is not shown to followers.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
     let entry = Entry::read(record, &Seal::default())?;
     let at = entry.at();
@@ -27,7 +27,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
             ("workflow_started", json!({"input": input, "remote": service, "remote_workflow_id": workflow_id}))
         }
         Entry::Queued { .. } => ("remote_queued", json!({})),
-        // What comes of it is told.
+        // Its outcome produces an event.
         Entry::Starting { .. } => return Ok(None),
         Entry::NotStarted { error, again, .. } => {
             ("remote_refused", json!({"error": error, "again_at": clock::to_iso8601(again)}))
@@ -48,10 +48,11 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
     Ok(Some(envelope(run, record.seq, event_type, data, clock::to_iso8601(at))))
 }
 
-/// Tells how far a run is.
+/// Returns a report on a run.
 ///
 /// # Errors
-/// When an entry can not be read.
+///
+/// When an entry cannot be read.
 pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut state = State::default();
@@ -81,7 +82,7 @@ pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Resul
     })
 }
 
-/// Says what the run waits for, where nobody here can do anything about it.
+/// Returns what the run waits for, where no action here can help.
 fn next_step(state: &State, tool: &str) -> Option<String> {
     if let Some(gate) = state.gate() {
         let prompt: String =
@@ -100,10 +101,12 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
     }
 }
 
-/// Returns what a run that is over came to, as the service told it. Its secrets are in it only while it is in memory.
+/// Returns the result of a finished run, as the service reported it. Its secrets are present only while it is in
+/// memory.
 ///
 /// # Errors
-/// When it can not be read.
+///
+/// When it cannot be read.
 pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, String> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
@@ -130,7 +133,7 @@ pub(crate) async fn there(shared: &Engine, run: &Run) -> Option<RemoteIds> {
     })
 }
 
-/// Returns what a run came to that is over, as the machine that waits for it is told.
+/// Returns the outcome of a finished run, for the machine that waits for it.
 pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
     outcome_with(run, Some(result_of(shared, run).await))
 }

@@ -1,10 +1,9 @@
-//! How an entry lies in its row, and how it is trusted again.
+//! The stored form of an entry, and the checks that make it trusted again.
 //!
-//! A text up to [`INLINE`] bytes is in the row itself. A longer one, such as the
-//! output of a terminal, is compressed in a row of `blobs` under the SHA-256 of
-//! what it says, so that the same screen in ten entries is kept once. The checksum
-//! of a row covers the run, the numbers and the text or the name of the blob: a row
-//! that was changed, or moved to another place, is found out.
+//! A text up to [`INLINE`] bytes is in the row itself. A longer one, such as the output of a
+//! terminal, is compressed in a row of `blobs` under the SHA-256 of its text, so that the same
+//! screen in ten entries is kept once. The checksum of a row covers the run, the numbers and the
+//! text or the name of the blob: it detects a row that was changed, or moved to another place.
 
 use lz4_flex::block;
 use rusqlite::types::Null;
@@ -98,7 +97,7 @@ fn keep(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqlite::Re
     insert.execute(params![hash, length, block::compress(text)]).map(|_| ())
 }
 
-/// Reads the entry that should be number `seq`, and believes nothing that does not fit together.
+/// Reads the entry that should be number `seq`, and rejects it if its parts do not fit together.
 pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<Record, ReadError> {
     let damaged = |what| ReadError::Damaged { run: run.clone(), seq, what };
     let unknown = |version: i64, known: i64| ReadError::UnknownVersion {

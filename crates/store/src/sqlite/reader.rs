@@ -1,4 +1,4 @@
-//! The thread that reads.
+//! The thread that reads the database.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use steplatch_ids::RunId;
@@ -17,7 +17,7 @@ macro_rules! known {
     };
 }
 
-/// What can be asked of the reader.
+/// A request to the reader.
 pub(super) enum Question {
     /// Some entries of a run.
     Records { run: RunId, from: u64, at_most: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
@@ -42,10 +42,10 @@ impl Reader {
         Self { connection, newest }
     }
 
-    /// Answers until nobody can ask any more.
+    /// Answers until all senders are gone.
     pub(super) fn serve(self, mut questions: mpsc::Receiver<Question>) {
         while let Some(question) = questions.blocking_recv() {
-            // One who does not wait for the answer any more does not need it.
+            // A caller that stopped waiting does not need the answer.
             match question {
                 Question::Records { run, from, at_most, reply } => {
                     drop(reply.send(self.records(&run, from, at_most)));

@@ -1,4 +1,4 @@
-//! The tables, how a database comes to have them, and whose it is.
+//! The tables, their migrations, and the ownership of a database.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -84,14 +84,15 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
     migrate(&transaction, format).map_err(storage)?;
     let epoch = take_over(&transaction).map_err(storage)?;
     transaction.commit().map_err(storage)?;
-    // What an owner that was killed has left in the log is private, too. Where another process reads it still, it stays for now.
+    // What a killed owner has left in the log is private, too. Where another process still reads it, it stays for
+    // now.
     let _ = empty_log(&connection);
     Ok((connection, epoch))
 }
 
-/// Copies what the log has to the database, and empties it. Returns false if a reader needs it just now.
+/// Copies the contents of the log to the database, and empties it. Returns false if a reader needs it at this moment.
 pub(super) fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
-    // The first column says whether it was busy: https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
+    // The first column reports whether it was busy: https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
 }
 

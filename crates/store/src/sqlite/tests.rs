@@ -1,4 +1,5 @@
-//! What only this journal promises: that it lasts, notices damage, and stops when it must.
+//! What only this journal promises: durability, detection of damage, and that it stops when it
+//! must.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{MemoryJournal, Summary};
 
-/// A journal whose folder goes with it.
+/// A journal whose directory is removed with it.
 #[derive(Debug)]
 struct Temporary {
     journal: SqliteJournal,
@@ -77,7 +78,7 @@ fn open_with(folder: &TempDir, options: &SqliteOptions) -> SqliteJournal {
     SqliteJournal::open(&file(folder), options).unwrap()
 }
 
-/// Somebody else's hand in the database.
+/// Changes the database behind the journal's back.
 fn tamper(folder: &TempDir, statement: &str) {
     Connection::open(file(folder)).unwrap().execute_batch(statement).unwrap();
 }
@@ -146,7 +147,7 @@ async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
     assert!(holds());
     let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
     journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
-    // A reader that is at it holds the log up, and the reply says so.
+    // A reader in the middle of a read blocks the emptying of the log, and the reply says so.
     let reader = rusqlite::Connection::open(file(&folder)).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
     assert!(!journal.empty_log().await.unwrap());
@@ -443,7 +444,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What an append comes to, in a form that two journals can be compared by.
+/// Returns the result of an append, in a form by which two journals can be compared.
 fn told(result: Result<Appended, AppendError>) -> String {
     format!("{result:?}")
 }

@@ -1,8 +1,8 @@
-//! The thread that writes: one transaction for all that waits.
+//! The thread that writes: one transaction for all waiting requests.
 //!
-//! A transaction costs one synchronisation of the disk, whoever shares it. While
-//! it lasts, further requests queue up, and the next transaction takes all of them:
-//! the busier the journal, the cheaper an append.
+//! A transaction costs one synchronisation of the disk, however many requests share it. While it
+//! lasts, further requests queue up, and the next transaction takes all of them: the busier the
+//! journal, the cheaper an append.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const GROUP_TEXT: usize = 4 << 20;
 #[cfg(test)]
 type Tampering = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
 
-/// What can be asked of the writer.
+/// A request to the writer.
 pub(super) enum Ask {
     /// Add to a history.
     Append(Append),
@@ -39,7 +39,7 @@ pub(super) enum Ask {
     Tamper(Tampering),
 }
 
-/// What came of it.
+/// The result of a request.
 pub(super) enum Answer {
     /// To an append.
     Appended(Appended),
@@ -51,7 +51,7 @@ pub(super) enum Answer {
     Emptied(bool),
 }
 
-/// Something that is asked, and who asks.
+/// A request and the way to its caller.
 pub(super) struct Request {
     pub(super) ask: Ask,
     pub(super) reply: oneshot::Sender<Result<Answer, StorageError>>,
@@ -81,7 +81,7 @@ impl Writer {
         Self { connection, epoch, place: (path.to_owned(), identity(path)) }
     }
 
-    /// Writes until nobody can ask any more.
+    /// Writes until all senders are gone.
     pub(super) fn serve(mut self, mut asked: mpsc::Receiver<Request>) {
         while let Some(first) = asked.blocking_recv() {
             let mut weight = first.weight();
@@ -109,12 +109,12 @@ impl Writer {
         match self.transact(&group) {
             Ok(answers) => {
                 for (request, answer) in group.into_iter().zip(answers) {
-                    // One who does not wait any more has what it asked for all the same.
+                    // A caller that stopped waiting has its request done all the same.
                     let _ = request.reply.send(Ok(answer));
                 }
             }
             Err(error) if group.len() > 1 => {
-                // Nothing of the group is there. One that needs too much room must not take the others with it.
+                // The group was rolled back. A request that needs too much room must not make the others fail.
                 tracing::warn!(%error, "a transaction of the journal failed and is tried again in its parts");
                 for request in group {
                     let answer = self.transact(std::slice::from_ref(&request)).map(|mut answers| answers.remove(0));
@@ -129,7 +129,7 @@ impl Writer {
         }
     }
 
-    /// Does all that is asked in one transaction, or nothing of it. Returns an answer for each request.
+    /// Performs all requests in one transaction, or none of them. Returns an answer for each request.
     fn transact(&mut self, group: &[Request]) -> Result<Vec<Answer>, StorageError> {
         #[cfg(test)]
         if let [Request { ask: Ask::Tamper(act), .. }] = group {
@@ -160,12 +160,12 @@ impl Writer {
     }
 }
 
-/// Tells one file from another, whatever their names.
+/// Returns what distinguishes one file from another, whatever their names.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Appends, or finds out that it must not before anything is changed.
+/// Appends, or detects before any change that it must not.
 fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite::Result<Answer> {
     let Append { run, after, version, texts, summary, key, private, redacted } = wanted;
     if let Some(key) = key {
@@ -251,7 +251,7 @@ fn forget_finished(
     Ok(going.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Drops a run with all that belongs to nobody else.
+/// Drops a run with everything that no other run uses.
 fn forget(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<()> {
     let blobs: Vec<Vec<u8>> = transaction
         .prepare_cached("SELECT DISTINCT blob FROM records WHERE number = ?1 AND blob IS NOT NULL")?

@@ -1,9 +1,8 @@
-//! Older output on disk, in a file that nobody else sees.
+//! Older output on disk, in a file that no other process sees.
 //!
-//! Owns a file without a name (it is gone with this process, whatever happens to
-//! it) and uses it as a ring: blocks go in at one end and are given up at the
-//! other, in the same order, so the file never grows beyond its budget. What the
-//! blocks are is the history's to know.
+//! Owns a file without a name (it is gone with this process in any case) and uses it as a ring:
+//! blocks go in at one end and are given up at the other, in the same order, so the file never
+//! grows beyond its budget. The history interprets the blocks.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +16,13 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 pub(crate) struct Spill {
     file: File,
     capacity: u64,
-    /// Where the oldest byte that is still used lies, counted without regard to the ring.
+    /// The position of the oldest byte that is still used, counted without regard to the ring.
     oldest: u64,
     /// Where the next byte goes, counted likewise.
     next: u64,
 }
 
-/// Where a block lies.
+/// The position of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     at: u64,
@@ -91,7 +90,7 @@ impl Spill {
         Ok(block)
     }
 
-    /// Gives up the oldest block, which lies at `place`.
+    /// Gives up the oldest block, which is at `place`.
     pub(crate) fn give_up(&mut self, place: Place) {
         debug_assert_eq!(place.at, self.oldest, "blocks are given up in the order in which they came");
         self.oldest = place.at + place.length as u64;
@@ -138,7 +137,8 @@ impl Spill {
         self.file = File::open("/").expect("a folder, of which no bytes can be read");
     }
 
-    /// Where in the file a block begins, and how many of its bytes lie there; the rest lies at the beginning.
+    /// Returns where in the file a block begins, and how many of its bytes follow there; the rest is at the
+    /// beginning.
     fn split(&self, place: Place) -> (u64, usize) {
         let begin = place.at % self.capacity.max(1);
         let first = (self.capacity - begin).min(place.length as u64);
@@ -150,7 +150,7 @@ impl Spill {
 fn off_the_runtime<T>(act: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(act),
-        // A runtime of one thread has no other to move to, and without one nobody waits.
+        // A runtime of one thread has no other to move to, and without a runtime no task is delayed.
         _ => act(),
     }
 }

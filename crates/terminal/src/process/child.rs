@@ -36,7 +36,7 @@ pub(crate) struct Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.collected.load(Ordering::Relaxed) {
-            // Nobody will wait for it any more: it is ended, and left to whoever collects orphans.
+            // Its exit will not be waited for any more: it is killed, and the collector of orphans reaps it.
             signal_group(self.pid, Signal::KILL);
             self.orphans.remove(self.pid);
             let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
@@ -53,7 +53,7 @@ impl Child {
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;
-        // One that has ended already began before anything that it can have left behind.
+        // A program that has ended already began before anything that it can have left behind.
         let family = Arc::new(orphans.family(started(pid).unwrap_or(0)));
         let collected = AtomicBool::new(false);
         Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone(), family, collected })
@@ -63,7 +63,7 @@ impl Child {
         self.pid
     }
 
-    /// What tells its orphans from others'.
+    /// Returns what distinguishes its orphans from those of other terminals.
     pub(crate) fn kin(&self) -> Kin {
         Kin { family: self.family.clone(), orphans: self.orphans.clone() }
     }

@@ -1,8 +1,8 @@
-//! What a process is doing, as the kernel tells it: its name, its folder, the
-//! program in it, and what it sleeps in.
+//! What a process is doing, as the kernel reports it: its name, its working directory, the program
+//! in it, and what it sleeps in.
 //!
-//! Everything here reads `/proc` (proc(5)) when it is asked and keeps nothing. A
-//! process that is gone, or that is not ours to look at, gives `None`.
+//! Every call reads `/proc` (proc(5)) anew and keeps nothing. A process that is gone, or that we
+//! may not inspect, gives `None`.
 
 use std::fs;
 use std::path::Path;
@@ -36,8 +36,8 @@ pub(crate) fn catches(pid: i32, signal: i32) -> Option<bool> {
 
 /// The program that a process runs. Another program in the same process is another image.
 ///
-/// Told apart by where the kernel laid out its code, stack, arguments and environment, which is drawn anew
-/// with every execve(2).
+/// Identified by where the kernel laid out its code, stack, arguments and environment, which is drawn anew with every
+/// execve(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Image([u64; 4]);
 
@@ -50,7 +50,7 @@ impl Image {
         // The second field is a name in parentheses, which may contain blanks and parentheses.
         let (_, behind_name) = line.rsplit_once(')')?;
         let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
-        // One that has ended has no program in it.
+        // A process that has ended has no program in it.
         if matches!(fields.first(), None | Some(&"Z" | &"X")) {
             return None;
         }
@@ -58,7 +58,7 @@ impl Image {
         for (value, field) in layout.iter_mut().zip(FIELDS) {
             *value = fields.get(field - 3)?.parse().ok()?;
         }
-        // Nor has one that is ending right now.
+        // Nor has a process that is ending at this moment.
         if layout[1] == 0 {
             return None;
         }
@@ -76,7 +76,7 @@ pub(crate) fn awaits_input(session: i32, group: i32, device: &Path, line_editing
     for pid in members {
         match stillness(pid, device) {
             Stillness::ReadsTerminal => return Some(true),
-            // Whoever takes single keys waits for many things at once, and the keyboard is one of them.
+            // A program that reads single keys waits for many things at once, and the keyboard is one of them.
             Stillness::WaitsForSome if line_editing => return Some(true),
             Stillness::WaitsForSome | Stillness::Unknown => verdict = None,
             Stillness::Other => {}
@@ -136,7 +136,7 @@ enum Stillness {
     WaitsForSome,
     /// It does not wait for the terminal: it computes, or sleeps in something else.
     Other,
-    /// It can not be told.
+    /// It cannot be determined.
     Unknown,
 }
 
@@ -179,7 +179,7 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> Stillness {
     }
 }
 
-/// What can be told of a process whose system calls are not ours to see: where in the kernel it sleeps.
+/// Returns what is known of a process whose system calls we may not read: where in the kernel it sleeps.
 fn sleeps_on_terminal(pid: i32, thread: i32) -> Stillness {
     match fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).as_deref() {
         Ok("n_tty_read") => Stillness::ReadsTerminal,

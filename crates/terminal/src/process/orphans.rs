@@ -1,9 +1,9 @@
-//! Processes that lost their parent and were left to us.
+//! Processes that lost their parent and were adopted by this process.
 //!
-//! A child subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`) becomes the parent of
-//! every descendant whose own parent ends first. That is how a process that left
-//! its session can still be found, and it makes us the one who must collect it
-//! when it ends. Only a process that is all ours adopts; tests share theirs.
+//! A child subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`) becomes the parent of every descendant
+//! whose own parent ends first. That is how a process that left its session can still be found, and
+//! it makes this process responsible for reaping it when it ends. Only a process that owns all of
+//! its children adopts; tests share theirs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +14,12 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-/// The children that somebody waits for; every other child is an orphan.
+/// The children that a caller waits for; every other child is an orphan.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Orphans {
     waited_for: Arc<Mutex<HashSet<i32>>>,
     families: Arc<Mutex<Families>>,
-    /// Whether every child of this process that nobody waits for was left by a terminal.
+    /// Whether every child of this process without a waiting caller was left by a terminal.
     adopting: Arc<AtomicBool>,
 }
 
@@ -60,19 +60,19 @@ impl Drop for Family {
     }
 }
 
-/// Whose an orphan is that carries no sign of where it comes from.
+/// The terminal of an orphan that carries no sign of where it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// Not this terminal's.
     No,
-    /// Nobody else's.
+    /// No other terminal's.
     Sure,
     /// This terminal's or another one's.
     Shared,
 }
 
 impl Orphans {
-    /// Runs `start` and notes the child that it started, before anybody can collect it.
+    /// Runs `start` and notes the child that it started, before the collector can reap it.
     pub(crate) fn adding<T, E>(&self, start: impl FnOnce() -> Result<(Pid, T), E>) -> Result<T, E> {
         let mut waited_for = self.waited_for.lock().unwrap_or_else(PoisonError::into_inner);
         let (pid, rest) = start()?;
@@ -99,21 +99,21 @@ impl Orphans {
             && !self.waited_for.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
     }
 
-    /// Makes this process the parent of its orphaned descendants and collects them as they end. Each of its children that is not
-    /// waited for is an orphan then.
+    /// Makes this process the parent of its orphaned descendants and reaps them as they end. Each of its children
+    /// that is not waited for is an orphan then.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or hear of its children.
+    /// When the system does not let a process adopt or observe its children.
     pub(crate) fn adopt(&self) -> std::io::Result<()> {
         self.adopting.store(true, Ordering::Relaxed);
         self.adopt_beside_others(Duration::ZERO)
     }
 
-    /// The same for a process with other children, which are no orphans: one that has ended is left to its owner for as long
-    /// as `grace`.
+    /// The same for a process with other children, which are no orphans: a child that has ended is left to its owner
+    /// for as long as `grace`.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or hear of its children.
+    /// When the system does not let a process adopt or observe its children.
     pub(crate) fn adopt_beside_others(&self, grace: Duration) -> std::io::Result<()> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut ended = signal(SignalKind::child())?;

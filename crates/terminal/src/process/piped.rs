@@ -1,10 +1,8 @@
-//! Programs without a terminal: pipes for streams, and a family that ends as a
-//! whole.
+//! Programs without a terminal: pipes for streams, and a family of processes that ends as a whole.
 //!
-//! For whoever wants the output and the errors of a program apart, or speaks a
-//! protocol with it. What it starts is found and ended by the same signs as what
-//! a terminal started. A [`Piped`] that is dropped ends its family behind the
-//! back of whoever dropped it, so that a cancelled caller leaves nothing running.
+//! For callers that want the output and the errors of a program apart, or speak a protocol with it.
+//! What it starts is found and ended by the same signs as what a terminal started. A dropped
+//! [`Piped`] ends its family in the background, so that a cancelled caller leaves nothing running.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +22,7 @@ use super::orphans::Orphans;
 use super::spawn::{Program, SpawnError, Streams};
 use super::tree::{Leader, Survivor, end_all, end_left};
 
-/// How long the end of a program that was killed may take to be told.
+/// How long the exit of a killed program may take to be reported.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The programs on pipes of this process. Cheap to clone; the clones know of each other's children.
@@ -44,8 +42,8 @@ pub struct PipedSpec {
     pub environment: Vec<(OsString, OsString)>,
     /// Where its standard input comes from.
     pub stdin: Stdin,
-    /// What its family is called, by which [`Programs::end_left`] finds it in another process; no two have the same.
-    /// Without one it gets a name that nobody else knows.
+    /// The name of its family, by which [`Programs::end_left`] finds it in another process; names are unique. Without
+    /// one it gets a random name.
     pub family: Option<String>,
 }
 
@@ -75,12 +73,12 @@ struct FamilyHead {
     mark: String,
 }
 
-/// What came of ending a program and all that it started.
+/// The result of ending a program and all that it started.
 #[derive(Debug, Default)]
 pub struct Ended {
     /// How the program itself ended; `None` if it did not.
     pub exit: Option<Exit>,
-    /// Who could not be ended.
+    /// The processes that could not be ended.
     pub survivors: Vec<Survivor>,
 }
 
@@ -93,28 +91,28 @@ impl Programs {
 
     /// Makes this process the parent of its orphaned descendants, so that none of them can hide.
     ///
-    /// Only for a process of which every child was started through this set: any other child that ends is collected
-    /// before its owner hears of it. Without it, whoever leaves the session is known by a variable of its
-    /// environment.
+    /// Only for a process of which every child was started through this set: any other child that ends is reaped
+    /// before its owner learns of it. Without this call, a descendant that leaves the session is known by a variable
+    /// of its environment.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or hear of its children.
+    /// When the system does not let a process adopt or observe its children.
     pub fn adopt_orphans(&self) -> io::Result<()> {
         self.orphans.adopt()
     }
 
     /// Makes this process the parent of its orphaned descendants, and leaves them alone.
     ///
-    /// For a process that has children besides. One that has ended is left to its owner for as long as `grace`, then it is
-    /// collected as an orphan.
+    /// For a process that also has other children. A child that has ended is left to its owner for as long as
+    /// `grace`, then it is reaped as an orphan.
     ///
     /// # Errors
-    /// When the system does not let a process adopt or hear of its children.
+    /// When the system does not let a process adopt or observe its children.
     pub fn adopt_orphans_beside_others(&self, grace: Duration) -> io::Result<()> {
         self.orphans.adopt_beside_others(grace)
     }
 
-    /// Ends what a process that is gone started as this family. Returns who could not be ended.
+    /// Ends what a process that is gone started as this family. Returns the processes that could not be ended.
     pub async fn end_left(&self, family: &str) -> Vec<Survivor> {
         end_left(family.to_owned()).await
     }
@@ -161,7 +159,7 @@ fn outlet() -> io::Result<(OwnedFd, Receiver)> {
 }
 
 impl Piped {
-    /// Returns our end of its standard input, once. Dropped, it tells the program that there is no more.
+    /// Returns our end of its standard input, once. Dropping it signals the end of input to the program.
     pub fn take_stdin(&mut self) -> Option<Sender> {
         self.stdin.take()
     }
@@ -176,7 +174,7 @@ impl Piped {
         self.stderr.take()
     }
 
-    /// Waits until the program itself has ended and returns how. What it started may go on.
+    /// Waits until the program itself has ended and returns how. What it started may continue.
     ///
     /// Safe to begin again when it was cancelled.
     ///
@@ -191,8 +189,8 @@ impl Piped {
 
     /// Ends the program and everything that it started, wherever that went.
     ///
-    /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Takes a few seconds at most, and goes on to
-    /// its end when nobody waits for it any more.
+    /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Takes a few seconds at most, and runs to
+    /// its end even if the caller stops waiting.
     pub async fn end(mut self, first: Option<Signal>) -> Ended {
         let Some(family) = self.family.take() else { return Ended::default() };
         tokio::spawn(family.end(first)).await.unwrap_or_default()

@@ -36,7 +36,7 @@ pub(crate) struct Discipline {
     pub(crate) reading: Reading,
 }
 
-/// How a program reads what is typed, as far as the modes of the terminal tell.
+/// How a program reads what is typed, according to the modes of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Whole lines, which the terminal collects.
@@ -116,13 +116,13 @@ impl Pty {
             Ok(count) => Ok(Read::Bytes(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Read::Nothing),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Read::Nothing),
-            // EIO is how Linux says that the other side is closed everywhere.
+            // Linux reports with EIO that the other side is closed everywhere.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => Ok(Read::End),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether there is something to read. [`Pty::read`] may find nothing where this process has not heard of it yet.
+    /// Whether there is something to read. [`Pty::read`] may find nothing if the reactor has not been notified yet.
     pub(crate) fn has_unread(&self) -> bool {
         let mut polled = [PollFd::new(self.master.get_ref(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -139,7 +139,7 @@ impl Pty {
         }
     }
 
-    /// Changes the size; the kernel tells the foreground program (SIGWINCH).
+    /// Changes the size; the kernel notifies the foreground program (SIGWINCH).
     pub(crate) fn resize(&self, size: Size) -> io::Result<()> {
         let window = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(tcsetwinsize(self.master.get_ref(), window)?)

@@ -1,4 +1,4 @@
-//! The only three calls of this project that the compiler can not check, with why they are sound.
+//! The only three calls of this project that the compiler cannot check, with why they are sound.
 #![expect(unsafe_code, reason = "this file exists to hold these calls and to explain them")]
 
 use std::io;
@@ -9,10 +9,10 @@ use std::process::Command;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::unix::AsyncFd;
 
-/// Lets the reactor watch a descriptor.
+/// Registers a descriptor with the reactor.
 ///
 /// # Errors
-/// When the reactor can not watch it, or has no room.
+/// When the reactor cannot watch it, or has no room.
 pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: `register` wants a descriptor that is open, stays open and stays the same for as long as it is
     // registered. An `OwnedFd` is open until it is dropped, is never exchanged behind a shared reference, and

@@ -1,12 +1,11 @@
 //! Ending everything that a terminal started.
 //!
-//! Closing a terminal hangs up its session, and a process that does not care
-//! lives on: `nohup`, `setsid`, a daemon that forks twice. So the family is looked
-//! up in `/proc` by three signs (its session, its ancestors, and for those who left
-//! both, a variable in the environment it was started with) and asked to end ever
-//! less politely until nobody is left, or somebody is left and is named. One that
-//! threw away even that variable is ours if no other terminal can have started it,
-//! and is named if one can.
+//! Closing a terminal hangs up its session, and a process that ignores that lives on: `nohup`,
+//! `setsid`, a daemon that forks twice. So the family is looked up in `/proc` by three signs: its
+//! session, its ancestors, and for processes that left both, a variable in the environment they
+//! were started with. It then receives ever stronger signals until no process is left, or the
+//! remaining ones are reported by name. A process that discarded even that variable is ours if no
+//! other terminal can have started it, and is only reported if one can.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,19 +48,19 @@ struct Process {
 pub(crate) struct Leader {
     /// Its process id, which is also the id of its session.
     pub(crate) pid: Pid,
-    /// It has ended and was collected, so that its number may have come to mean another process.
+    /// It has ended and was reaped, so that its number may be reused by another process.
     pub(crate) collected: bool,
 }
 
 /// Ends every process of the terminal `id`.
 ///
-/// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns who is left.
+/// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns the processes that are left.
 pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>, kin: Kin) -> Vec<Survivor> {
     end_known(Some(leader), id, first, Some(kin)).await
 }
 
-/// The same for what another process started under `id` and did not live to end: whoever carries that mark, with all
-/// descendants.
+/// The same for what another process started under `id` and did not live to end: every process that carries that
+/// mark, with all descendants.
 pub(crate) async fn end_left(id: String) -> Vec<Survivor> {
     end_known(None, id, Some(Signal::TERM), None).await
 }
@@ -70,7 +69,7 @@ async fn end_known(leader: Option<Leader>, id: String, first: Option<Signal>, ki
     let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
     let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
     let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
-    // Whoever was seen once belongs to the family, also when the parent by whom they were found has ended.
+    // A process that was seen once belongs to the family, also when the parent by which it was found has ended.
     let mut seen: BTreeMap<i32, Member> = BTreeMap::new();
     for (signal, patience) in steps {
         seen.retain(|_, member| member.lives());
@@ -87,7 +86,7 @@ async fn end_known(leader: Option<Leader>, id: String, first: Option<Signal>, ki
         }
         for member in seen.values() {
             member.signal(signal);
-            // A stopped process does not see a signal before it goes on.
+            // A stopped process does not see a signal before it continues.
             member.signal(Signal::CONT);
         }
         let deadline = Instant::now() + Duration::from_millis(patience);
@@ -104,7 +103,7 @@ async fn end_known(leader: Option<Leader>, id: String, first: Option<Signal>, ki
     survivors.map(|((pid, process), doubtful)| Survivor { pid, name: process.name, doubtful }).collect()
 }
 
-/// One process, held by a descriptor, so that its number can not come to mean another one.
+/// One process, held by a descriptor, so that its number cannot be reused for another one.
 struct Member {
     pidfd: AsyncFd<OwnedFd>,
 }
@@ -116,7 +115,7 @@ impl Member {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may be gone, or not ours to signal; the next look at the family tells.
+        // It may be gone, or not ours to signal; the next look at the family shows it.
         let _ = pidfd_send_signal(self.pidfd.get_ref(), signal);
     }
 
@@ -132,7 +131,7 @@ impl Member {
     }
 }
 
-/// What tells the orphans of a terminal from those of others.
+/// What distinguishes the orphans of a terminal from those of others.
 #[derive(Debug, Clone)]
 pub(crate) struct Kin {
     pub(super) family: Arc<Family>,
@@ -167,7 +166,7 @@ async fn family(leader: Option<Leader>, id: &str, mut known: BTreeSet<i32>, kin:
             }
         }
     }
-    // A daemon that somebody started from inside of a terminal keeps what is not of this terminal.
+    // A daemon that was started within a terminal keeps what is not of this terminal.
     processes.retain(|pid, process| !serves_others(*pid, &process.name));
     let members = members(&processes, leader, known, |pid| carries(pid, &mark));
     processes.retain(|pid, process| members.contains(pid) && !process.ended);
@@ -215,7 +214,7 @@ pub(super) fn started(pid: Pid) -> Option<Ticks> {
     Some(parse_stat(&line)?.started)
 }
 
-/// Who belongs to a terminal, given all processes of the system and those that are known to.
+/// Returns the processes that belong to a terminal, given all processes of the system and those that are known to.
 fn members(
     processes: &BTreeMap<i32, Process>,
     leader: Option<Leader>,
@@ -226,16 +225,16 @@ fn members(
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
         let Some(leader) = leader else {
-            // Whoever started it is gone, and so is everything by which it could be known besides.
+            // Its parent is gone, and so is everything else by which it could be known.
             return (pid != us && marked(pid)).then_some(pid);
         };
         let session = leader.pid.as_raw_nonzero().get();
         let of_session = pid == session || process.session == session;
         let adopted = (process.parent == us || process.parent == 1) && pid != us;
-        // A number that was given back may be a stranger's, who does not carry the mark.
+        // A number that was given back may be a foreign process's, which does not carry the mark.
         ((of_session && !leader.collected) || ((of_session || adopted) && marked(pid))).then_some(pid)
     }));
-    // Descendants, wherever they went: until a pass finds nobody new.
+    // Descendants, wherever they went: until a pass finds no new one.
     loop {
         let more: Vec<i32> = processes
             .iter()
@@ -253,7 +252,7 @@ fn carries(pid: i32, mark: &str) -> bool {
     has_entry(pid, |entry| entry == mark.as_bytes())
 }
 
-/// Whether a process says which terminal it comes from, whichever that is.
+/// Whether a process carries the mark of a terminal, whichever that is.
 fn is_marked(pid: i32) -> bool {
     let variable = TERMINAL_VARIABLE.as_bytes();
     has_entry(pid, |entry| entry.strip_prefix(variable).is_some_and(|rest| rest.starts_with(b"=")))
@@ -273,8 +272,8 @@ fn processes() -> BTreeMap<i32, Process> {
         .collect()
 }
 
-/// Reads a line of `/proc/PID/stat`, see proc_pid_stat(5). The name stands in parentheses and may contain
-/// some itself, so the fields are counted from the last one.
+/// Parses a line of `/proc/PID/stat`, see proc_pid_stat(5). The name is in parentheses and may contain some itself,
+/// so the fields are counted from the last one.
 fn parse_stat(line: &str) -> Option<Process> {
     let (head, tail) = line.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
@@ -282,7 +281,7 @@ fn parse_stat(line: &str) -> Option<Process> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    // Fields 7 to 21 lie between.
+    // Fields 7 to 21 are between.
     let started = fields.nth(15)?.parse().ok()?;
     Some(Process { parent, session, name: name.to_owned(), started, ended: matches!(state, "Z" | "X") })
 }
@@ -313,7 +312,7 @@ mod tests {
             (13, process(1, 13)),  // forked twice, marked
             (14, process(13, 14)), // its child
             (15, process(1, 10)),  // orphan that stayed in the session
-            (20, process(1, 20)),  // somebody else
+            (20, process(1, 20)),  // of another session
         ]);
         let leader = Leader { pid: Pid::from_raw(10).unwrap(), collected: false };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 13);

@@ -1,16 +1,15 @@
 //! Sequences that the emulator does not have, as values.
 //!
-//! The transcript's parser meets every sequence. Those listed here are handed to
-//! the screen as a [`Control`] at the place where they stand in the output; all
-//! others are left to the emulator. Names are those of xterm's list
-//! (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
+//! The transcript's parser meets every sequence. Those listed here are handed to the screen as a
+//! [`Control`] at their place in the output; all others are left to the emulator. Names are those
+//! of xterm's list (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
 
 use vte::Params;
 
 /// A sequence that the screen performs itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// `CSI … action`, with what stands between: a private marker, intermediates, or nothing.
+    /// `CSI … action`, with its marks: a private marker, intermediates, or nothing.
     Csi {
         /// Marker and intermediates in the order in which they came; zero where there are none.
         marks: [u8; 2],
@@ -25,7 +24,7 @@ pub(crate) enum Control {
     Setting(Vec<u8>),
     /// A question for capabilities (XTGETTCAP), names in hexadecimal with semicolons between.
     Capabilities(Vec<u8>),
-    /// Colours are set, asked for or put back (OSC 4, 5, 10 to 19 and the same plus 100).
+    /// Colours are set, queried or reset (OSC 4, 5, 10 to 19 and the same plus 100).
     Colours {
         /// All parameters, the number of the command first.
         params: Vec<Vec<u8>>,
@@ -100,7 +99,7 @@ impl Control {
     }
 }
 
-/// A device control string that asks for something, while it comes in.
+/// A device control string that contains a query, while it comes in.
 #[derive(Debug, Default)]
 pub(crate) struct Question {
     kind: Option<Kind>,
@@ -138,7 +137,7 @@ impl Question {
         }
     }
 
-    /// It is over. Returns what was asked, if that is to be answered.
+    /// Ends the string. Returns the query, if it is to be answered.
     pub(crate) fn end(&mut self) -> Option<Control> {
         let text = std::mem::take(&mut self.text);
         self.kind.take().map(|kind| match kind {

@@ -24,7 +24,7 @@ pub(crate) struct Emulator {
     failures: u32,
 }
 
-/// What the emulator has to tell, kept until somebody takes it.
+/// Messages of the emulator, kept until they are taken.
 #[derive(Clone, Default)]
 pub(super) struct Outbox(Arc<Mutex<Told>>);
 
@@ -40,7 +40,7 @@ impl Outbox {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds to what the program is owed.
+    /// Adds to the pending answers.
     pub(super) fn reply(&self, bytes: &[u8]) {
         self.with(|told| told.replies.extend_from_slice(bytes));
     }
@@ -56,8 +56,8 @@ impl Outbox {
 
 impl EventListener for Outbox {
     fn send_event(&self, event: Event) {
-        // The page answers for colours, sizes and titles. Nobody's clipboard is ours to give or to take; the
-        // rest is for windows.
+        // The page answers queries for colours, sizes and titles. The clipboard is neither read nor written; the rest
+        // is for windows.
         if let Event::PtyWrite(text) = event {
             self.reply(text.as_bytes());
         }
@@ -99,7 +99,7 @@ impl Emulator {
         }
     }
 
-    /// Does to the page what the parser of the emulator could not ask for.
+    /// Does to the page what the emulator's parser has no call for.
     ///
     /// What is held back by a synchronized update comes before it.
     fn in_turn(&mut self, act: impl FnOnce(&mut Page)) {
@@ -232,7 +232,7 @@ pub(super) fn push_cell(out: &mut String, cell: &Cell) {
         return;
     }
     out.push(match cell.c {
-        // Tabs stand in the first cell that they cross; on a grid they are blanks.
+        // A tab is stored in the first cell that it crosses; on a grid it is a blank.
         '\t' => ' ',
         shown => shown,
     });

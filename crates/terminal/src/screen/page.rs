@@ -1,15 +1,12 @@
-//! The page that a program draws on: the emulator, and what DEC terminals and
-//! xterm have besides.
+//! The page that a program draws on: the emulator, and what DEC terminals and xterm have besides.
 //!
-//! `alacritty_terminal` keeps the cells, and writes text into them. This stands
-//! between it and its parser: what the emulator does well is passed on, what it
-//! lacks is done here on its grid. While a program has no left and right margins,
-//! text and line ends go straight through.
+//! `alacritty_terminal` keeps the cells, and writes text into them. The page is a layer between the
+//! emulator and its parser: what the emulator does well is passed on, what it lacks is done here on
+//! its grid. While a program has no left and right margins, text and line ends go straight through.
 //!
-//! Sources: DEC STD 070 ("Video Systems Reference Manual") for what the
-//! sequences do, xterm's ctlseqs for their forms and for where xterm differs.
-//! Rows and columns count from 0 here, and ranges of them include both ends where
-//! DEC's do.
+//! Sources: DEC STD 070 ("Video Systems Reference Manual") for what the sequences do, xterm's
+//! ctlseqs for their forms and for where xterm differs. Rows and columns count from 0 here, and
+//! ranges of them include both ends where DEC's do.
 
 mod allowance;
 mod colours;
@@ -47,7 +44,7 @@ use titles::Titles;
 /// away. The history has everything; a line costs 3 KB here.
 const SCROLLBACK: usize = 1000;
 
-/// Columns between tab stops that nobody set.
+/// Columns between the default tab stops.
 const TAB_INTERVAL: usize = 8;
 
 /// Marks a cell that selective erases leave alone. The emulator's own flags end one bit before it.
@@ -80,7 +77,7 @@ pub(super) struct Page {
     /// What was saved before the last save, which may turn out to have been none: `CSI s` sets margins
     /// while left and right margins are on.
     saved_before: (Cursor<Cell>, bool),
-    /// Where the cursor stood before the last relative motion.
+    /// The position of the cursor before the last relative motion.
     moved_from: (usize, usize),
     /// The alternate screen as it was left by mode 47, which does not clear it.
     alternate: Option<Vec<Vec<Cell>>>,
@@ -362,8 +359,8 @@ fn line(row: usize) -> Line {
     Line(row as i32)
 }
 
-// What is not here does nothing. Colours and the stack of titles come as controls, which say more; nobody's
-// clipboard is ours to give or to take; hyperlinks never come this far.
+// What is not here does nothing. Colours and the stack of titles come as controls, which say more; the clipboard is
+// neither read nor written; hyperlinks never come this far.
 impl Handler for Page {
     #[inline]
     fn input(&mut self, character: char) {

@@ -1,8 +1,8 @@
-//! A screen as plain data: what stands in its cells, and in which colours.
+//! A screen as plain data: the contents of its cells, and their colours.
 //!
-//! For whoever paints it (as HTML, as an image), in this process or in another
-//! one. Colours stay what the program asked for; [`Picture::rgb`] says what they
-//! look like on this screen.
+//! For a component that paints it (as HTML, as an image), in this process or in another one.
+//! Colours stay as the program set them; [`Picture::rgb`] returns what they look like on this
+//! screen.
 
 use std::fmt;
 
@@ -19,9 +19,9 @@ use super::page::{Palette, at_first};
 pub struct Picture {
     /// Cells in a row.
     pub cols: u16,
-    /// The rows from top to bottom. Cells that show nothing are in no run, unless they lie between words of one.
+    /// The rows from top to bottom. Cells that show nothing are in no run, unless they are between words of one.
     pub rows: Vec<Vec<Run>>,
-    /// Where the cursor stands, unless the program hides it.
+    /// The position of the cursor, unless the program hides it.
     pub cursor: Option<CursorCell>,
     /// The colour of text that has no other.
     pub foreground: Rgb,
@@ -40,7 +40,7 @@ pub struct Run {
     pub cols: u16,
     /// Whether each of its characters takes two columns.
     pub wide: bool,
-    /// One character for each cell; or all that stands in the only cell, where characters are combined in it.
+    /// One character for each cell; or all characters of the only cell, where they are combined in it.
     pub text: String,
     /// How the cells look.
     pub style: Style,
@@ -71,7 +71,7 @@ pub struct Style {
     pub hidden: bool,
 }
 
-/// A colour as a program asked for it.
+/// A colour as a program set it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Colour {
     /// The screen's own.
@@ -111,14 +111,14 @@ pub enum Underline {
     Dashed,
 }
 
-/// Where the cursor stands and what it looks like.
+/// The position of the cursor and what it looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorCell {
     /// Row, counted from 0 at the top.
     pub row: u16,
     /// Column, counted from 0 at the left: the first one of a wide character.
     pub col: u16,
-    /// Whether it stands on a character of two columns.
+    /// Whether it is on a character of two columns.
     pub wide: bool,
     /// Its shape (DECSCUSR).
     pub shape: CursorShape,
@@ -154,7 +154,7 @@ impl Picture {
 }
 
 impl Run {
-    /// Whether a cell at `col` stands behind this run with nothing between them, or blanks that belong to any.
+    /// Whether a cell at `col` follows this run with nothing between them, or with blanks that fit any style.
     fn reaches(&self, col: u16) -> bool {
         self.col + self.cols == col || !(self.wide || self.style.shows_on_blanks())
     }
@@ -219,7 +219,7 @@ fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<Cursor
 
 fn runs(row: &[Cell]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    // A cell with combined characters stays alone, or its characters could not be told from cells.
+    // A cell with combined characters stays alone, or its characters could not be distinguished from cells.
     let mut alone = false;
     for (col, cell) in row.iter().enumerate() {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {

@@ -1,10 +1,10 @@
-//! Answers of the terminal to questions that were printed: where is the cursor, what are you, which colours.
+//! Answers of the terminal to printed queries: cursor position, device attributes, colours.
 //!
-//! An answer is typed into the terminal like a key. A question that comes from a log
-//! or a file, by `cat`, is asked by no program: its answer would be waiting for the
-//! shell, which takes it for a command. So an answer is held until a program can be
-//! there that reads it, and belongs to the process group that had the terminal when
-//! the question came: it is dropped as soon as another one has it.
+//! An answer is typed into the terminal like a key. A query that comes from a log or a file, by
+//! `cat`, has no program behind it: its answer would wait for the shell, which takes it for a
+//! command. So an answer is held until a program can be there that reads it, and belongs to the
+//! process group that had the terminal when the query came: it is dropped as soon as another group
+//! has it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,15 +23,16 @@ const MOST_WAITING: usize = 256 * 1024;
 /// How long an answer is held for a program that does not read byte by byte yet.
 const LONGEST_HELD: Duration = Duration::from_secs(2);
 
-/// How long a shell whose command is over may take to show its prompt on a busy machine. A shell that asks by itself then, in a
-/// function for its prompt, is answered after that.
+/// How long a shell whose command is over may take to show its prompt on a busy machine. A query that the shell
+/// itself prints then, in a function for its prompt, is answered after that.
 pub(super) const PROMPT_COMES: Duration = Duration::from_secs(1);
 
 /// How long it may take until it is read that a command is over whose shell has the terminal back. What was written to a terminal
 /// is read a moment later than a change of its modes is seen, because the kernel passes it on in the background.
 pub(super) const END_COMES: Duration = Duration::from_millis(200);
 
-/// When a program that asked while the terminal collected lines is looked at first. Each further look is twice as late.
+/// When a program that sent a query while the terminal collected lines is looked at first. Each further look is twice
+/// as late.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 
 /// What is known of the reader of the terminal, when everything that was printed so far was read.
@@ -39,9 +40,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(5);
 pub(super) struct Reader {
     /// The process group in the foreground.
     pub(super) group: Option<Pid>,
-    /// How it reads, if the terminal tells.
+    /// How it reads, if the terminal reports it.
     pub(super) reading: Option<Reading>,
-    /// The shell, if it tells of its prompts and its own group has the foreground.
+    /// The shell, if it reports its prompts and its own group has the foreground.
     pub(super) shell: Option<ShellReader>,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Adds answers to what was printed just now, while this process group had the terminal.
+    /// Adds answers to queries that were printed at this moment, while this process group had the terminal.
     pub(super) fn add(&mut self, bytes: Vec<u8>, group: Option<Pid>, now: Instant) {
         if bytes.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What was typed and not entered yet, as far as keys alone can tell.
+//! Text that was typed and not entered yet, as far as keys alone show.
 
 /// The line that is being typed.
 ///
@@ -11,7 +11,7 @@ pub(super) struct Draft {
     edited: bool,
     /// The last key was one that takes the line away: Ctrl-U, of which the screen shows what it has left.
     cleared: bool,
-    /// It was typed before the prompt that stands now, and may have been read by what ran then.
+    /// It was typed before the current prompt, and may have been read by the program that ran then.
     ahead: bool,
     /// The run that typed all of it.
     by: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Draft {
     entered_by: Option<String>,
     /// A key was pressed that does not mean the same in every mode of every shell.
     uncertain: bool,
-    /// The last byte, and how far it is in the marker of a paste.
+    /// The last byte, and how much of the marker of a paste has matched.
     last: u8,
     matched: usize,
     /// A paste has begun.
@@ -34,10 +34,10 @@ fn is_end(byte: u8) -> bool {
 /// No more of a draft than this is kept; it is longer then, and that is enough to know.
 const LONGEST: usize = 4096;
 
-/// Blanks between the end of a line and a prompt at the right; nobody begins a command with so many.
+/// Blanks between the end of a line and a prompt at the right; no command begins with so many.
 const GAP: &str = "    ";
 
-/// Returns the line that is seen behind a prompt. Behind a gap stands a prompt at the right.
+/// Returns the line that is seen behind a prompt. Text behind a gap is a prompt at the right.
 fn line_of(seen: String) -> String {
     if seen.starts_with(GAP) { String::new() } else { seen.trim().to_owned() }
 }
@@ -58,7 +58,7 @@ impl Draft {
         }
     }
 
-    /// Whether nothing was typed, as far as keys tell.
+    /// Whether nothing was typed, as far as keys show.
     fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.edited
     }
@@ -73,17 +73,17 @@ impl Draft {
         self.entered_by.as_deref() == Some(run)
     }
 
-    /// Returns the text that was typed and not entered, as far as keys tell.
+    /// Returns the text that was typed and not entered, as far as keys show.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
-    /// Forgets what stands, and returns the keys that take it away: Ctrl-U, from the end of the line. `seen` looks at what the
-    /// screen shows behind the prompt, where that is known.
+    /// Forgets the typed line, and returns the keys that take it away: Ctrl-U, from the end of the line. `seen` looks
+    /// at what the screen shows behind the prompt, where that is known.
     ///
     /// # Errors
-    /// With what stands, if no client typed it, or after keys of which the effect on the line is not known: no key takes that
-    /// away in every mode of every shell.
+    /// With the typed line, if no client typed it, or after keys of which the effect on the line is not known: no key
+    /// takes that away in every mode of every shell.
     pub(super) fn clear(&mut self, seen: impl FnOnce() -> Option<String>) -> Result<&'static [u8], String> {
         let seen = seen().map(line_of);
         let shows_nothing = seen.as_deref() == Some("");
@@ -93,7 +93,7 @@ impl Draft {
                 _ => Ok(b""),
             };
         }
-        // What was typed before this prompt and is not to be seen was read by what ran then.
+        // Text that was typed before this prompt and is not visible was read by the program that ran then.
         if self.uncertain && !(self.ahead && shows_nothing) {
             return Err(seen.filter(|seen| !seen.is_empty()).unwrap_or_else(|| self.text()));
         }
@@ -101,7 +101,7 @@ impl Draft {
         Ok(b"\x15")
     }
 
-    /// Begins a new line; who ended the last one is kept.
+    /// Begins a new line; the run that ended the last one is kept.
     fn begin_line(&mut self) {
         *self = Self { entered_by: self.entered_by.take(), ..Self::default() };
     }
@@ -150,12 +150,12 @@ impl Draft {
         }
     }
 
-    /// Notes that a new prompt stands. What was typed before it may be on its line, or may have been read.
+    /// Notes that a new prompt is shown. What was typed before it may be on its line, or may have been read.
     pub(super) fn comes_to_prompt(&mut self) {
         self.ahead = !self.is_empty();
     }
 
-    /// Returns what stands on the line. `seen` looks at what the screen shows behind the prompt, where that is known.
+    /// Returns the text on the line. `seen` looks at what the screen shows behind the prompt, where that is known.
     pub(super) fn standing(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
         let text = self.text();
         if self.is_empty() {
@@ -167,9 +167,9 @@ impl Draft {
             return None;
         }
         match seen {
-            // A key that takes all of the line away has left nothing of what other keys did to it.
+            // A key that takes all of the line away has left nothing of the effects of other keys.
             Some(seen) if seen.is_empty() && self.cleared => None,
-            // What keys like Up and Ctrl-R have put there is not what was typed.
+            // Text that keys like Up and Ctrl-R have put there is not what was typed.
             Some(seen) if self.edited => Some(seen),
             _ => Some(text),
         }

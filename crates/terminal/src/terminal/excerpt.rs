@@ -1,9 +1,9 @@
 //! Parts of the output, cut to a size that a reader can take.
 //!
-//! A part may be a gigabyte long and its reader wants ten thousand characters: so
-//! what a part consists of is told in ranges of offsets, and text is read from
-//! both of its ends only as far as it is needed. What lies between is counted in
-//! bytes, because counting its characters would mean reading it.
+//! A part may be a gigabyte long and its reader wants ten thousand characters: so a part is
+//! described by ranges of offsets, and text is read from both of its ends only as far as it is
+//! needed. The text between is counted in bytes, because counting its characters would mean reading
+//! it.
 
 use std::ops::Range;
 
@@ -23,14 +23,14 @@ pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit)
             let pieces = Pieces::from(history, input_offset, |start, zone| !typed(start, zone));
             (pieces, (input_offset < held).then_some(held))
         }
-        // A tail does not ask for what was dropped.
+        // A tail does not include dropped output.
         Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
     };
     let shown = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
     cut(history, &pieces, history.end(), dropped_before, limit, shown)
 }
 
-/// Returns what stands in `range` and in zones that are `wanted`, as it was printed.
+/// Returns the text in `range` that is in `wanted` zones, as it was printed.
 pub(super) fn as_printed_in(history: &History, range: Range<u64>, wanted: Zone, limit: Limit) -> Excerpt {
     let held = history.start();
     let dropped_before = (range.start < held).then_some(held);
@@ -99,7 +99,7 @@ impl Pieces {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);
         if start > history.start() {
-            // An offset that somebody made up may lie in the middle of a character.
+            // An offset that a caller made up may be in the middle of a character.
             start = history.read(start..end.min(start + 8)).0;
         }
         let zones = history.zones(start..end);
@@ -188,14 +188,14 @@ impl Text {
     }
 }
 
-/// Where to cut so that at most `most` characters stand before: behind a line, where there is one.
+/// Returns where to cut so that at most `most` characters precede the cut: behind a line, where there is one.
 fn cut_before(text: &str, most: usize) -> usize {
     let limit = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
     let line = text[..floor_char_boundary(text, limit)].rfind('\n').map(|newline| newline + 1);
     line.filter(|line| *line > limit / 2).unwrap_or(limit)
 }
 
-/// Where to cut so that at most `most` characters stand behind: before a line, where there is one.
+/// Returns where to cut so that at most `most` characters follow the cut: before a line, where there is one.
 fn cut_after(text: &str, most: usize) -> usize {
     let limit = text.char_indices().rev().nth(most.saturating_sub(1)).map_or(0, |(at, _)| at);
     let from = ceil_char_boundary(text, limit);

@@ -1,11 +1,11 @@
 //! Turns of terminals that print without end.
 //!
-//! A terminal that always has more to read is always ready to run, and so is the
-//! program that fills it. A hundred of them would stand before the one whose output
-//! somebody waits for: in our own queue, and in the kernel's for every process on
-//! the way to who waits. So they queue among themselves here, and when they are a
-//! crowd, each turn is followed by a pause: programs that print faster than that
-//! wait for us, and everybody else is served at once. Nothing is lost by it.
+//! A terminal that always has more to read is always ready to run, and so is the program that fills
+//! it. A hundred of them would delay the one whose output a caller waits for: in our own queue, and
+//! in the kernel's for every process between that output and the caller. So they queue among
+//! themselves here, and when they are a crowd, each turn is followed by a pause: programs that
+//! print faster than that wait for us, and all other terminals are served at once. No output is
+//! lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,7 +71,7 @@ impl Place {
         self.flooding
     }
 
-    /// Waits for the next turn. Whoever stops waiting goes to the end of the queue.
+    /// Waits for the next turn. A terminal that stops waiting goes to the end of the queue.
     pub(super) fn turn(&self) -> impl Future<Output = Turn> + use<> {
         let floods = self.floods.clone();
         async move {

@@ -1,9 +1,9 @@
-//! What became of the inputs that carry a step id.
+//! The state of the inputs that carry a step id.
 //!
-//! An input is at most once: asked for again, it is not typed again. So each step is
-//! noted before anything is typed (*intent*), is *written* once the kernel has all of
-//! its bytes, and *done* once the program's answer was awaited. One that was meant
-//! and can not be written any more is in doubt, and that is what is answered.
+//! An input is typed at most once: a repeated request does not type it again. So each step is noted
+//! before anything is typed (*intent*), is *written* once the kernel has all of its bytes, and
+//! *done* once the program's answer was awaited. An input that was intended and cannot be written
+//! any more is in doubt, and a repeated request returns that.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ pub enum Stage {
     Intent,
     /// All of it was handed to the program's terminal.
     Written,
-    /// The answer to it was awaited as long as was asked.
+    /// The answer to it was awaited for the requested time.
     Done,
 }
 
-/// Steps that are remembered; only the last ones are ever asked for again.
+/// Steps that are remembered; only recent requests are ever repeated.
 const MOST: usize = 4000;
 
-/// What a person types key by key is asked for again within a moment or not at all.
+/// A request for what a person types key by key is repeated within a moment or not at all.
 const MOST_KEYS: usize = 256;
 
 /// The inputs of one terminal that carried a step id, newest last.
@@ -48,7 +48,8 @@ pub(super) struct Entry {
 }
 
 impl Ledger {
-    /// Notes the intent of `step`, which a person types by hand or does not. Its last byte is the byte number `upto` of all that is ever written.
+    /// Notes the intent of `step`; `by_hand` is whether a person types it. Its last byte is byte number `upto` of all
+    /// bytes ever written.
     pub(super) fn intend(&mut self, step: &str, by_hand: bool, offset: u64, prompts: u64, upto: u64) {
         let (entries, most) = if by_hand { (&mut self.keys, MOST_KEYS) } else { (&mut self.entries, MOST) };
         if entries.len() == most {

@@ -1,8 +1,8 @@
 //! The writer's seat: who may type.
 //!
-//! Usually anybody may. A person who takes over holds the seat, and everybody else
-//! is refused with who holds it and since when. What happened meanwhile is kept for
-//! the next one who reads without holding it.
+//! Usually every client may type. A person who takes over holds the seat, and every other client is
+//! refused with the name of the holder and the time since when. What happened meanwhile is kept for
+//! the next client that reads without holding it.
 
 use std::time::SystemTime;
 
@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 pub struct Holder {
     /// Their name.
     pub name: String,
-    /// Since when.
+    /// The time since which they hold it.
     pub since: SystemTime,
 }
 
-/// What proves that one is the holder; made by who takes the seat.
+/// The proof of being the holder; made by the client that takes the seat.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HoldKey(pub String);
 
-/// A time in which somebody held the terminal, for those who come back to it.
+/// A time in which a client held the terminal, for those who come back to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedBack {
-    /// Who held it.
+    /// The client that held it.
     pub holder: Holder,
-    /// Until when.
+    /// When it was given back.
     pub until: SystemTime,
     /// Offset of the output when they took it.
     pub from: u64,
@@ -42,7 +42,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Takes the seat, or takes it again with the same key. Returns who holds it if somebody else does.
+    /// Takes the seat, or takes it again with the same key. Returns the holder if another client holds it.
     pub(super) fn take(&mut self, holder: Holder, key: HoldKey, offset: u64) -> Result<(), Holder> {
         match &self.held {
             Some((_, held_with, _)) if *held_with == key => Ok(()),
@@ -57,13 +57,13 @@ impl Seat {
     /// Gives the seat back. Only the key that it was taken with does that.
     pub(super) fn give_back(&mut self, key: &HoldKey, now: SystemTime, offset: u64) {
         if let Some((holder, _, from)) = self.held.take_if(|(_, held_with, _)| held_with == key) {
-            // Two holds that nobody read between are one absence.
+            // Two holds without a read between them are one absence.
             let from = self.handed_back.take().map_or(from, |earlier| earlier.from);
             self.handed_back = Some(HandedBack { holder, until: now, from, to: offset });
         }
     }
 
-    /// Whether who has `key`, or has none, may type. Returns who holds the seat if not.
+    /// Whether a client with `key`, or without one, may type. Returns the holder of the seat if not.
     pub(super) fn admits(&self, key: Option<&HoldKey>) -> Result<(), Holder> {
         match &self.held {
             Some((holder, held_with, _)) if key != Some(held_with) => Err(holder.clone()),
@@ -79,7 +79,7 @@ impl Seat {
         self.handed_back.is_some()
     }
 
-    /// Takes what has to be told of the time in which somebody held it.
+    /// Takes the report of the time in which a client held it.
     pub(super) fn take_handed_back(&mut self) -> Option<HandedBack> {
         self.handed_back.take()
     }

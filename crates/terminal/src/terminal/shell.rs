@@ -1,7 +1,7 @@
-//! What a shell is doing, as its marks tell it.
+//! What a shell is doing, according to its marks.
 //!
-//! Owns no text and no process: marks and lines that were typed go in, and
-//! whether the shell stands at its prompt comes out.
+//! Owns no text and no process: marks and lines that were typed go in, and whether the shell is at
+//! its prompt comes out.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::integration::{Agreed, Kind};
 use crate::process::{Image, name_of};
 use crate::transcript::Mark;
 
-/// What the marks tell of the shell.
+/// The state of the shell, as derived from its marks.
 #[derive(Debug, Default)]
 pub(super) struct Shell {
-    /// What was agreed with it; nothing where it is no shell that tells, or no longer one.
+    /// The agreement with it; nothing where the program is no reporting shell, or no longer one.
     pub(super) agreed: Option<Agreed>,
     /// Its process, and the program in it at its first prompt.
     pid: i32,
@@ -31,7 +31,7 @@ pub(super) struct Shell {
     pub(super) at_prompt: bool,
     /// A prompt was shown last, and no command has begun since. It may be one for which lines were typed ahead.
     pub(super) shows_prompt: bool,
-    /// What stands at the prompt, not entered yet.
+    /// The text at the prompt, not entered yet.
     pub(super) draft: Draft,
     /// Enter was typed and the shell has not come back to its prompt since.
     pub(super) sent: bool,
@@ -41,20 +41,20 @@ pub(super) struct Shell {
     took: bool,
     /// A line was taken or a command ended since the last prompt, so that the next one is not the same drawn again.
     fresh: bool,
-    /// The prompt is shown and the line editor is about to begin: zsh says so a moment later.
+    /// The prompt is shown and the line editor is about to begin: zsh reports that a moment later.
     begins: bool,
     /// A prompt was shown while lines were still untaken; it counts unless the shell takes one by then.
     pub(super) doubtful: Option<Instant>,
     pub(super) running: bool,
     pub(super) last_exit: Option<i32>,
-    /// The folder that was told (OSC 7), by what runs now or by a program that tells nothing else.
+    /// The directory that was reported (OSC 7), by the running command or by a program that reports nothing else.
     pub(super) folder: Option<String>,
 }
 
 /// How soon a shell takes the next line that was typed ahead.
 const TAKES_NEXT_LINE: Duration = Duration::from_millis(30);
 
-/// How soon after its prompt zsh reads keys, where it does not tell because the user has turned pastes off.
+/// How soon after its prompt zsh reads keys, where it does not report that because the user has turned pastes off.
 const EDITOR_BEGINS: Duration = Duration::from_millis(30);
 
 /// How soon after its beginning a command that replaces the shell has usually done so. Each further look takes twice as
@@ -69,7 +69,7 @@ impl Shell {
         Self { agreed, pid, ..Self::default() }
     }
 
-    /// Whether it tells what it does.
+    /// Whether it reports what it does.
     pub(super) fn tells(&self) -> bool {
         self.agreed.is_some() && self.prompts > 0
     }
@@ -79,7 +79,7 @@ impl Shell {
         self.tells() && self.at_prompt && !self.sent && !self.running
     }
 
-    /// Whether its command is over, as far as can be told. fish reads keys again before it tells that.
+    /// Whether its command is over, as far as is known. fish reads keys again before it reports that.
     pub(super) fn is_between_commands(&self) -> bool {
         !self.running || self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Fish)
     }
@@ -100,7 +100,7 @@ impl Shell {
             // Line editors draw their prompt again when the screen changes; nothing has happened then.
             Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
             Mark::PromptReady => {
-                // A command whose end was not told is over all the same, and nobody knows how.
+                // A command whose end was not reported is over all the same, with an unknown exit code.
                 if self.running {
                     self.last_exit = None;
                 }
@@ -162,7 +162,7 @@ impl Shell {
         }
     }
 
-    /// The prompt stands, and nothing that was typed is still to be taken.
+    /// Notes that the prompt is shown, and nothing that was typed is still to be taken.
     pub(super) fn come_to_prompt(&mut self) {
         if self.image.is_none() {
             self.image = Image::of(self.pid);

@@ -1,7 +1,7 @@
-//! The task that owns a terminal's parts and answers for them.
+//! The task that owns a terminal's parts and serves the requests to it.
 //!
-//! What can wake it is in one `select`: a request, output, room to write, the end
-//! of the program, a deadline. After each, every pending wait is looked at.
+//! One `select` holds all that can wake it: a request, output, room to write, the end of the
+//! program, a deadline. After each, every pending wait is looked at.
 
 mod exchanging;
 mod running;
@@ -44,17 +44,17 @@ pub(crate) struct Parts {
     pub(crate) transcript: Transcript,
     /// What does not change, and what the task keeps current.
     pub(crate) description: Description,
-    /// What was agreed with its shell, if it is one that tells what it does.
+    /// The agreement with its shell, if it is one that reports what it does.
     pub(crate) agreed: Option<Agreed>,
     /// How long it stays readable after its program has ended.
     pub(crate) grace: Duration,
-    /// How long nobody may type, watch or wait, and nothing be printed, before it is closed.
+    /// How long it may go without a writer, a viewer, a wait and output before it is closed.
     pub(crate) idle: Option<Duration>,
     /// Where lines go that are typed unseen.
     pub(crate) hushed: Hushed,
     /// The queue of terminals that print without end.
     pub(crate) floods: Floods,
-    /// What its handles are told of it.
+    /// The stages of its life, shared with its handles.
     pub(crate) life: Life,
 }
 
@@ -67,7 +67,7 @@ const PROMPT_PORTIONS: usize = 2;
 /// Input that a program has not read yet is kept up to this size.
 const MOST_WAITING_INPUT: usize = 4 << 20;
 
-/// How long output may still come after the program ended, while somebody else holds the terminal open.
+/// How long output may still come after the program ended, while another process holds the terminal open.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Portions that an attached client may be behind before it is shown the screen anew.
@@ -83,7 +83,7 @@ struct Task {
     echo: Echo,
     shell: Shell,
     outgoing: Outgoing,
-    /// Answers to printed questions that no program can read yet.
+    /// Answers to printed queries that no program can read yet.
     answers: Answers,
     ledger: Ledger,
     seat: Seat,
@@ -93,7 +93,7 @@ struct Task {
     hushed: Hushed,
     hushed_line: HushedLine,
     place: Place,
-    /// The other side is closed: nothing to read, nobody to write to.
+    /// The other side is closed: there is nothing to read, and no reader of input.
     closed: bool,
     /// The program ended so; the rest of its output is awaited until then.
     ending: Option<(Exit, Instant)>,
@@ -103,11 +103,11 @@ struct Task {
     last_output: Instant,
     /// Counts changes of the screen, so that it is searched once for each.
     drawn: u64,
-    /// A command that somebody waits for, and a request that the shell has not answered.
+    /// A command with a waiting caller, and a request that the shell has not answered.
     running: Option<Running>,
     /// Commands that wait for the shell's prompt, oldest first.
     entering: Vec<Entering>,
-    /// What came of earlier ones.
+    /// The outcomes of earlier ones.
     done: Done,
     exchanging: Option<Exchanging>,
     waits: Vec<Pending>,
@@ -115,7 +115,7 @@ struct Task {
     without_questions: WithoutQuestions,
 }
 
-/// Somebody who waits.
+/// A pending wait of a caller.
 struct Pending {
     search: Search,
     has_patterns: bool,
@@ -196,7 +196,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
     let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
     removed();
     if let Some((_, reply)) = closing {
-        // The caller may have gone away; the terminal is closed all the same.
+        // The caller may have disconnected; the terminal is closed all the same.
         let _ = reply.send(closed);
     }
 }
@@ -204,7 +204,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
 type ClosingRequest = Option<(Closing, oneshot::Sender<Closed>)>;
 
 impl Task {
-    /// Serves until somebody closes the terminal, its grace time is over, or nobody is left to ask.
+    /// Serves until a caller closes the terminal, its grace time is over, or no handle is left.
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
         loop {
             let more = self.look_at_waits();
@@ -261,7 +261,7 @@ impl Task {
         waits.chain(own.into_iter().flatten()).chain(entering).min()
     }
 
-    /// When it is closed because nobody uses it.
+    /// When it is closed because it is unused.
     fn idle_until(&self) -> Option<Instant> {
         let used = !self.waits.is_empty()
             || self.running.is_some()
@@ -274,7 +274,7 @@ impl Task {
         if !matches!(request, Request::Describe(_) | Request::Forget(_)) {
             self.last_use = Instant::now();
         }
-        // A caller that went away does not need its answer.
+        // A caller that disconnected does not need its answer.
         match request {
             Request::Send(input, reply) => self.send(&input, reply),
             Request::Wait(wait, number, reply) => self.wait(wait, number, reply),
@@ -346,12 +346,12 @@ impl Task {
         let mut buffer = [0u8; 16 * 1024];
         self.place.set_flooding(true);
         for portion in 0..READS_PER_TURN {
-            // Looked at before the read that finds nothing: what a shell tells of itself, it tells before it takes keys again.
+            // Looked at before the read that finds nothing: a shell reports its state before it takes keys again.
             let tty = (!self.answers.is_empty()).then(|| (self.pty.line_discipline(), self.pty.foreground()));
             match self.pty.read(&mut buffer) {
                 Ok(Read::Bytes(count)) => {
                     self.take_in(&buffer[..count]);
-                    // Whoever waits for the first line of a reply should not wait for its last as well.
+                    // A wait for the first line of a reply should not wait for its last as well.
                     if portion < PROMPT_PORTIONS {
                         self.look_at_waits();
                     }
@@ -376,8 +376,8 @@ impl Task {
         self.write_waiting();
     }
 
-    /// Types the answers to printed questions if a program can be there that reads them. The terminal was as given, and since
-    /// then nothing was printed.
+    /// Types the answers to printed queries if a program can be there that reads them. The terminal was as given, and
+    /// since then nothing was printed.
     fn answer_questions(&mut self, discipline: Option<Discipline>, foreground: Option<Pid>) {
         if self.pty.has_unread() {
             self.answers.postpone(Instant::now());
@@ -391,7 +391,7 @@ impl Task {
         let reading = discipline.map(|discipline| discipline.reading);
         let reader = Reader { group: foreground, reading, shell };
         let answers = self.answers.take(reader, Instant::now());
-        // A program that asks and never reads is not answered for ever.
+        // A program that sends queries and never reads is not answered for ever.
         if self.outgoing.len() + answers.len() <= MOST_WAITING_INPUT {
             self.outgoing.extend(answers);
         }
@@ -430,7 +430,7 @@ impl Task {
         self.watch_shell();
         self.follow_echo(before);
         if self.viewers.receiver_count() > 0 {
-            // Nobody listening is no error, and a slow listener is told that it missed something.
+            // A missing viewer is no error, and a slow viewer learns that it missed something.
             let shown = self.without_questions.pass(bytes);
             let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
         } else {
@@ -438,7 +438,7 @@ impl Task {
         }
     }
 
-    /// Sees whether the shell that somebody waits for is still there; a program in its place prints no marks.
+    /// Checks whether the shell that a caller waits for is still there; a program in its place prints no marks.
     fn watch_shell(&mut self) {
         let awaited = self.running.is_some() || self.waits.iter().any(Pending::is_for_prompt);
         if awaited && self.shell.running && self.pty.foreground() == Some(self.child.pid()) {
@@ -549,8 +549,8 @@ impl Task {
         self.settle(offset, prompts, input, reply);
     }
 
-    /// Sees to it that the input of a run that a person has approved begins a line of its own, where the shell tells of its
-    /// prompts: takes away what stands at the prompt, unless this run typed all of it.
+    /// Makes the input of a run that a person has approved begin a line of its own, where the shell reports its
+    /// prompts: takes away the text at the prompt, unless this run typed all of it.
     ///
     /// # Errors
     /// When no keys do that for certain, or others have begun a command that is not complete.
@@ -572,7 +572,7 @@ impl Task {
         Ok(())
     }
 
-    /// Answers once the program has, as far as `input` asks for that.
+    /// Answers once the program has, as far as `input` requests that.
     fn settle(&mut self, offset: u64, prompts: u64, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
         match input.settle {
             None => {
@@ -595,7 +595,7 @@ impl Task {
         }
     }
 
-    /// Tells what became of an input that was asked for before; nothing is typed.
+    /// Returns the outcome of an input that was requested before; nothing is typed.
     fn answer_again(&mut self, entry: &Entry, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
         match entry.stage(self.outgoing.written()) {
             // What waits to be written will be, unless the program's end has thrown it away.
@@ -632,7 +632,7 @@ impl Task {
                 Ok(0) => break,
                 Ok(count) => self.outgoing.take(count, now),
                 Err(_) => {
-                    // Nobody will ever read it. The end of the program is noticed where output is read.
+                    // No program will ever read it. The end of the program is noticed where output is read.
                     self.outgoing.clear();
                     break;
                 }
@@ -777,10 +777,11 @@ impl Task {
         found: Option<Found>,
         gave_up: Option<steplatch_pattern::TooMuchWork>,
     ) {
-        // What is looked up in `/proc` takes longer than finding a match, and who found one knows what is awaited.
+        // Looking states up in `/proc` takes longer than finding a match, and the caller of a match knows the awaited
+        // state.
         let states = if reason == Reason::Match { States::default() } else { self.states() };
         let view = self.view(false, states);
-        // Whoever asked may have stopped listening.
+        // The caller may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
             Reply::Sent(offset, _, reply) => drop(reply.send(Ok(Sent { offset, view }))),

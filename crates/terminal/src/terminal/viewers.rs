@@ -1,13 +1,13 @@
-//! What people who watch a terminal are sent: its output, without the questions in it.
+//! What the viewers of a terminal receive: its output, without the queries in it.
 //!
-//! A program asks its terminal for the cursor, for colours, for what it can do, and
-//! the answer is typed into the program. The terminal here has answered already; the
-//! terminal of a viewer would answer again, once for each of them. It would also carry
-//! out what is meant for its window and desktop: titles, clipboards, notifications,
-//! files to save. A program that is watched has no say in these.
+//! A program queries its terminal for the cursor, for colours, for its capabilities, and the answer
+//! is typed into the program. The terminal here has answered already; the terminal of a viewer
+//! would answer again, once for each of them. It would also carry out what is meant for its window
+//! and desktop: titles, clipboards, notifications, files to save. A program that is watched must
+//! not control these.
 //!
-//! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. All else is
-//! passed on byte for byte, and only an unfinished sequence is held back.
+//! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. All else is passed on
+//! byte for byte, and only an unfinished sequence is held back.
 
 /// The longest unfinished sequence that is held back.
 const LONGEST: usize = 4096;
@@ -21,7 +21,7 @@ const ENQ: u8 = 0x05;
 /// The first byte of the C1 controls in UTF-8; `C2 9B` is another way to write `ESC [`.
 const C1: u8 = 0xc2;
 
-/// Takes questions out of a stream, however it is cut.
+/// Removes queries from a stream, however it is cut.
 #[derive(Debug, Default)]
 pub(super) struct WithoutQuestions {
     state: State,
@@ -33,7 +33,7 @@ pub(super) struct WithoutQuestions {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Text, and strings that were found to ask nothing.
+    /// Text, and strings that turned out to be no query.
     #[default]
     Text,
     /// Behind the first byte of what may be a C1 control.
@@ -58,7 +58,7 @@ enum State {
 }
 
 impl WithoutQuestions {
-    /// Begins anew: what comes next is not what followed before.
+    /// Begins anew: the next bytes do not continue the previous ones.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
@@ -106,7 +106,7 @@ impl WithoutQuestions {
                 b'_' => self.enter(State::Application, byte),
                 // The title in screen and tmux.
                 b'k' => self.drop_string(false),
-                // DECID, the oldest way to ask for DA.
+                // DECID, the oldest form of the DA query.
                 b'Z' => self.drop_held(out),
                 ESC | 0x7f.. => return self.give_up(out),
                 0x00..=0x2f if !matches!(byte, CAN | SUB) => self.hold(byte, out),
@@ -136,7 +136,7 @@ impl WithoutQuestions {
             State::Command { escaped } => return self.take_command(byte, escaped, out),
             State::Application => match byte {
                 ESC => return self.give_up(out),
-                // Pictures of kitty's protocol, each of which is answered. They are none here.
+                // Pictures of kitty's protocol, each of which is answered. This terminal shows none.
                 b'G' => self.drop_string(false),
                 _ => self.finish(byte, out),
             },
@@ -180,7 +180,7 @@ impl WithoutQuestions {
             BEL | CAN | SUB => self.finish(byte, out),
             b';' if number(&self.held[self.body..]).is_some_and(is_of_window) => self.drop_string(true),
             b';' if matches!(number(&self.held[self.body..]), Some(7 | 8 | 133)) => {
-                // Folders, links and marks ask nothing, however long they are.
+                // Directories, links and marks are no queries, however long they are.
                 self.finish(byte, out);
             }
             _ => self.hold(byte, out),
@@ -207,7 +207,7 @@ impl WithoutQuestions {
             return;
         }
         match self.state {
-            // No program has one like this, and passed on it might still turn out to be a question.
+            // No program prints a sequence like this, and passed on it might still turn out to be a query.
             State::Csi => {
                 self.drop_held(out);
                 self.state = State::DroppingCsi;
@@ -237,7 +237,7 @@ impl WithoutQuestions {
         false
     }
 
-    /// Drops a sequence, but for the control characters in it: those are performed as if they stood before it.
+    /// Drops a sequence, but for the control characters in it: those are performed as if they came before it.
     fn drop_held(&mut self, out: &mut Vec<u8>) {
         out.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
         self.held.clear();
@@ -284,7 +284,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     })
 }
 
-/// Whether an operating system command is to be answered: a value is `?`, or it asks by its number or its name.
+/// Whether an operating system command is to be answered: a value is `?`, or its number or its name makes it a query.
 fn question(body: &[u8]) -> bool {
     if matches!(number(body), Some(60 | 61)) || number(body).is_some_and(is_of_window) {
         return true;

@@ -1,6 +1,6 @@
-//! A contract as replies and logs show it, read from the document itself.
+//! The outline of a contract for replies and logs, read from the document itself.
 //!
-//! A document that is not valid has an outline too, of what is readable in it.
+//! An invalid document has an outline too, of its readable parts.
 
 use serde_json::{Map, Value, json};
 
@@ -16,10 +16,10 @@ pub fn workflow_signature(document: &Value) -> Map<String, Value> {
     ])
 }
 
-/// Returns the variables of one side of a contract in the order of the document:
-/// `{NAME: {name, description, required, default?, secret?, schema?}}`.
+/// Returns the variables of one side of a contract in the order of the document: `{NAME: {name, description, required,
+/// default?, secret?, schema?}}`.
 ///
-/// `required` is whether the variable has to be set by someone else: not if a default sets it. The default of a secret is
+/// `required` is whether the variable must be set from outside: false if a default sets it. The default of a secret is
 /// left out.
 #[must_use]
 pub fn contract_variables(side: &Value) -> Map<String, Value> {

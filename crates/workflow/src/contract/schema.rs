@@ -1,8 +1,7 @@
-//! What the value of a variable must look like: a JSON Schema of a text.
+//! The schema of a variable's value: a JSON Schema of a text.
 //!
-//! A shell's variables are texts, so the words of JSON Schema that speak of texts
-//! are understood, and `type` reads a text as a number or boolean. Any other word
-//! is refused rather than ignored. JSON Schema 2020-12,
+//! A shell's variables are texts, so the keywords of JSON Schema that apply to texts are supported, and `type` reads a
+//! text as a number or boolean. Any other keyword is refused rather than ignored. JSON Schema 2020-12,
 //! <https://json-schema.org/draft/2020-12/json-schema-validation>.
 
 use serde_json::{Map, Value};
@@ -113,7 +112,7 @@ impl ValueSchema {
         })
     }
 
-    /// Says what is wrong with a value, as the rest of a sentence that begins with its name.
+    /// Returns what is wrong with a value, as the rest of a sentence that begins with its name.
     pub(crate) fn problem(&self, value: &str) -> Option<String> {
         let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
         match self.kind {

@@ -1,11 +1,9 @@
-//! What a run asks its shell before the first state and after the last.
+//! The exchanges of a run with its shell before the first state and after the last.
 //!
-//! Before the first state the arguments that the run was started with are
-//! exported, the others are looked up, and defaults are exported for those that are
-//! not set. A secret is exported only if its declaration says so; it is looked up and
-//! checked all the same. A run that opens its terminal itself begins with opening it: what it
-//! was started with goes into the environment of that terminal, and the rest is
-//! asked for as soon as it is open.
+//! Before the first state, the arguments that the run was started with are exported, the others are looked up, and
+//! defaults are exported for those that are not set. A secret is exported only if its declaration says so; it is looked
+//! up and checked all the same. A run that opens its own terminal opens it first: the arguments that it was started
+//! with go into the environment of that terminal, and the others are looked up as soon as it is open.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +31,7 @@ impl Move<'_> {
         self.approach(to, history.variables(), history.terminals())
     }
 
-    /// Goes to a state, by way of the arguments if they were not looked at and there is a shell now.
+    /// Enters a state, after the exchange about the arguments if it is still missing and a shell is available.
     pub(super) fn approach(self, to: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         let wanted = !self.definition.arguments().is_empty() && !self.history.arguments_checked();
         if !wanted || terminals.open_one().is_none() {
@@ -61,7 +59,7 @@ impl Move<'_> {
         self.ask(Purpose::ReadReturnValues, BTreeMap::new(), names, None, terminals)
     }
 
-    /// Takes an answer of the shell in and goes on.
+    /// Takes in an answer of the shell and continues.
     pub(super) fn answered(mut self, exchange: &Exchange, answer: ShellAnswer) -> Decision {
         let learned = learned(exchange, &answer);
         let error = match &answer {
@@ -241,7 +239,7 @@ impl Move<'_> {
             Side::Arguments => self.definition.arguments(),
             Side::ReturnValues => self.definition.return_values(),
         };
-        // From here on nobody needs a secret any more, and every reader of the history gets to see this.
+        // After this point the secrets are not needed any more, and every reader of the history sees this event.
         for variable in contract.iter().filter(|variable| variable.is_secret()) {
             if let Some(value) = values.get_mut(variable.name()) {
                 value.replace_range(.., HIDDEN);
@@ -251,7 +249,7 @@ impl Move<'_> {
     }
 }
 
-/// Variables as they are once the arguments are known that no shell is told.
+/// Variables including the arguments that are not exported to the shell, once those are known.
 struct WithArguments<'a, L> {
     before: &'a L,
     arguments: BTreeMap<String, Value>,

@@ -1,8 +1,8 @@
-//! What a machine lets somebody else judge or answer.
+//! The gates of a machine.
 //!
-//! The action `gate` asks a question, and the answer is its result. A transition whose condition has a description can not be chosen here: a gate
-//! asks, with the descriptions as choices. What follows on "none of these" is
-//! decided when the gate opens, while the end of the state is at hand.
+//! The action `gate` puts a question, and the answer is its result. A transition whose condition has a description is
+//! chosen by a gate with the descriptions as choices. What follows on "none of these" is decided when the gate opens,
+//! while the end of the state is available.
 
 use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
@@ -43,7 +43,7 @@ impl Move<'_> {
         self.decision
     }
 
-    /// Enters a state whose action asks somebody, and waits.
+    /// Enters a state whose action opens a gate, and waits.
     pub(super) fn ask_somebody(
         mut self,
         entered: CurrentStep,
@@ -105,7 +105,7 @@ impl Move<'_> {
                 let fields = fields.into_iter().chain(through).map(|(name, value)| (name.to_owned(), value));
                 let result = fields.chain(filled.into_iter().flatten()).collect();
                 self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
-                // Nobody waits for its time to be up any more.
+                // The gate's time limit does not apply any more.
                 self.decision.effects.push(Effect::Abandon { step: gate.step.clone() });
                 self.rearm();
                 return self.complete(entered, Outcome::Finished { result });

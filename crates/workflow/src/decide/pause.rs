@@ -1,8 +1,8 @@
-//! Runs that somebody lets rest.
+//! Pausing and resuming of runs.
 //!
-//! What is in flight when a run is paused ends and is written down. What would
-//! follow from it is decided then and held back until somebody lets the run go on,
-//! so that a run which rests for a week goes where it would have gone at once.
+//! An action that is in progress when a run is paused continues to its end and is recorded. What follows from it is
+//! decided then and held back until the run is resumed, so that a run that is paused for a week continues exactly as it
+//! would have at once.
 
 use super::{Decision, Effect, Move, Onward};
 use crate::event::Event;

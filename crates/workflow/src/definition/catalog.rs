@@ -1,10 +1,10 @@
-//! What a definition must know about tools.
+//! The tool catalog, as far as a definition needs it.
 
 use serde_json::{Map, Value};
 
 use super::Problem;
 
-/// The tools that a state may name, told by whoever performs them.
+/// The tools that a state may name, provided by the component that performs them.
 pub trait ToolCatalog {
     /// Returns the names of all tools. `sleep` and `run_workflow` are not among them: they belong to
     /// every machine.
@@ -16,21 +16,21 @@ pub trait ToolCatalog {
     /// it is filled in. The pointers of the problems begin at the parameters (`/timeout`).
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem>;
 
-    /// Returns the JSON Schema of a tool's parameters, of which the description says what the tool does.
+    /// Returns the JSON Schema of a tool's parameters, whose description is that of the tool.
     fn schema(&self, tool: &str) -> Option<Value> {
         let _ = tool;
         None
     }
 
-    /// Tells whether the tool works on a terminal, named by its parameter `session_id`.
+    /// Returns whether the tool works on a terminal, named by its parameter `session_id`.
     fn takes_session(&self, tool: &str) -> bool;
 
-    /// Tells whether somebody can be asked to judge a described condition.
+    /// Returns whether the daemon can open a gate for a described condition.
     fn has_judges(&self) -> bool {
         false
     }
 
-    /// Tells whether a parameter is text, or is made of texts.
+    /// Returns whether a parameter is text, or is made of texts.
     ///
     /// `"{exit_code}"` then becomes `"0"`; elsewhere it keeps the variable's type and becomes `0`.
     fn takes_text(&self, tool: &str, param: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Reading `arguments` and `return_values`.
+//! The reader of `arguments` and `return_values`.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ impl Findings {
         Contract { variables: entries.iter().filter_map(|(name, place)| self.variable(what, name, &place)).collect() }
     }
 
-    /// Says which names stand on both sides.
+    /// Reports the names that are on both sides.
     pub(super) fn disjoint(&mut self, document: &Object<'_>, arguments: &Contract, return_values: &Contract) {
         let Some(place) = document.get("return_values") else { return };
         for name in return_values.names().filter(|name| arguments.get(name).is_some()) {
@@ -35,7 +35,8 @@ impl Findings {
         }
     }
 
-    /// Warns of secret arguments that no state can use: they are not exported, and nothing stands for their value.
+    /// Warns of secret arguments that no state can use: they are not exported, and no placeholder refers to their
+    /// value.
     pub(super) fn unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
         let Some(place) = document.get(ARGUMENTS) else { return };
         for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {

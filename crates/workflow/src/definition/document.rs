@@ -1,4 +1,4 @@
-//! A JSON document, walked with a finger on the place and a list of what is wrong.
+//! A reader of JSON documents that keeps the current place and collects the problems.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ impl Findings {
         self.problems.push(Problem::error(pointer, message));
     }
 
-    /// Takes an object whose keys are all known; says what is wrong with any other.
+    /// Reads an object whose keys are all known; reports any other key.
     pub(crate) fn object<'v>(&mut self, place: &Place<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
         let object = self.free_object(place, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
@@ -105,7 +105,7 @@ pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Says what kind of value stands where another was expected.
+/// Returns in words what kind of value was found in place of the expected one.
 pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -124,7 +124,7 @@ const LONGEST_COMPARED: usize = 128;
 ///
 /// Returns nothing where no word is near enough.
 pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
-    // Nobody mistypes a whole page, and comparing two of them takes for ever.
+    // A text this long is no typing mistake, and comparing two of them takes too long.
     let comparable = |text: &str| text.len() <= LONGEST_COMPARED;
     let nearest = known
         .filter(|candidate| comparable(candidate) && comparable(unknown))

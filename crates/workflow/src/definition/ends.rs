@@ -1,9 +1,8 @@
-//! How a run may end in a state, as far as the state itself tells.
+//! How a run may end in a state, as far as the state itself shows.
 //!
-//! What an action comes to is one of a few [`Ending`]s. One that no transition is
-//! sure to take, and that does not lead on for want of time, is where a run may end: it
-//! completes if the action succeeded and fails if it did not, as `decide` has it.
-//! What fields and screens hold nobody knows beforehand, except that a pattern is found in a text or it is not.
+//! An action ends in one of a few [`Ending`]s. A run may end at an ending that no transition is sure to take and that
+//! no `on_timeout` leads on from: it completes if the action succeeded and fails if it did not, as in `decide`. The
+//! contents of fields and screens are not known beforehand, except that a pattern is found in a text or is not.
 
 use super::State;
 use crate::condition::{Condition, PatternText, Test};
@@ -18,7 +17,7 @@ pub struct Ends {
     pub fails: bool,
 }
 
-/// What an action comes to.
+/// The outcome of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Succeeded,
@@ -27,32 +26,32 @@ enum Ending {
     Failed,
     /// The state's limit passed.
     TimedOut,
-    /// The daemon died in between.
+    /// The daemon stopped while the action was in progress.
     Unknown,
 }
 
 impl State {
-    /// Tells how a run may end here.
+    /// Returns how a run may end here.
     pub fn ends(&self) -> Ends {
         let left: Vec<Ending> = self.endings().into_iter().filter(|ending| !self.goes_on(*ending)).collect();
         let success = |ending: &Ending| matches!(ending, Ending::Succeeded | Ending::FoundNothing);
         Ends { completes: left.iter().any(success), fails: left.iter().any(|ending| !success(ending)) }
     }
 
-    /// Tells whether a run may end here at all.
+    /// Returns whether a run may end here at all.
     pub(crate) fn may_end(&self) -> bool {
         let Ends { completes, fails } = self.ends();
         completes || fails
     }
 
-    /// What the action may come to.
+    /// Returns the possible outcomes of the action.
     fn endings(&self) -> Vec<Ending> {
         let tool = self.action.tool();
         let mut endings = match tool {
-            // Neither needs anybody: one always succeeds, the other never does.
+            // Neither waits for an answer: one always succeeds, the other never does.
             tool::SLEEP => vec![Ending::Succeeded],
             tool::FAIL => return vec![Ending::Failed],
-            // It is answered, or nobody does in time.
+            // It is answered, or expires without an answer.
             tool::GATE if self.action.params().contains_key("timeout") => vec![Ending::Succeeded, Ending::TimedOut],
             tool::GATE => vec![Ending::Succeeded],
             tool::AWAIT_OUTPUT => vec![Ending::Succeeded, Ending::FoundNothing, Ending::Failed, Ending::Unknown],
@@ -65,7 +64,7 @@ impl State {
         endings
     }
 
-    /// Whether the state is sure to lead to another one.
+    /// Returns whether the state is sure to lead to another one.
     fn goes_on(&self, ending: Ending) -> bool {
         let unsuccessful = matches!(ending, Ending::TimedOut | Ending::FoundNothing | Ending::Failed);
         let late = unsuccessful && self.on_timeout().is_some();
@@ -78,7 +77,7 @@ impl State {
 }
 
 impl Ending {
-    /// Whether a test holds, where that can be told.
+    /// Returns whether a test holds, where that is known beforehand.
     fn decides(self, test: &Test) -> Option<bool> {
         let success = matches!(self, Self::Succeeded | Self::FoundNothing);
         match test {

@@ -1,4 +1,4 @@
-//! Reading a definition: everything that is wrong, at once.
+//! The reader of definitions, which reports all problems at once.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::decide::NONE_OF_THESE;
 use crate::{question, substitute, tool};
 
 pub(super) const MOST_STATES: usize = 100;
-/// How many states a machine with too many may have for each of them to be looked at, too.
+/// Up to how many states are checked in a machine that has too many.
 const SENSIBLE_STATES: usize = 2 * MOST_STATES;
 pub(super) const MOST_TRANSITIONS: usize = 20;
 pub(super) const LONGEST_NAME: usize = 64;
@@ -33,7 +33,7 @@ pub const LONGEST_DOCUMENT: usize = 1 << 20;
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
     let bytes = length(document);
     if bytes > LONGEST_DOCUMENT {
-        // Its problems could be as many as its bytes, so they are not looked for.
+        // There could be as many problems as bytes, so they are not collected.
         let message = format!("the definition takes {bytes} bytes, at most {LONGEST_DOCUMENT} are read");
         return Err(Problems::of(vec![Problem::error("", message)]));
     }
@@ -60,7 +60,7 @@ fn length(document: &Value) -> usize {
     counter.0
 }
 
-/// Reads a document that stands in others, so many levels deep.
+/// Reads a document that is nested in others, so many levels deep.
 fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
     let mut reader = Reader { tools, findings: Findings::default(), level };
     let definition = reader.document(document);
@@ -78,7 +78,7 @@ fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Def
 struct Reader<'a> {
     tools: &'a dyn ToolCatalog,
     findings: Findings,
-    /// In how many other documents this one stands.
+    /// In how many other documents this one is nested.
     level: u32,
 }
 
@@ -371,7 +371,7 @@ impl Reader<'_> {
         Some(vec![test])
     }
 
-    /// Checks what somebody is to judge.
+    /// Checks the description of a condition that a gate judges.
     fn judged(&mut self, place: &Place<'_>) -> Option<()> {
         if !self.tools.has_judges() {
             let message = "a condition with 'description' is not supported by this version";
@@ -394,7 +394,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Says which conditions of a state could not be told apart by who judges.
+    /// Reports conditions of a state that could not be distinguished in a gate.
     fn tell_apart(&mut self, place: &Place<'_>, transitions: &[Option<Transition>]) {
         let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
         let descriptions: Vec<_> = transitions.iter().map(described).collect();

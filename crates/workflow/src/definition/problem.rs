@@ -1,11 +1,11 @@
-//! What is wrong with a definition.
+//! Problems of a definition.
 
 use std::error::Error;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that is wrong, and where.
+/// One problem, and its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// A JSON pointer into the document; empty for the whole of it.
@@ -20,9 +20,9 @@ pub struct Problem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// The workflow can not run.
+    /// The workflow cannot run.
     Error,
-    /// The workflow can run, and its author should look.
+    /// The workflow can run, and its author should check it.
     Warning,
 }
 

@@ -1,16 +1,16 @@
-//! States that no run comes to, and states that no run comes out of.
+//! States that no run reaches, and states from which no run can end.
 
 use std::collections::BTreeSet;
 
 use super::document::escaped;
 use super::{Problem, State};
 
-/// Returns a warning for every state that can not be reached, or from which a run can not come to an end.
+/// Returns a warning for every state that cannot be reached, or from which a run cannot end.
 pub(super) fn warnings(initial: &str, states: &[State]) -> Vec<Problem> {
     let reached = closure([initial].into(), |from| {
         states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect()
     });
-    // Where a target does not exist, nobody knows what its author meant; that it is missing is told already.
+    // A missing target leaves the author's intent unknown, and it is reported already.
     let leads_astray = |state: &&State| state.targets().any(|target| states.iter().all(|known| known.name != target));
     let ending = closure(
         states.iter().filter(|state| state.may_end() || leads_astray(state)).map(|state| state.name.as_str()).collect(),

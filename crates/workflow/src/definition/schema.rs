@@ -1,7 +1,7 @@
-//! What authors are told of definitions: a JSON Schema, and a page to read.
+//! The documentation of definitions for their authors: a JSON Schema, and a page to read.
 //!
-//! Both are made of the types in `shape.rs` and of what the catalog says of its
-//! tools. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+//! Both are generated from the types in `shape.rs` and from the catalog's description of its tools. JSON Schema
+//! 2020-12, <https://json-schema.org/draft/2020-12>.
 
 use std::fmt::Write as _;
 
@@ -104,7 +104,7 @@ fn inject_session(params: &mut Value) {
 fn templated(params: &Value) -> Value {
     let mut properties = Map::new();
     for (name, schema) in params["properties"].as_object().into_iter().flatten() {
-        // A null counts as left out, and a string in which a variable stands may become anything.
+        // A null counts as left out, and a string that contains a variable may become anything.
         let open = json!([schema, {"type": "string", "pattern": r"\{"}, {"type": "null"}]);
         let mut schema = json!({ "anyOf": open });
         if let Some(description) = params["properties"][name].get("description") {
@@ -153,7 +153,7 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// Says within which bounds a value is, and what it is when it is left out.
+/// Returns the bounds of a value, and its default.
 fn bounds(schema: &Value) -> String {
     let bound = |word: &str| schema.get(word).filter(|bound| bound.is_number()).map(ToString::to_string);
     let range = match (bound("minimum"), bound("maximum")) {

@@ -1,9 +1,8 @@
 //! The shape of a definition, as types.
 //!
-//! These types are never built: a document is read by hand, so that everything
-//! that is wrong with it can be told at once. What they say is used twice instead.
-//! The reader takes its known keys from here, and the JSON Schema and the
-//! documentation that authors see are made of them.
+//! These types are never built: a document is read by hand, so that all its problems can be reported at once. The types
+//! are used for two things instead: the reader takes its known keys from them, and the JSON Schema and the
+//! documentation for authors are generated from them.
 #![allow(dead_code, clippy::large_enum_variant, reason = "these types are described, never built")]
 
 use std::collections::BTreeMap;

@@ -77,7 +77,7 @@ impl Field {
         self.title.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns what is said about it, if anything is.
+    /// Returns the field's description, if it has one.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
@@ -89,7 +89,7 @@ impl Field {
         self.required
     }
 
-    /// Returns what it is when nothing is filled in, in words; `None` where nothing stands for that.
+    /// Returns the default in words, as the value of a field left empty; `None` where it has no default.
     #[must_use]
     pub fn default_in_words(&self) -> Option<String> {
         self.default.as_ref().map(|default| match default {
@@ -105,7 +105,7 @@ impl Field {
         })
     }
 
-    /// Returns what can be chosen, each as it is shown; nothing where anything can be filled in.
+    /// Returns the choices, each as it is shown; empty where any value is allowed.
     #[must_use]
     pub fn choices(&self) -> Vec<&str> {
         match &self.kind {
@@ -116,7 +116,7 @@ impl Field {
         }
     }
 
-    /// Returns what it wants, in a few words, such as "a whole number from 1 to 9".
+    /// Returns what the field accepts, in a few words, such as "a whole number from 1 to 9".
     #[must_use]
     pub fn wanted(&self) -> String {
         match &self.kind {
@@ -157,11 +157,11 @@ impl Field {
         }
     }
 
-    /// Returns the value that was given, or stands for nothing given.
+    /// Returns the value that was given, or the default where none was given.
     pub(super) fn take(&self, given: Option<&Value>) -> Result<Value, String> {
         let empty = |value: &&Value| match value {
             Value::Null => true,
-            // A form that was not filled in comes back with empty texts.
+            // A form that was not filled in is returned with empty texts.
             Value::String(text) if text.is_empty() => {
                 self.required || !matches!(self.kind, Kind::Text { least: None, format: None, .. })
             }
@@ -313,7 +313,7 @@ fn number(value: &Value) -> Option<Number> {
     }
 }
 
-/// The largest whole number up to which all of them are told apart.
+/// The largest bound up to which every whole number can be represented exactly.
 const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 fn is_whole(number: &Number) -> bool {

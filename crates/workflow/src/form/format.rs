@@ -1,4 +1,4 @@
-//! Forms that a text may have to have.
+//! The formats that a text field may require.
 
 /// A kind of text, by the names of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Format {
         }
     }
 
-    /// Whether a text can be one. Somebody who mistypes is told; who wants to write nonsense can.
+    /// Returns whether a text has this format. Catches typing mistakes; does not prove that the value exists.
     pub(super) fn holds(self, text: &str) -> bool {
         match self {
             Self::Email => text.split_once('@').is_some_and(|(name, host)| {

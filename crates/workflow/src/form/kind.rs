@@ -1,4 +1,4 @@
-//! What a field takes, as it is written.
+//! The kinds of values that a field of a form accepts.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use super::format::Format;
 /// The most that a field offers to choose from.
 const MOST_OFFERED: usize = 100;
 
-/// What a field takes.
+/// What a field accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Text { least: Option<u64>, most: Option<u64>, format: Option<Format> },

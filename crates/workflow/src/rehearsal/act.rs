@@ -1,4 +1,4 @@
-//! What an action comes to in a rehearsal, and how long that takes.
+//! The outcome of an action in a rehearsal, and its duration.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::event::Outcome;
 use crate::history::History;
 use crate::tool;
 
-/// What an action came to.
+/// The outcome of an action.
 pub(super) struct Played {
     pub(super) outcome: Outcome,
     pub(super) takes: Duration,
     pub(super) source: Source,
 }
 
-/// Plays the action of a state. Where nothing is written for it, it comes to what it usually comes to, if there is such a thing.
+/// Plays the action of a state. Without a stub it has its usual outcome, if there is one.
 pub(super) fn act(
     stubs: &Stubs,
     used: &mut Used,
@@ -87,7 +87,7 @@ fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Sou
     }
 }
 
-/// Has time run out: that of the state, or the time that a wait for output gives itself.
+/// Returns a time-out: of the state, or of a wait for output with a time limit of its own.
 fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) -> Result<(Outcome, Duration), Missing> {
     let own = (current.tool == tool::AWAIT_OUTPUT)
         .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::USUAL_LIMIT));
@@ -106,7 +106,7 @@ fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) ->
     }
 }
 
-/// How long a wait for output lasts, where it says so.
+/// Returns the time limit of a wait for output, where it has one.
 fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
     let seconds = params.get("timeout").and_then(|timeout| match timeout {
         Value::String(text) => text.trim().parse().ok(),
@@ -115,14 +115,14 @@ fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// Returns what an action usually comes to. `None` where nobody can know: what a program prints.
+/// Returns the usual result of an action. `None` where it cannot be known, such as what a program prints.
 fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<String, Value>> {
     let CurrentState { tool, params, .. } = current;
     let mut result = session(params);
     result.insert("success".to_owned(), true.into());
     match tool.as_str() {
         tool::OPEN_TERMINAL => {
-            // Each visit to a state opens one, and a name of its own tells them apart.
+            // Each visit to a state opens a terminal of its own, with a distinct name.
             let visit = history.current().map_or(1, |current| current.step.visit);
             let number = if visit == 1 { String::new() } else { format!("_{visit}") };
             result.insert("session_id".to_owned(), format!("term_{name}{number}").into());

@@ -1,11 +1,10 @@
-//! What must not be seen of a rehearsal, although it was played with it.
+//! The secrets that are hidden in the report of a rehearsal.
 //!
-//! A rehearsal is shown to people and kept in the logs of whoever tests machines,
-//! and its stubs may be made of a real run. Secrets are known by value and by name: the
-//! values of variables that a contract calls secret, and texts that are typed as
-//! one, are hidden wherever they stand, in the forms that our filters write too. One of fewer than
-//! [`SHORTEST`] characters would black out half of every text, so it is hidden where it is all
-//! that there is, and in fields that bear the name of its variable.
+//! A rehearsal is shown to people and kept in the logs of those who test machines, and its stubs may be made from a
+//! real run. Secrets are known by value and by name: the values of variables that a contract declares secret, and texts
+//! that are typed as a secret, are hidden wherever they occur, in the forms that our filters write too. A secret of
+//! fewer than [`SHORTEST`] characters would hide half of every text, so it is hidden only where it is the whole text,
+//! and in fields with the name of its variable.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +15,7 @@ use crate::contract::HIDDEN;
 use crate::definition::Definition;
 use crate::substitute::{as_text, filtered_forms};
 
-/// The fewest characters that are looked for inside of other text.
+/// The fewest characters that are searched for inside other text.
 const SHORTEST: usize = 4;
 
 /// The secrets of one rehearsal.
@@ -26,12 +25,12 @@ pub(super) struct Secrets {
     names: BTreeSet<String>,
     /// What is hidden inside of any text.
     texts: BTreeSet<String>,
-    /// What is hidden where nothing else stands.
+    /// Texts that are hidden only where they are the whole text.
     short: BTreeSet<String>,
 }
 
 impl Secrets {
-    /// Knows what the contract of a workflow calls secret: the names, and the defaults.
+    /// Collects what the contract of a workflow declares secret: the names, and the defaults.
     pub(super) fn of(definition: &Definition) -> Self {
         let mut secrets = Self::default();
         let contract = definition.arguments().iter().chain(definition.return_values());
@@ -42,14 +41,15 @@ impl Secrets {
         secrets
     }
 
-    /// Learns the values of secret variables among these.
+    /// Collects the values of secret variables among these.
     pub(super) fn learn_values<'v>(&mut self, variables: impl Iterator<Item = (&'v String, String)>) {
         let secret: Vec<String> =
             variables.filter(|(name, _)| self.names.contains(*name)).map(|(_, value)| value).collect();
         secret.iter().for_each(|value| self.learn(value));
     }
 
-    /// Learns what an action is given: a text that is typed as a secret, and the secrets of a workflow inside of this one.
+    /// Collects secrets from an action's parameters: a text that is typed as a secret, and the secrets of a nested
+    /// workflow.
     pub(super) fn learn_params(&mut self, params: &Map<String, Value>) {
         if is_typed_unseen(params)
             && let Some(typed) = params.get("input_text")
@@ -63,7 +63,7 @@ impl Secrets {
         }
     }
 
-    /// Learns what a workflow inside of this one calls secret, however deep it stands. It need not be valid.
+    /// Collects what a nested workflow declares secret, at any depth. It need not be valid.
     fn learn_nested(&mut self, document: &Value) {
         for contract in ["arguments", "return_values"] {
             for (name, variable) in document[contract].as_object().into_iter().flatten() {
@@ -80,7 +80,7 @@ impl Secrets {
         }
     }
 
-    /// Learns a secret, line by line: a screen does not show more of it in one piece.
+    /// Collects a secret, line by line: a screen does not show more of it in one piece.
     fn learn(&mut self, secret: &str) {
         for line in secret.lines().map(str::trim).filter(|line| !line.is_empty()) {
             if line.chars().count() < SHORTEST {
@@ -89,7 +89,7 @@ impl Secrets {
             }
             let quoted = Value::from(line).to_string();
             self.texts.extend(filtered_forms(line));
-            // Without its quotes, it may stand in the middle of more JSON.
+            // Without its quotes, it may be part of a longer JSON text.
             self.texts.insert(quoted[1..quoted.len() - 1].to_owned());
             self.texts.insert(line.to_owned());
         }
@@ -136,7 +136,7 @@ impl Secrets {
         let unseen = is_typed_unseen(fields);
         for (name, value) in fields {
             match value {
-                // All of it, however short it is and whatever ends the line.
+                // The whole text, however short it is and whatever ends the line.
                 Value::String(typed) if unseen && name == "input_text" => HIDDEN.clone_into(typed),
                 Value::Null | Value::Bool(_) | Value::Object(_) => self.hide_in(value),
                 scalar if self.names.contains(name) => *scalar = HIDDEN.into(),
@@ -186,7 +186,7 @@ impl Secrets {
     }
 }
 
-/// Whether these are the parameters of something that is typed as a secret.
+/// Returns whether these are the parameters of something that is typed as a secret.
 fn is_typed_unseen(params: &Map<String, Value>) -> bool {
     params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true")
 }

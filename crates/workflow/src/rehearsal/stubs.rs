@@ -1,8 +1,7 @@
-//! What the world answers in a rehearsal, as its author wrote it down.
+//! The stubs of a rehearsal: the results of actions, as the author of the stubs wrote them.
 //!
-//! A list is taken in order, one entry for each time, and when it is used up one
-//! more time is a mistake: of the machine, or of who thought it would take fewer.
-//! What stands alone, without a list, is the answer every time.
+//! A list is used in order, one entry a time. Using more entries than it has is an error: of the machine, or of stubs
+//! that expect fewer visits. A value that is not in a list is the answer every time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +23,7 @@ pub struct Stubs {
     pub(super) gates: BTreeMap<String, Answers<String>>,
     pub(super) shell: BTreeMap<String, String>,
     pub(super) session_id: Option<String>,
-    /// How long a wait for output lasts that does not say so, where its tool tells.
+    /// How long a wait for output without a time limit lasts, where its tool specifies it.
     pub(super) usual_wait: Option<Duration>,
 }
 
@@ -39,7 +38,7 @@ pub(crate) struct StubFile {
     session_id: Option<String>,
 }
 
-/// What is answered, time after time.
+/// The answers to repeated uses of one stub.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answers<T> {
     /// The same, always.
@@ -73,21 +72,21 @@ impl<T> Answers<T> {
     }
 }
 
-/// What comes of one action.
+/// The outcome of one action.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Stub {
     /// It returns these fields, besides those that its tool always has.
     Result(Map<String, Value>),
     /// Time runs out first.
     Timeout,
-    /// Nobody knows whether it happened.
+    /// It is unknown whether it happened.
     OutcomeUnknown,
 }
 
-/// The words that stand for an outcome without fields.
+/// The words for an outcome without fields.
 const WORDS: [&str; 2] = ["timeout", "outcome_unknown"];
 
-/// Fields that actions return and whose meaning the rules know, besides the standard ones.
+/// Fields that actions return and whose meaning the rules define, besides the standard ones.
 const OTHER_FIELDS: [&str; 13] = [
     "timeout_occurred",
     "reason",
@@ -228,7 +227,7 @@ impl Reading<'_> {
             }
             Value::Object(fields) => {
                 for field in fields.keys().filter(|field| !self.fields.contains(*field)).collect::<Vec<_>>() {
-                    // What nobody knows may be a field of somebody's own; what looks like a known one is a slip.
+                    // An unknown field may be the author's own; one that resembles a known field is a typing mistake.
                     let meant = suggestion(field, self.fields.iter().map(String::as_str));
                     if !meant.is_empty() {
                         self.found.error(&place.pointer, format!("nothing reads a field '{field}'{meant}"));
@@ -259,12 +258,12 @@ impl Reading<'_> {
         self.found.text(place, "the answer to a gate").map(str::to_owned)
     }
 
-    /// Says which answers no gate offers, as far as that is known before the run.
+    /// Reports the answers that no gate offers, as far as that is known before the run.
     fn offered(&mut self, gates: &BTreeMap<String, Answers<String>>) {
         for (name, answers) in gates {
             let Some(state) = self.definition.state(name) else { continue };
             let choices = choices(state);
-            // What the action asks, it says itself.
+            // The gate of an action has its own choices.
             if asks(state) {
                 continue;
             }
@@ -307,15 +306,15 @@ impl Reading<'_> {
     }
 }
 
-/// The longest time that an action is said to take: longer than any run.
+/// The longest duration of a stubbed action: longer than any run.
 const LONGEST: f64 = 100_000.0;
 
-/// Whether the action of a state asks somebody.
+/// Returns whether the action of a state opens a gate.
 fn asks(state: &crate::State) -> bool {
     state.action().tool() == tool::GATE
 }
 
-/// What a state lets somebody judge, as it is written.
+/// Returns the descriptions that a state's gate offers, as the author wrote them.
 fn choices(state: &crate::State) -> Vec<&str> {
     state.transitions().iter().filter_map(|transition| transition.condition().description()).collect()
 }

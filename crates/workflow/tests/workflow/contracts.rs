@@ -1,4 +1,4 @@
-//! What a run and its shell owe each other.
+//! Contracts between a run and its shell.
 
 use expect_test::expect;
 use serde_json::{Value, json};
@@ -193,7 +193,7 @@ fn a_run_that_opens_its_terminal_hands_arguments_over_and_asks_for_the_rest_once
     run.shell_tells(&json!({"USER": "ana"}));
     assert_eq!((run.state(), run.params()["session_id"].as_str()), ("make", Some("term_7")));
 
-    // With everything given there is nothing to ask, so that the program may be none that can be asked.
+    // With every argument given, the shell is not queried, so the program may be one that cannot be queried.
     let mut run = Machine::start_with(&document, with(&json!({"ROOT": "/src", "USER": "ana"})));
     run.result(&json!({"success": true, "session_id": "term_7"}));
     assert_eq!(run.state(), "make");
@@ -344,7 +344,7 @@ fn a_secret_argument_that_was_not_given_is_looked_up_and_checked_and_stands_for_
     expect!["Missing required environment variables: PASSWORD. Set them with: export PASSWORD=value"]
         .assert_eq(missing.error());
 
-    // A default stands for its value, and no shell is told.
+    // The placeholder has the default as its value, and the default is not exported to the shell.
     let entry = json!({"secret": true, "default": "changeme"});
     let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
     run.shell_tells(&json!({}));

@@ -1,4 +1,4 @@
-//! What follows from what, step by step.
+//! Decisions, step by step.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn typing(transitions: &Value) -> Value {
     json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}, "transitions": transitions})
 }
 
-/// A machine that goes on to `then` when a transition with this condition holds after its first state.
+/// A machine that continues to `then` when a transition with this condition holds after its first state.
 fn deciding(tool: &str, transition: &Value) -> Value {
     let mut transition = transition.clone();
     transition["next_state"] = "then".into();
@@ -171,7 +171,7 @@ fn every_condition_holds_when_the_table_says_so() {
         ("send_input", json!({"condition": "success"}), &ok, true),
         ("send_input", json!({"condition": "failure"}), &broken, true),
         ("send_input", json!({"condition": "failure"}), &ok, false),
-        // A result that says nothing about success is one.
+        // A result without `success` is successful.
         ("list_terminal_sessions", json!({"condition": "success"}), &json!({"sessions": []}), true),
         ("get_screen_content", json!({"condition": {"pattern_match": "^\\$ $"}}), &screen, true),
         ("get_screen_content", json!({"condition": {"pattern_match": "v1\\.2 built"}}), &screen, true),
@@ -221,7 +221,7 @@ fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_te
         run.outcome(listed.clone());
         assert_eq!((run.state(), run.history.variables().get("screen_content")), (expected, None));
     }
-    // What timed out has no text, and the terminal that it worked on is looked at.
+    // A timed-out action has no text, so the screen of its terminal is read.
     let mut document = deciding("send_input", &json!({"condition": {"pattern_match": "ready"}}));
     document["states"]["first"]["action"]["params"]["session_id"] = "term_2".into();
     let run = Machine::start_with(&document, given());

@@ -1,4 +1,4 @@
-//! What a definition may say, and what it is told when it says something else.
+//! Definitions: what is accepted, and the problems that are reported.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -203,7 +203,7 @@ fn what_is_missing_or_of_the_wrong_kind_is_said() {
     }
 }
 
-/// Tools of somebody who has nobody to judge.
+/// A catalog whose daemon cannot open gates for conditions.
 struct Unjudged;
 
 impl ToolCatalog for Unjudged {

@@ -1,4 +1,4 @@
-//! What a machine lets somebody judge.
+//! Gates of a machine.
 
 use std::time::Duration;
 
@@ -155,7 +155,7 @@ fn descriptions_that_can_not_be_judged_are_refused() {
     .assert_eq(&problems(&document(&wrong)));
 }
 
-/// A machine that asks before it goes on.
+/// A machine that opens a gate before it continues.
 fn asking(params: &Value) -> Value {
     json!({
         "initial_state": "ask",
@@ -208,7 +208,7 @@ fn a_question_without_choices_takes_any_text_and_one_without_an_answer_has_timed
     assert_eq!(expires.since(run.now), Duration::from_secs(60));
     let step = run.history.gate().unwrap().step.clone();
     run.wait(Duration::from_secs(61));
-    // A daemon that comes back asks again, with the same end.
+    // A restarted daemon opens the gate again, with the same deadline.
     let again = resume(&run.history, run.now);
     assert!(
         matches!(&again[..], [Effect::OpenGate { .. }, Effect::ExpireGate { at, .. }] if *at == expires),

@@ -1,4 +1,4 @@
-//! Machines and what happens to them, made at random.
+//! Machines and their inputs, generated at random.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
         let target = |pick: u8| format!("s{}", usize::from(pick) % count);
         let mut document = Map::new();
         for (index, (pick, mut transitions, on_timeout)) in states.into_iter().enumerate() {
-            // What is to be judged must be told apart.
+            // The conditions of a gate must differ.
             let mut seen = Vec::new();
             transitions.retain(|(pick, _)| {
                 let new = !seen.contains(pick);
@@ -93,7 +93,7 @@ pub(crate) fn starts() -> impl Strategy<Value = Start> {
     })
 }
 
-/// What the world answers, whatever it was asked.
+/// The outcome of an effect, of whatever kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Luck {
     outcome: Outcome,
@@ -117,7 +117,7 @@ pub(crate) fn lucks() -> impl Strategy<Value = Luck> {
     (outcome, shell, any::<u8>()).prop_map(|(outcome, shell, choice)| Luck { outcome, shell, choice })
 }
 
-/// Returns what the world brings a run that waits for something.
+/// Returns the next input of a run that waits.
 pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
     if let Some(current) = history.current() {
         return Input::Outcome { step: current.step.clone(), outcome: luck.outcome.clone() };

@@ -1,4 +1,4 @@
-//! What holds for every machine, whatever happens to it.
+//! Laws that hold for every machine and every sequence of inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use steplatch_workflow::{
 use crate::generated::{Luck, lucks, machines, next_input, starts};
 use crate::machine::Tools;
 
-/// The step of an effect that something waits for.
+/// Returns the step of an effect whose outcome the run waits for.
 fn asking(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Perform { step, .. }
@@ -70,14 +70,14 @@ fn opened(outcome: &mut Outcome, number: usize) -> String {
     id
 }
 
-/// A world in which the daemon may die at any instant, and the journal and the ledgers stay.
+/// A world in which the daemon may stop at any instant, and the journal and the ledgers remain.
 struct World {
     definition: Definition,
     start: Start,
     journal: Vec<Event>,
-    /// What was done under each step that must not be done twice, and whether its outcome was told.
+    /// The effects that must not be performed twice, by step.
     ledger: BTreeMap<String, Effect>,
-    /// How often such an effect was really done.
+    /// How often each such effect was really performed.
     done: BTreeMap<String, u32>,
     /// The terminal that each step opened, whether or not the run learned of it.
     opened: BTreeMap<String, String>,
@@ -92,7 +92,7 @@ impl World {
         self.crashes.next().unwrap_or(false)
     }
 
-    /// Performs effects as the daemon would, after their events are in the journal. `None` when it dies in between.
+    /// Performs effects as the daemon would, after their events are in the journal. `None` when it stops in between.
     fn perform(&mut self, history: &History, effects: &[Effect]) -> Option<Option<Input>> {
         let mut input = None;
         for effect in effects {
@@ -128,7 +128,7 @@ impl World {
                     Some(before) => {
                         assert_eq!(timeless(before), timeless(effect), "asked again it is the same");
                         assert!(limit_of(effect) <= limit_of(before), "with no more time than before");
-                        // It was begun, and nobody is left who knows how it went.
+                        // It was begun, and its outcome was lost.
                         if let Input::Outcome { outcome, .. } = &mut brought {
                             *outcome = Outcome::Unknown;
                         }
@@ -144,10 +144,10 @@ impl World {
         if self.crashes() { None } else { Some(input) }
     }
 
-    /// Runs to the end through every crash, and returns what is remembered then.
+    /// Runs to the end through every crash, and returns the history in the journal.
     fn run(&mut self, mut interruption: Option<(u8, Input)>) -> History {
         let (mut history, mut next) = (History::new(), Some(Input::Start(self.start.clone())));
-        // A daemon that takes a run over performs what the journal asks for before it takes any input.
+        // A daemon that takes over a run performs the effects that the journal requests before it takes any input.
         let mut resumes = false;
         for turn in 0..10_000u32 {
             self.now = self.now.after(Duration::from_millis(10));
@@ -162,7 +162,7 @@ impl World {
                 Some(input) => {
                     let Decision { events, effects } = decide(&self.definition, &history, input, self.now);
                     if self.crashes() {
-                        // It died before anything was written: the decision never was.
+                        // It stopped before anything was written: the decision is lost.
                         history = History::from_iter(&self.journal);
                         resume(&history, self.now)
                     } else {
@@ -180,11 +180,12 @@ impl World {
                     assert_eq!(input, None, "a run that is over asks for nothing");
                     return history;
                 }
-                // Nothing is in flight any more, and somebody lets it go on.
+                // Nothing is in progress any more, and the run is resumed.
                 Some(None) if history.paused().is_some() && waited_for(&history).is_none() => {
                     next = Some(Input::Resume { by: "somebody".into(), above: false });
                 }
-                // A run that did not begin is begun by who wanted it, and one that lost its deadline's answer waits on.
+                // A run that did not begin is started again by its caller, and one whose deadline effect was lost keeps
+                // waiting.
                 Some(None) if history.started_at().is_none() => next = Some(Input::Start(self.start.clone())),
                 Some(input) => next = input,
                 None => {
@@ -199,7 +200,7 @@ impl World {
     }
 }
 
-/// What an effect asks for, however long it may take.
+/// Returns an effect without its time limit.
 fn timeless(effect: &Effect) -> Effect {
     let mut effect = effect.clone();
     if let Effect::Perform { limit, .. } | Effect::StartRun { limit, .. } | Effect::Sleep { limit, .. } = &mut effect {
@@ -244,7 +245,7 @@ proptest! {
             log.extend(decision.events);
             prop_assert!(history.states_executed() <= max_states);
             let Some(step) = waited_for(&history) else { break };
-            // Whoever is waited for was asked, and would be asked again.
+            // The effect that the run waits for was performed, and would be performed again after a restart.
             let asked = |effects: &[Effect]| effects.iter().filter_map(asking).collect::<Vec<_>>();
             prop_assert_eq!(asked(&decision.effects), vec![step.clone()]);
             prop_assert_eq!(asked(&resume(&history, now)), vec![step]);
@@ -265,7 +266,7 @@ proptest! {
             prop_assert_eq!(decide(&definition, &folded, input, now), expected);
         }
         prop_assert_eq!(History::from_iter(&log), history);
-        // Every state that was executed is told in the log, in order.
+        // Every state that was executed is in the log, in order.
         let told = execution_log(&log).iter().filter(|entry| matches!(entry, LogEntry::Execution { .. })).count();
         prop_assert_eq!(told, log.iter().filter(|event| matches!(event, Event::StateCompleted { .. })).count());
     }
@@ -313,7 +314,7 @@ proptest! {
         };
         let history = world.run(interruption);
         prop_assert_eq!(History::from_iter(&world.journal), history.clone());
-        // Under each name of a step the journal has one deed at the most, and the world did it once.
+        // Under each step the journal has one effect at the most, and it was performed once.
         let entered: Vec<String> = world.journal.iter().filter_map(|event| match event {
             Event::StateEntered { step, .. } | Event::VariablesAsked { step, .. } => Some(step.to_string()),
             _ => None,

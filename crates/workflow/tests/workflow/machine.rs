@@ -131,7 +131,7 @@ impl Machine {
         self.outcome(Outcome::Finished { result: fields(result) })
     }
 
-    /// Brings what the shell answers: the values of variables, null for one that is not set.
+    /// Brings the answer of the shell: the values of variables, null for one that is not set.
     pub(crate) fn shell_tells(&mut self, values: &Value) -> &Decision {
         let value = |(name, value): (String, Value)| (name, value.as_str().map(str::to_owned));
         self.shell_answers(ShellAnswer::Told { values: fields(values).into_iter().map(value).collect() })

@@ -1,4 +1,4 @@
-//! Machine workflows, from document to end, told as small stories.
+//! Machine workflows, from document to end, as small scenarios.
 
 mod contracts;
 mod decisions;

@@ -1,4 +1,4 @@
-//! Runs that a run starts.
+//! Child runs.
 
 use std::time::Duration;
 
@@ -207,7 +207,7 @@ fn the_time_that_a_child_waits_for_somebody_does_not_count() {
     assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
     let [Effect::ArmDeadline { after }] = run.input(waits(false)).effects[..] else { panic!("{:?}", run.last) };
     assert!(after > Duration::from_secs(1790), "{after:?}");
-    // It may also end while it waits: somebody cancels it.
+    // It may also end while it waits: it is cancelled.
     run.input(waits(true));
     run.wait(hour);
     let decision = run.result(&json!({"success": false, "status": "cancelled"}));

@@ -1,4 +1,4 @@
-//! Runs that somebody lets rest.
+//! Runs that are paused and resumed.
 
 use std::time::Duration;
 
@@ -184,13 +184,13 @@ fn is_of_a_pause(event: &Event) -> bool {
     matches!(event, Event::Paused { .. } | Event::HeldBack { .. } | Event::Resumed { .. })
 }
 
-/// Whether an event begins something, or ends the run.
+/// Returns whether an event begins something, or ends the run.
 fn begins(event: &Event) -> bool {
     !(is_of_a_pause(event)
         || matches!(event, Event::StateCompleted { .. } | Event::GateAnswered { .. } | Event::VariablesTold { .. }))
 }
 
-/// Plays a machine to its end, resting wherever `rests` says so, and returns what happened.
+/// Plays a machine to its end, pausing wherever `rests` has `true`, and returns the events.
 fn play(definition: &Definition, start: Start, lucks: &[Luck], rests: &[bool]) -> Result<Vec<Event>, TestCaseError> {
     let mut now = Timestamp(0);
     let (mut history, mut events) = (History::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Runs that are only played.
+//! Rehearsals.
 
 use std::time::Duration;
 
@@ -351,7 +351,7 @@ fn careless_stubs() -> Value {
     })
 }
 
-/// What of the secrets of [`careless`] stands in a text.
+/// Returns the secrets of [`careless`] that occur in a text.
 fn seen(text: &str) -> Vec<&'static str> {
     let all = ["QUOTED", "default-key", "inner-secret", "out-secret", "ana-pass", "\"917", "917,", "917\\n"];
     all.into_iter().filter(|secret| text.contains(secret)).collect()
@@ -378,7 +378,7 @@ fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
     assert_eq!(state("say").0["input_text"], "echo •••••• •••••• •••••• ••••••\n");
     assert_eq!(state("say").1["screen_content"], "got ••••••, ••••••, ••••••", "a default and a return value too");
     assert_eq!(state("pin").0["input_text"], "••••••");
-    // What only looks like a short secret is left alone where more stands around it.
+    // Text that equals a short secret is not hidden inside longer text.
     assert_eq!(state("pin").1["env"], json!({"PIN": "••••••", "lines": ["••••••", "0917"]}));
     assert_eq!(state("nested").0["initial_variables"], json!({"INNER": "••••••", "OTHER": "seen"}));
     assert_eq!(state("nested").1["return_values"], json!({"INNER": "••••••"}));

@@ -1,4 +1,4 @@
-//! What authors are told: the schema and the documentation.
+//! The documentation for authors: the schema and the page.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use steplatch_workflow::{Definition, Problem, ToolCatalog, documentation, schema
 use crate::generated::machines;
 use crate::machine::Tools;
 
-/// One tool with a schema, and nobody to judge.
+/// A catalog with one tool that has a schema, and without gates for conditions.
 struct Described;
 
 impl ToolCatalog for Described {
@@ -39,7 +39,7 @@ impl ToolCatalog for Described {
     }
 }
 
-/// Says where a value does not fit a schema: the words of JSON Schema that ours uses, and a panic for any other.
+/// Returns where a value does not fit a schema. Supports the keywords that our schema uses, and panics at any other.
 fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
     let words = match schema {
         Value::Bool(true) => return None,

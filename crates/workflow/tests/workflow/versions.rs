@@ -1,4 +1,4 @@
-//! Runs that began under older rules: they end by those.
+//! Runs that began under older rules and follow them to their end.
 
 use serde_json::{Value, json};
 use steplatch_workflow::{Event, History, Outcome, SEMANTICS_VERSION, Start, wants_screen};

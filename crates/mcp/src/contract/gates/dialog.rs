@@ -1,4 +1,4 @@
-//! A gate as a dialog of a client, and what comes back as an answer.
+//! Conversion of a gate to a client's dialog, and of the dialog's result to an answer.
 
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema, LegacyEnumSchema,
@@ -9,30 +9,30 @@ use steplatch_protocol::{AnswerGate, GateInfo, visible};
 
 use super::Dialog;
 
-/// The field of a choice.
+/// The name of the field that holds a choice.
 const DECISION: &str = "decision";
 
-/// The field of a text.
+/// The name of the field that holds a text.
 const ANSWER: &str = "answer";
 
-/// The longest message that a dialog shows whole, in characters and in lines: clients have windows of their own for it, which no
-/// person scrolls for long.
+/// The longest message that a dialog shows whole, in characters and in lines: clients show it in a small window that
+/// people rarely scroll.
 const LONGEST_MESSAGE: usize = 4000;
 const MOST_LINES: usize = 60;
 
-/// Why a gate is no dialog.
+/// Why a gate cannot be shown as a dialog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::contract) enum NoDialog {
-    /// No client knows its form.
+    /// Its form is outside the schema that MCP clients support.
     Form,
-    /// There is more to judge than a dialog shows.
+    /// Its content is longer than a dialog shows.
     TooLong,
 }
 
-/// Returns a gate as a dialog with all that there is to judge; `wrong` is why the last answer was not taken.
+/// Returns a gate as a dialog with its whole content; `wrong` is why the last answer was rejected.
 ///
 /// # Errors
-/// When it can not be shown whole.
+/// When the content cannot be shown whole.
 pub(in crate::contract) fn form(
     gate: &GateInfo,
     wrong: Option<&str>,
@@ -45,7 +45,7 @@ pub(in crate::contract) fn form(
             "properties": {ANSWER: {"type": "string", "title": "Your answer", "minLength": 1}},
             "required": [ANSWER],
         }),
-        // Without a default: nobody decides by not deciding.
+        // No default, so that submitting the form unchanged decides nothing.
         None => json!({
             "type": "object",
             "properties": {DECISION: {"type": "string", "title": "Your decision", "enum": shown_choices(gate)}},
@@ -61,7 +61,7 @@ pub(in crate::contract) fn form(
         }
     }
     let message = message(gate, wrong);
-    // Choices and texts of fields are read like the message, and what is hidden in them is judged by no one.
+    // Choices and texts of fields are read like the message; hidden characters in them must not pass unseen.
     let all = format!("{message}\n{schema}");
     if gate.shortened || gate.masked || all.chars().count() > LONGEST_MESSAGE || message.lines().count() > MOST_LINES {
         return Err(NoDialog::TooLong);
@@ -69,7 +69,7 @@ pub(in crate::contract) fn form(
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// A choice with titles as clients before 2025-11-25 know it.
+/// Returns a choice with titles in the form that clients before 2025-11-25 support.
 fn untitled(field: &Value) -> Option<PrimitiveSchemaDefinition> {
     let offered = field.get("oneOf")?.as_array()?;
     let texts = |key: &str| offered.iter().filter_map(|one| Some(one.get(key)?.as_str()?.to_owned())).collect();
@@ -82,10 +82,10 @@ fn untitled(field: &Value) -> Option<PrimitiveSchemaDefinition> {
     Some(PrimitiveSchemaDefinition::Enum(EnumSchema::Legacy(plain)))
 }
 
-/// Returns a form with nothing in its texts that a client would carry out.
+/// Returns a form whose texts contain nothing that a client would interpret, such as control characters or markup.
 ///
 /// # Errors
-/// When a value to choose from is not the text that is shown for it.
+/// When the value of a choice differs from the text that is shown for it.
 fn shown_form(form: &Value) -> Result<Value, NoDialog> {
     fn show(name: &str, value: &mut Value) -> Result<(), NoDialog> {
         match value {
@@ -112,7 +112,7 @@ fn shown_choices(gate: &GateInfo) -> Vec<String> {
     let shown: Vec<String> = gate.choices.iter().map(|choice| visible(choice)).collect();
     let numbered = |(index, text): (usize, &String)| match shown.iter().filter(|other| *other == text).count() {
         1 => text.clone(),
-        // They differ in what is not to be seen.
+        // The choices differ only in invisible characters.
         _ => format!("{}: {text}", index + 1),
     };
     shown.iter().enumerate().map(numbered).collect()
@@ -136,13 +136,13 @@ fn message(gate: &GateInfo, wrong: Option<&str>) -> String {
     message
 }
 
-/// Returns the lines of a foreign text with nothing in them that a client would carry out.
+/// Returns the lines of a foreign text without anything that a client would interpret.
 fn lines_of(text: &str, indent: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("{indent}{}", visible(line))).collect();
     lines.join("\n")
 }
 
-/// Reads what came back. Only what was accepted with a decision in it is an answer.
+/// Reads the result of a dialog. Only an accepted dialog that contains a decision is an answer.
 pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog {
     match result.action {
         ElicitationAction::Accept => {}

@@ -1,7 +1,7 @@
-//! Resources that are followed: whoever follows one is told that it has changed, and looks for themselves.
+//! Subscriptions to resources: the subscriber is notified that a resource has changed, and reads it again.
 //!
-//! A terminal is joined as somebody who only watches; a run's events are followed. A task waits for either, over as many
-//! daemons as it takes, and ends with whoever follows.
+//! A terminal is attached without input; a run's events are followed. One task waits for either, reconnects to the
+//! daemon as often as necessary, and ends with the subscription.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::uri::Address;
 use crate::offer::Updates;
 
-/// The pauses between attempts to find a daemon again that went away. Nobody starts one only to follow something.
+/// The pauses between attempts to reconnect to the daemon. A subscription does not start a daemon.
 const PAUSES_MS: [u64; 8] = [10, 50, 250, 1000, 2000, 4000, 8000, 16_000];
 
-/// What is followed.
+/// The resource of a subscription.
 enum Followed {
     /// A terminal, by its id or name. It outlives a daemon.
     Terminal(String),
-    /// A run, and the number of its newest event that is no news.
+    /// A run, and the number of the newest event that the subscriber already knows.
     Run { id: String, newest: u64 },
 }
 
-/// Follows a resource; `None` where there is none of that URI.
+/// Subscribes to a resource; `None` if there is none of that URI.
 ///
 /// # Errors
-/// When the daemon can not be asked.
+/// When the daemon cannot be reached.
 pub(in crate::contract) async fn follow(uri: &str, daemon: &Steady) -> Result<Option<Updates>, AskError> {
     let mut followed = match Address::parse(uri) {
         Some(Address::Terminal { id, .. }) => Followed::Terminal(id),
         Some(Address::Run(id) | Address::Events { run: id, .. }) => Followed::Run { id, newest: 0 },
         Some(Address::Workflow(name)) => {
-            // Nobody tells when a file was edited, so no update ever comes.
+            // The daemon sends no event when a workflow's file is edited, so no update ever arrives.
             let known = daemon.call(DescribeWorkflow { name }).await?.name.is_some();
             return Ok(known.then(|| mpsc::channel(1).1));
         }
@@ -48,11 +48,11 @@ pub(in crate::contract) async fn follow(uri: &str, daemon: &Steady) -> Result<Op
 }
 
 impl Followed {
-    /// Begins to listen; `None` where there is nothing to be followed.
+    /// Begins to listen; `None` if there is nothing to follow.
     async fn join(&mut self, client: &Client) -> Result<Option<Events>, CallError> {
         match self {
             Self::Terminal(id) => {
-                // Secrets are hidden, though nothing of what is shown is passed on.
+                // Secrets are masked, although the screen itself is not passed on.
                 let verb = AttachTerminal { session_id: id.clone(), hold_key: None, masked: true };
                 let (reply, events) = client.subscribe(verb).await?;
                 Ok(reply.success.then_some(events))
@@ -60,14 +60,14 @@ impl Followed {
             Self::Run { id, newest } => {
                 let verb = Subscribe { run_id: id.clone(), from_seq: Some(*newest + 1), ..Subscribe::default() };
                 let (reply, events) = client.subscribe(verb).await?;
-                // What has happened before is no news.
+                // Earlier events are not changes.
                 *newest = (*newest).max(reply.newest_seq);
                 Ok(reply.success.then_some(events))
             }
         }
     }
 
-    /// Whether an event is news, and whether it is the last one.
+    /// Returns whether an event is a change, and whether it is the last event.
     fn hear(&mut self, event: Value) -> (bool, bool) {
         match self {
             Self::Terminal(_) => {
@@ -86,7 +86,8 @@ impl Followed {
     }
 }
 
-/// Says that there is something new. Returns whether anybody listens; who has not heard of the last time hears of both.
+/// Notifies the subscriber of a change. Returns whether the subscriber still listens; a pending notification covers
+/// both changes.
 fn tell(told: &mpsc::Sender<()>) -> bool {
     !matches!(told.try_send(()), Err(TrySendError::Closed(())))
 }
@@ -110,7 +111,7 @@ async fn tell_all(mut followed: Followed, mut events: Events, daemon: Steady, to
         };
         let Some(again) = again else { return };
         events = again;
-        // Nobody knows what happened meanwhile.
+        // Changes during the interruption are unknown, so one is assumed.
         if !tell(&told) {
             return;
         }

@@ -1,33 +1,33 @@
-//! Where resources are: their URIs, read and written.
+//! Parsing and writing of the URIs of resources.
 
 use std::fmt;
 
-/// The address of a resource.
+/// The parsed URI of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
-    /// Something of a terminal.
+    /// A part of a terminal.
     Terminal {
-        /// Its id, or its name.
+        /// The terminal's id or name.
         id: String,
         part: Part,
     },
     /// A run.
     Run(String),
-    /// Events of a run.
+    /// The events of a run.
     Events {
         run: String,
-        /// Number of the first one.
+        /// The number of the first event.
         from_seq: Option<u64>,
     },
     /// A saved workflow.
     Workflow(String),
 }
 
-/// Something of a terminal.
+/// A part of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Screen,
-    /// Its output, from a position on.
+    /// The output, from a position on.
     History {
         offset: Option<u64>,
     },
@@ -38,7 +38,7 @@ impl Address {
         Self::Terminal { id: id.to_owned(), part }
     }
 
-    /// Reads a URI. `None` where no resource can have it.
+    /// Parses a URI. `None` if no resource can have it.
     pub(super) fn parse(uri: &str) -> Option<Self> {
         let (scheme, rest) = uri.split_once("://")?;
         let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
@@ -83,7 +83,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Writes a name as a part of a URI: all but unreserved characters as bytes in hexadecimal (RFC 3986, section 2.1).
+/// Encodes a name as a part of a URI: all but unreserved characters as bytes in hexadecimal (RFC 3986, section 2.1).
 fn encoded(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
@@ -95,7 +95,7 @@ fn encoded(name: &str) -> String {
     text
 }
 
-/// Reads a part of a URI. `None` where it is none, or no text.
+/// Decodes a part of a URI. `None` if it is malformed or not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,9 +1,9 @@
-//! How much a few bytes may draw.
+//! Limits how much a few bytes may draw.
 //!
-//! `CSI 65535 b` draws 65,535 characters for eight bytes, and a rectangle is as
-//! large as the screen. One task serves each terminal and few threads serve all, so
-//! what one read brings may draw so many cells and no more. What exceeds that is
-//! not drawn: no program that means to show something comes near it.
+//! `CSI 65535 b` draws 65,535 characters for eight bytes, and a rectangle is as large as the
+//! screen. One task serves each terminal and few threads serve all, so the bytes of one read may
+//! draw a limited number of cells. What exceeds that is not drawn: no program that means to show
+//! something comes near it.
 
 use super::Page;
 

@@ -1,10 +1,9 @@
-//! Colours that a program sets, asks for and puts back.
+//! Colours that a program sets, queries and resets.
 //!
-//! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and
-//! the same numbers plus 100 to put them back, as in xterm's ctlseqs. Colours are
-//! written as XParseColor of Xlib reads them, without names and device-independent
-//! spaces. They are kept to be answered: the screen is read in numbers of colours,
-//! so a palette changes nothing of what is on it.
+//! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and the same numbers
+//! plus 100 to reset them, as in xterm's ctlseqs. Colours are written as XParseColor of Xlib reads
+//! them, without names and device-independent spaces. They are kept only to answer queries: the
+//! cells of the screen hold numbers of colours, so a palette does not change them.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +137,7 @@ fn colour(spec: &[u8]) -> Option<Rgb> {
     parts.next().is_none().then_some(colour)
 }
 
-/// A colour that nobody set: light text on dark, and the palette of xterm.
+/// Returns a colour that no program has set: light text on dark, and the palette of xterm.
 pub(in crate::screen) fn at_first(key: u16) -> Rgb {
     const BASE: [(u8, u8, u8); 16] = [
         (0, 0, 0),

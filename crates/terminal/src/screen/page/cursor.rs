@@ -35,7 +35,7 @@ impl Page {
             count -= 1;
         }
         let (left, right) = self.left_and_right();
-        // Nobody means to go around the screen more than once.
+        // No program means to go around the screen more than once.
         count = count.min(self.rows() * self.columns());
         if wraps && !self.may_draw(count) {
             return;

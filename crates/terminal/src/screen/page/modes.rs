@@ -26,8 +26,8 @@ const KEPT: [u16; 10] = [DECCOLM, 4, 5, 18, 19, ALLOW_COLUMN_MODE, MORE_FIX, 42,
 /// ANSI modes that are kept here: KAM and SRM.
 const KEPT_ANSI: [u16; 2] = [2, 12];
 
-/// ANSI modes of ECMA-48 that no terminal of DEC ever turns on: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM,
-/// TTM, SATM, TSM, EBM.
+/// ANSI modes of ECMA-48 that no terminal of DEC ever turns on: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM, TTM,
+/// SATM, TSM, EBM.
 const NEVER_ON: [u16; 12] = [1, 5, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19];
 
 /// What DECRQM answers.
@@ -140,7 +140,7 @@ impl Page {
         }
     }
 
-    /// DECCOLM clears the screen and takes margins away. How wide it is, is decided by who opened it.
+    /// DECCOLM clears the screen and removes the margins. The opener of the terminal decides how wide it is.
     fn column_mode(&mut self, on: bool) {
         self.remembered.set_dec(DECCOLM, on);
         self.sides = None;
@@ -149,7 +149,7 @@ impl Page {
         self.place(0, 0);
     }
 
-    /// Modes 47 and 1047: the cursor stands where it stood. Only 47 finds the alternate screen as it was left.
+    /// Modes 47 and 1047: the cursor stays where it was. Only 47 finds the alternate screen as it was left.
     fn show_alternate(&mut self, on: bool, keeps: bool) {
         if self.has(TermMode::ALT_SCREEN) == on {
             return;
@@ -207,7 +207,7 @@ impl Page {
             2004 => TermMode::BRACKETED_PASTE,
             12 => return Some(self.term.cursor_style().blinking),
             69 => return (self.level >= 4).then_some(self.sides.is_some()),
-            // The question is answered behind what was held back.
+            // The query is answered after what was held back.
             2026 => return Some(false),
             other => return self.remembered.dec(other),
         };

@@ -68,7 +68,7 @@ impl Page {
 
     /// DECFRA: the character, then the rectangle. The cells get the attributes of text written now.
     pub(super) fn fill_rectangle(&mut self, params: &[u16]) {
-        // Control characters can not be shown; DEC's right half is Latin-1, as Unicode's is.
+        // Control characters cannot be shown; DEC's right half is Latin-1, as Unicode's is.
         let character = params.first().copied().filter(|code| matches!(code, 32..=126 | 160..=255));
         let Some(character) = character.and_then(|code| char::from_u32(code.into())) else { return };
         let Some(area) = self.rectangle(&params[1..]).filter(|area| self.may_draw(area.cells())) else { return };
@@ -115,8 +115,8 @@ impl Page {
         self.mend_rows(top..top + height);
     }
 
-    /// DECCARA and DECRARA: a place to begin, one to end, and which attributes to change or to reverse there.
-    /// Between the places lies a rectangle, or text from the one to the other (DECSACE).
+    /// DECCARA and DECRARA: a place to begin, one to end, and which attributes to change or to reverse there. The
+    /// area between the places is a rectangle, or text from the one to the other (DECSACE).
     pub(super) fn change_attributes(&mut self, params: &[u16], reverses: bool) {
         let area = self.corners(params);
         let attributes = match params.get(4..) {

@@ -1,9 +1,9 @@
-//! Answers to what programs ask of a terminal (DA, DSR, DECRQSS, XTWINOPS,
-//! XTVERSION, XTGETTCAP in xterm's ctlseqs; DEC STD 070).
+//! Answers to the queries that programs send to a terminal (DA, DSR, DECRQSS, XTWINOPS, XTVERSION,
+//! XTGETTCAP in xterm's ctlseqs; DEC STD 070).
 //!
-//! No answer repeats text that the output chose: an answer is typed into the
-//! program, and into whatever reads after it. So titles are reported as empty, and
-//! names of capabilities are only repeated where they are of our list.
+//! No answer repeats text that the output chose: an answer is typed into the program, and into
+//! whatever reads after it. So titles are reported as empty, and names of capabilities are only
+//! repeated where they are of our list.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use alacritty_terminal::vte::ansi::CursorShape;
 use super::super::paint;
 use super::Page;
 
-/// A cell in pixels, as far as programs are told.
+/// The size of a cell in pixels that is reported to programs.
 const CELL: (usize, usize) = (8, 16);
 
 /// The release of xterm whose behaviour is claimed. Programs look at it to see what they may use.
 const LIKE_XTERM: u16 = 380;
 
-/// Capabilities that are told by name, as terminfo has them for our TERM.
+/// Capabilities that are reported by name, as terminfo has them for our TERM.
 const CAPABILITIES: [(&str, &str); 4] = [("Co", "256"), ("colors", "256"), ("TN", "xterm-256color"), ("RGB", "8")];
 
 impl Page {
@@ -31,7 +31,7 @@ impl Page {
         match kind {
             None => self.answer(&format!("\x1b[?6{};6;21;22;28c", self.level)),
             Some('>') => self.answer(&format!("\x1b[>41;{LIKE_XTERM};0c")),
-            // DECRPTUI: a unit id, which nobody has.
+            // DECRPTUI: a unit id, which no terminal here has.
             Some('=') => self.answer("\x1bP!|00000000\x1b\\"),
             Some(_) => {}
         }
@@ -73,7 +73,7 @@ impl Page {
             63 => self.answer(&format!("\x1bP{}!~0000\x1b\\", params.get(1).copied().unwrap_or(0))),
             75 => self.answer("\x1b[?70n"),
             85 => self.answer("\x1b[?83n"),
-            // The scheme of colours, which programs that know of it ask for: dark. Source:
+            // The colour scheme, for programs that query it: dark. Source:
             // <https://contour-terminal.org/vt-extensions/color-palette-update-notifications/>.
             996 => self.answer("\x1b[?997;1n"),
             _ => {}
@@ -116,7 +116,7 @@ impl Page {
         blinking + u8::from(!style.blinking)
     }
 
-    /// XTWINOPS. Nothing here moves or resizes anybody's window: its size is that of who opened it.
+    /// XTWINOPS. No window is moved or resized here: the size is set by the opener of the terminal.
     pub(super) fn window_operation(&mut self, params: &[u16]) {
         let (rows, columns) = (self.rows(), self.columns());
         match params.first().copied().unwrap_or(0) {

@@ -1,5 +1,5 @@
-//! What the page adds to the emulator, from the bytes that a program prints to the
-//! cells and answers that come of them.
+//! What the page adds to the emulator, from the bytes that a program prints to the resulting cells
+//! and answers.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::intake::Intake;
 use crate::screen::{Emulator, Size};
 use crate::transcript::Transcript;
 
-/// A screen, and what its program was answered.
+/// A screen, and the answers that its program received.
 struct Shown {
     intake: Intake,
     replies: Vec<u8>,
@@ -324,7 +324,7 @@ fn a_snapshot_has_the_margins() {
     assert_eq!((copy.text(), copy.replies()), (original.text(), original.replies()));
 }
 
-/// What can stand in a sequence, for noise that is more than noise.
+/// The parts of a sequence, for noise that resembles real sequences.
 const BEGINNINGS: &[&str] =
     &["\x1b[", "\x1b[?", "\x1b[>", "\x1b[", "\x1b", "\x1bP$q", "\x1bP+q", "\x1b]4;", "\x1b]11;", "\x1b]2;", "\x1b#"];
 const MIDDLES: &[&str] = &[

@@ -1,5 +1,5 @@
-//! Writing while left and right margins are on: lines end at the right margin, and
-//! go on at the left one.
+//! Writing while left and right margins are on: lines end at the right margin and continue at the
+//! left one.
 
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;

@@ -1,4 +1,4 @@
-//! Having the shell answer a request, see [`exchange`](crate::exchange).
+//! Exchanges with the shell: it answers a request, see [`exchange`](crate::exchange).
 
 use rustix::process::Signal;
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ impl Task {
     pub(super) fn begin_exchange(&mut self, reply: oneshot::Sender<Result<(), VariablesError>>) {
         let agreed = match self.fit_to_answer() {
             Ok(agreed) => agreed,
-            // Whoever asked may have stopped listening.
+            // The caller may have stopped listening.
             Err(error) => return drop(reply.send(Err(error))),
         };
         let redraw = match agreed.kind {
@@ -60,7 +60,7 @@ impl Task {
             });
         }
         match agreed.kind {
-            // Its prompt would come back, but what was typed would stand in the history twice.
+            // Its prompt would come back, but the typed text would be in the history twice.
             Kind::Bash => match self.half_typed() {
                 Some(text) => Err(VariablesError::HalfTyped { text }),
                 None => Ok(agreed),
@@ -73,7 +73,7 @@ impl Task {
         }
     }
 
-    /// Takes in output while the shell is being asked. Returns the parts that are output as any other.
+    /// Takes in output while an exchange is under way. Returns the parts that are ordinary output.
     pub(super) fn sift(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let Some(exchanging) = &mut self.exchanging else { return vec![bytes.to_vec()] };
         match &mut exchanging.redraw {
@@ -95,7 +95,7 @@ impl Task {
                     self.end_exchange(Ok(()));
                     // What came before is drawn before, so it is taken in here.
                     self.take_in_all(&before);
-                    // A prompt that is drawn again asks nothing.
+                    // A prompt that is drawn again contains no query.
                     self.intake.draw(&redrawn, &mut Vec::new());
                     vec![after]
                 }
@@ -127,7 +127,7 @@ impl Task {
     /// Returns what was held back.
     fn end_exchange(&mut self, outcome: Result<(), VariablesError>) -> Vec<u8> {
         let Some(mut exchanging) = self.exchanging.take() else { return Vec::new() };
-        // Whoever asked may have stopped listening.
+        // The caller may have stopped listening.
         let _ = exchanging.reply.send(outcome);
         exchanging.redraw.as_mut().map(Redraw::give_up).unwrap_or_default()
     }

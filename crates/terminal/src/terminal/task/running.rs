@@ -1,8 +1,7 @@
-//! Running one command for somebody who waits for its end.
+//! Running one command for a caller that waits for its end.
 //!
-//! The command is entered at the prompt, and the marks of the shell tell the
-//! rest. Only one can run in a terminal, because the shell is not at its prompt
-//! again before it is over.
+//! The command is entered at the prompt, and the marks of the shell report the rest. Only one can
+//! run in a terminal, because the shell is not at its prompt again before it is over.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use crate::transcript::{Mark, Marked};
 /// The way back to a caller of a command.
 type Reply = oneshot::Sender<Result<Ran, RunError>>;
 
-/// A command that is entered as soon as the shell stands at its prompt again.
+/// A command that is entered as soon as the shell is at its prompt again.
 ///
 /// A prompt is on the screen some milliseconds before its mark is read and every line that was typed is known to be
 /// taken. A caller that saw the prompt must not be refused in between.
@@ -37,7 +36,7 @@ pub(super) struct Entering {
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
 const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
-/// What came of the commands that were run as a step, newest last.
+/// The outcomes of the commands that were run as a step, newest last.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// None where only that it was run is still known.
@@ -48,10 +47,11 @@ pub(super) struct Done {
     bytes: usize,
 }
 
-/// Commands that are remembered; only the last ones are ever asked for again.
+/// Commands that are remembered; only recent requests are ever repeated.
 const MOST: usize = 4000;
 
-/// Outcomes that are remembered, and how large they may be together: one that was told is not asked for long after.
+/// Outcomes that are remembered, and how large they may be together: a request is not repeated long after its outcome
+/// was returned.
 const MOST_WHOLE: usize = 16;
 const MOST_BYTES: usize = 256 << 10;
 
@@ -63,7 +63,7 @@ impl Done {
         self.bytes += size(&ran);
         self.whole += 1;
         self.all.push_back((step, Some(ran)));
-        // The newest one stays, however large: it is the one that is asked for again.
+        // The newest one stays, however large: its request is the one that is repeated.
         while self.whole > 1 && (self.whole > MOST_WHOLE || self.bytes > MOST_BYTES) {
             let oldest = self.all.len() - self.whole;
             if let Some(ran) = self.all[oldest].1.take() {
@@ -73,7 +73,7 @@ impl Done {
         }
     }
 
-    /// Returns what came of a step, if it was run.
+    /// Returns the outcome of a step, if it was run.
     fn find(&self, step: &str) -> Option<Result<Ran, RunError>> {
         let (_, ran) = self.all.iter().rev().find(|(known, _)| known == step)?;
         Some(ran.clone().unwrap_or(Err(RunError::Forgotten)))
@@ -84,7 +84,7 @@ fn size(ran: &Result<Ran, RunError>) -> usize {
     ran.as_ref().map_or(0, |ran| ran.output.len() + ran.tail.as_ref().map_or(0, String::len))
 }
 
-/// A command that somebody waits for.
+/// A command with a waiting caller.
 pub(super) struct Running {
     replies: Vec<Reply>,
     step: Option<String>,
@@ -101,13 +101,13 @@ pub(super) struct Running {
     began: Option<u64>,
     ended: Option<u64>,
     exit_code: Option<i32>,
-    /// How often the shell asks for more and gets it: where it has no line editor it reads line by line.
+    /// How often the shell requests more and gets it: where it has no line editor it reads line by line.
     asks: usize,
     /// The shell wants more than it was given.
     incomplete: bool,
     /// What zsh takes for the end of its history expansion is in the command, and is taken out of it.
     expanded: bool,
-    /// When it is told once more that there is no more: a shell that is just about to read loses what is typed.
+    /// When the end of input is sent once more: a shell that is just about to read loses what is typed.
     take_back: Option<Instant>,
 }
 
@@ -121,7 +121,7 @@ impl Running {
     }
 }
 
-/// Why nobody waits for a command any more.
+/// Why a command is no longer waited for.
 enum Over {
     AtPrompt,
     OutOfTime,
@@ -137,7 +137,7 @@ impl Running {
                 self.began.get_or_insert(marked.offset);
                 self.ended = None;
             }
-            // fish tells each end twice.
+            // fish reports each end twice.
             Mark::CommandEnded(code) if self.ended.is_none() => {
                 self.ended = Some(marked.offset);
                 self.exit_code = code;
@@ -175,7 +175,7 @@ impl Task {
     /// Tries again to enter the commands that wait for a prompt.
     fn enter_waiting_commands(&mut self) {
         for entering in std::mem::take(&mut self.entering) {
-            // A caller that went away does not want it any more.
+            // A caller that disconnected does not want it any more.
             if !entering.replies.iter().all(Reply::is_closed) {
                 self.enter_command(entering);
             }
@@ -266,7 +266,7 @@ impl Task {
         self.shell.draft.standing(|| self.intake.behind_prompt())
     }
 
-    /// Enters a line, for which `running` waits.
+    /// Enters a line, whose end `running` waits for.
     fn enter(&mut self, running: Running, line: &str) {
         let offset = self.intake.transcript.history().end();
         let editor = if self.intake.screen.modes().bracketed_paste {
@@ -310,7 +310,7 @@ impl Task {
         }
     }
 
-    /// Answers who waits for a command, if it is over or their time is.
+    /// Answers the callers of a command, if it is over or their time is up.
     pub(super) fn look_at_command(&mut self) {
         self.enter_waiting_commands();
         if let Some(running) = &mut self.running
@@ -345,7 +345,7 @@ impl Task {
                 let said = self.ran(&running, over).output.trim_end().to_owned();
                 return self.tell_of_command(running, Err(RunError::NoFolder { folder, said }));
             }
-            // Somebody may have begun to type between the change of folder and the command.
+            // A person may have begun to type between the change of directory and the command.
             if let Err(holder) = self.seat.admits(None) {
                 return self.tell_of_command(running, Err(RunError::Held(holder)));
             }
@@ -363,7 +363,7 @@ impl Task {
             self.done.add(step, ran.clone());
         }
         for reply in running.replies {
-            // Whoever asked may have stopped listening.
+            // The caller may have stopped listening.
             let _ = reply.send(ran.clone());
         }
     }

@@ -1,9 +1,9 @@
-//! What a terminal's program waits for, looked up when somebody asks.
+//! What a terminal's program waits for, looked up on request.
 
 use super::Task;
 use crate::process::{Discipline, awaits_input, folder_of, name_of_group};
 
-/// What the marks, the kernel's terminal and its processes tell of a terminal at one moment.
+/// The state of a terminal at one moment, according to the marks, the kernel's terminal and its processes.
 #[derive(Debug, Default)]
 pub(super) struct States {
     pub(super) cwd: Option<String>,
@@ -42,7 +42,7 @@ impl Task {
         name_of_group(self.child.pid().as_raw_nonzero().get(), group)
     }
 
-    /// Whether its program has ended, or can not be reached any more.
+    /// Whether its program has ended, or cannot be reached any more.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() || self.ending.is_some() || self.closed
     }

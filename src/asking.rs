@@ -12,7 +12,7 @@ use crate::question::{chosen, is_shown_whole};
 
 /// A question, with the part of its answer that was given so far.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking {
+pub(crate) struct GatePrompt {
     gate: GateInfo,
     form: Option<Form>,
     /// Whether all of its content is shown. Otherwise it takes no answer.
@@ -30,7 +30,7 @@ enum Step {
     Passphrase(Box<AnswerGate>),
 }
 
-impl Asking {
+impl GatePrompt {
     pub(crate) fn new(gate: GateInfo) -> Self {
         // A form that this version cannot read is answered as text, which is then its JSON.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
@@ -172,14 +172,14 @@ mod tests {
 
     use super::*;
 
-    fn form() -> Asking {
+    fn form() -> GatePrompt {
         let form = json!({"properties": {
             "version": {"type": "string", "title": "Version", "description": "as it is tagged", "minLength": 3},
             "place": {"enum": ["eu", "us"]},
             "count": {"type": "integer", "default": 2},
             "note": {"type": "string"},
         }, "required": ["version"]});
-        Asking::new(GateInfo {
+        GatePrompt::new(GateInfo {
             run_id: "run_x".to_owned(),
             gate_id: "run_x/ask/1".to_owned(),
             form: Some(form),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_passphrase_is_asked_for_without_the_answer_again() {
         let gate = GateInfo { choices: vec!["yes".to_owned(), "no".to_owned()], ..GateInfo::default() };
-        let mut asking = Asking::new(gate);
+        let mut asking = GatePrompt::new(gate);
         let answer = asking.line("2").unwrap().unwrap();
         let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
         assert_eq!(asking.refused(answer, &wanted), None);

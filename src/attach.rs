@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use steplatch_ids::random_name;
 use steplatch_protocol::{
-    AttachTerminal, AttachTerminalReply, CallError, Client, Events, HandBackTerminal, Place, ResizeTerminal,
+    AttachTerminal, AttachTerminalReply, CallError, Client, DaemonPaths, Events, HandBackTerminal, ResizeTerminal,
     TerminalEvent, WriteTerminal,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -79,7 +79,7 @@ enum Left {
 
 /// A terminal that the person has attached to, across restarts of the daemon.
 struct Joined<'a> {
-    place: &'a Place,
+    place: &'a DaemonPaths,
     session: String,
     hold_key: Option<String>,
     client: Client,
@@ -92,7 +92,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Joined<'a> {
     async fn join(
-        place: &'a Place,
+        place: &'a DaemonPaths,
         id: &str,
         key: DetachKey,
         hold: bool,
@@ -175,7 +175,7 @@ impl<'a> Joined<'a> {
 }
 
 /// Attaches a person to the terminal `id` until it ends or they leave it; with `hold`, nothing else can type.
-pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
+pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage(
             "attach needs a terminal of yours on standard input and output; to read one use: steplatch terminal screen",

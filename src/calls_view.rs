@@ -13,12 +13,12 @@ use crate::run_view::{between, line};
 /// The node calls in progress, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    open: BTreeMap<u64, Called>,
+    open: BTreeMap<u64, CallLine>,
 }
 
 /// A node call in progress.
 #[derive(Debug, Clone)]
-pub(crate) struct Called {
+pub(crate) struct CallLine {
     /// The name of the step of a graph, or of the node.
     pub(crate) name: String,
     pub(crate) node: String,
@@ -31,7 +31,7 @@ pub(crate) struct Called {
 
 impl Calls {
     /// Returns the call that has been in progress longest.
-    pub(crate) fn oldest(&self) -> Option<&Called> {
+    pub(crate) fn oldest(&self) -> Option<&CallLine> {
         self.open.values().next()
     }
 
@@ -45,7 +45,7 @@ impl Calls {
                 let step = text("step_id");
                 let name = if step.is_empty() { node.clone() } else { step };
                 let given = brief(event.data.get("input").unwrap_or(&Value::Null));
-                let called = Called { name, node, given, began: event.timestamp.clone(), since: Instant::now() };
+                let called = CallLine { name, node, given, began: event.timestamp.clone(), since: Instant::now() };
                 call.map(|call| self.open.insert(call, called));
                 None
             }
@@ -75,7 +75,7 @@ impl Calls {
     }
 }
 
-fn ended(event: &RunEvent, called: Option<Called>, width: Option<usize>) -> String {
+fn ended(event: &RunEvent, called: Option<CallLine>, width: Option<usize>) -> String {
     let empty = Value::Object(Map::new());
     let result = event.data.get("result").unwrap_or(&empty);
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
@@ -94,7 +94,7 @@ fn ended(event: &RunEvent, called: Option<Called>, width: Option<usize>) -> Stri
     line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }
 
-fn nested(event: &RunEvent, called: &Called, width: Option<usize>) -> String {
+fn nested(event: &RunEvent, called: &CallLine, width: Option<usize>) -> String {
     let data = |name: &str| event.data.get(name).map(brief).unwrap_or_default();
     let (mark, style, said) = match event.event_type.as_str() {
         "nested_workflow_completed" => ("✓", GOOD, data("result")),
@@ -105,7 +105,7 @@ fn nested(event: &RunEvent, called: &Called, width: Option<usize>) -> String {
     line(&format!("{style}{mark}{style:#}"), &visible(&called.name), "run", &detail, &took(called, event), width)
 }
 
-fn took(called: &Called, event: &RunEvent) -> String {
+fn took(called: &CallLine, event: &RunEvent) -> String {
     let took = between(&called.began, &event.timestamp);
     // A negligible duration is not shown.
     took.filter(|took| *took >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()

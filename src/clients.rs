@@ -29,9 +29,9 @@ pub(crate) struct Client {
     /// Programs whose presence shows that the client is installed.
     programs: &'static [&'static str],
     /// The directory whose presence shows that the client is installed.
-    folder: fn(&Surroundings) -> PathBuf,
+    folder: fn(&UserPaths) -> PathBuf,
     /// The user's configuration file.
-    user: fn(&Surroundings) -> PathBuf,
+    user: fn(&UserPaths) -> PathBuf,
     /// The project's configuration file, relative to the project.
     project: &'static str,
     /// The format of its files.
@@ -111,7 +111,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
 
 impl Client {
     /// Returns the file that lists the client's servers.
-    pub(crate) fn file(&self, scope: Scope, around: &Surroundings) -> PathBuf {
+    pub(crate) fn file(&self, scope: Scope, around: &UserPaths) -> PathBuf {
         match scope {
             Scope::User => (self.user)(around),
             Scope::Project => around.project.join(self.project),
@@ -120,7 +120,7 @@ impl Client {
 
     /// Returns whether the client is present: by its directory, its file or its program; for a project, also by its
     /// project files.
-    pub(crate) fn is_there(&self, scope: Scope, around: &Surroundings) -> bool {
+    pub(crate) fn is_there(&self, scope: Scope, around: &UserPaths) -> bool {
         let exists = |path: PathBuf| path.symlink_metadata().is_ok();
         let own = exists((self.folder)(around)) || exists((self.user)(around));
         let of_project = scope == Scope::Project && {
@@ -134,7 +134,7 @@ impl Client {
 
 /// The directories of a user and of their programs.
 #[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct UserPaths {
     /// The home directory.
     pub(crate) home: PathBuf,
     /// The directory of programs' configurations.
@@ -149,7 +149,7 @@ pub(crate) struct Surroundings {
     pub(crate) path: OsString,
 }
 
-impl Surroundings {
+impl UserPaths {
     /// Reads the environment.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::Args;
-use steplatch_protocol::{Place, ensure_private};
+use steplatch_protocol::{DaemonPaths, ensure_private};
 
 use crate::failure::Failure;
 use crate::front;
@@ -43,7 +43,7 @@ Where input or output is no terminal, lines are read from standard input and the
 pub(crate) struct Commander {}
 
 impl Commander {
-    pub(crate) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let daemon = front::steady_at(place, "commander")?;
         let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() && moves_its_cursor() {
             ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;

@@ -10,10 +10,10 @@ mod reach;
 use std::path::Path;
 
 use serde::Serialize;
-use steplatch_protocol::Place;
+use steplatch_protocol::DaemonPaths;
 
-use crate::clients::entry::{Found, NAME, Ours, is_same};
-use crate::clients::{CLIENTS, Client, Scope, Surroundings, edit, file};
+use crate::clients::entry::{FoundEntry, NAME, OwnEntry, is_same};
+use crate::clients::{CLIENTS, Client, Scope, UserPaths, edit, file};
 use crate::failure::Failure;
 use crate::{front, print};
 
@@ -85,12 +85,12 @@ impl Checks {
 /// # Errors
 /// When the environment cannot be read, and the errors of `tell`.
 pub(crate) async fn examine(
-    place: &Place,
+    place: &DaemonPaths,
     only: &[String],
     mut tell: impl FnMut(&[Check]) -> Result<(), Failure>,
 ) -> Result<Vec<Check>, Failure> {
-    let around = Surroundings::look()?;
-    let ours = Ours::find(&around)?;
+    let around = UserPaths::look()?;
+    let ours = OwnEntry::find(&around)?;
     let mut all = Vec::new();
     let mut done = |checks: Checks| {
         tell(&checks.found)?;
@@ -107,7 +107,7 @@ pub(crate) async fn examine(
 }
 
 /// Starts the server as clients do, with both eras of the protocol.
-async fn server(ours: &Ours, place: &Place) -> Checks {
+async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
     let mut checks = Checks::of("The MCP server");
     let state = place.state().display().to_string();
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
@@ -149,7 +149,7 @@ fn tell_spoken(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
 }
 
 /// Starts the servers in each client's configuration.
-async fn clients(around: &Surroundings, ours: &Ours, only: &[String]) -> Checks {
+async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks {
     let mut checks = Checks::of("Clients");
     for client in CLIENTS.iter().filter(|client| only.is_empty() || only.iter().any(|name| name == client.name)) {
         let mut has_entry = false;
@@ -208,7 +208,7 @@ fn mend(client: &Client, scope: Scope) -> String {
 }
 
 /// Tries one entry.
-async fn entry(checks: &mut Checks, about: &str, found: &Found, ours: &Ours, around: &Surroundings, setup: &str) {
+async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnEntry, around: &UserPaths, setup: &str) {
     let told = print::visible(&found.told());
     let Some(command) = &found.command else {
         match &found.url {
@@ -245,12 +245,12 @@ async fn entry(checks: &mut Checks, about: &str, found: &Found, ours: &Ours, aro
 }
 
 /// Returns whether a program is this one, or starts it.
-fn is_ours(program: &Path, ours: &Ours) -> bool {
+fn is_ours(program: &Path, ours: &OwnEntry) -> bool {
     is_same(program, &ours.program)
 }
 
 /// Returns the daemon's reply to one verb, if a daemon can be reached.
-async fn ask<V: steplatch_protocol::Verb>(place: &Place, verb: V) -> Result<V::Reply, String> {
+async fn ask<V: steplatch_protocol::Verb>(place: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
     let asked = tokio::time::timeout(probe::PATIENCE, front::ask(place, verb)).await;
     match asked {
         Ok(Ok(reply)) => Ok(reply),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_protocol::{RunEvent, Steady};
+use steplatch_protocol::{ReconnectingClient, RunEvent};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -16,10 +16,10 @@ const REST_WITHIN: Duration = Duration::from_millis(300);
 
 /// The nested runs that are followed.
 #[derive(Debug)]
-pub(crate) struct Family {
-    daemon: Steady,
-    sender: mpsc::Sender<Told>,
-    received: mpsc::Receiver<Told>,
+pub(crate) struct ChildRuns {
+    daemon: ReconnectingClient,
+    sender: mpsc::Sender<ChildNews>,
+    received: mpsc::Receiver<ChildNews>,
     /// The runs that are followed, by their ids.
     children: HashMap<String, Child>,
 }
@@ -33,7 +33,7 @@ struct Child {
 
 /// News about a nested run: an event, or that there are no more.
 #[derive(Debug)]
-enum Told {
+enum ChildNews {
     Event(RunEvent),
     Over(String),
 }
@@ -44,8 +44,8 @@ impl Drop for Child {
     }
 }
 
-impl Family {
-    pub(crate) fn new(daemon: Steady) -> Self {
+impl ChildRuns {
+    pub(crate) fn new(daemon: ReconnectingClient) -> Self {
         let (sender, received) = mpsc::channel(16);
         Self { daemon, sender, received, children: HashMap::new() }
     }
@@ -62,7 +62,7 @@ impl Family {
             loop {
                 match events.next().await {
                     Ok(Some(event)) => {
-                        if sender.send(Told::Event(event)).await.is_err() {
+                        if sender.send(ChildNews::Event(event)).await.is_err() {
                             return;
                         }
                     }
@@ -74,7 +74,7 @@ impl Family {
                 }
             }
             // A failure means that the watcher is gone.
-            let _ = sender.send(Told::Over(run)).await;
+            let _ = sender.send(ChildNews::Over(run)).await;
         });
         let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };
         self.children.insert(child.to_owned(), task);
@@ -84,8 +84,8 @@ impl Family {
     pub(crate) async fn next(&mut self) -> RunEvent {
         loop {
             match self.received.recv().await {
-                Some(Told::Event(event)) => return event,
-                Some(Told::Over(run)) => drop(self.children.remove(&run)),
+                Some(ChildNews::Event(event)) => return event,
+                Some(ChildNews::Over(run)) => drop(self.children.remove(&run)),
                 None => unreachable!("a sender is kept here"),
             }
         }
@@ -108,8 +108,8 @@ impl Family {
         let until_they_are_over = async {
             while left.iter().any(|run| self.children.contains_key(run)) {
                 match self.received.recv().await {
-                    Some(Told::Event(event)) => rest.push(event),
-                    Some(Told::Over(run)) => drop(self.children.remove(&run)),
+                    Some(ChildNews::Event(event)) => rest.push(event),
+                    Some(ChildNews::Over(run)) => drop(self.children.remove(&run)),
                     None => unreachable!("a sender is kept here"),
                 }
             }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use steplatch_protocol::{Client, Hello, PROTOCOL_VERSION, Place, Starter, Steady, Verb, connect, connect_or_start};
+use steplatch_protocol::{
+    Client, DaemonPaths, Hello, PROTOCOL_VERSION, ReconnectingClient, Starter, Verb, connect, connect_or_start,
+};
 
 use crate::failure::Failure;
 
 /// Returns the place of the daemon, for a state directory or the user's default.
-pub(crate) fn place(state: Option<&Path>) -> Result<Place, Failure> {
-    Place::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
+pub(crate) fn place(state: Option<&Path>) -> Result<DaemonPaths, Failure> {
+    DaemonPaths::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// Returns how this program starts a daemon: by running itself.
@@ -42,27 +44,27 @@ pub(crate) fn hello(name: &str) -> Hello {
 }
 
 /// Connects to the daemon, and starts it if there is none.
-pub(crate) async fn client(place: &Place) -> Result<Client, Failure> {
+pub(crate) async fn client(place: &DaemonPaths) -> Result<Client, Failure> {
     Ok(connect_or_start(place, hello("steplatch"), &starter()?).await?.0)
 }
 
 /// Returns a connection to the daemon that reconnects by itself, and starts the daemon if there is none.
-pub(crate) fn steady(place: &Place) -> Result<Steady, Failure> {
-    Ok(Steady::new(place.clone(), starter()?, hello("steplatch")))
+pub(crate) fn steady(place: &DaemonPaths) -> Result<ReconnectingClient, Failure> {
+    Ok(ReconnectingClient::new(place.clone(), starter()?, hello("steplatch")))
 }
 
 /// As [`steady`], for a person at a surface other than the command line.
-pub(crate) fn steady_at(place: &Place, surface: &str) -> Result<Steady, Failure> {
+pub(crate) fn steady_at(place: &DaemonPaths, surface: &str) -> Result<ReconnectingClient, Failure> {
     let hello = Hello { surface: Some(surface.to_owned()), ..hello("steplatch") };
-    Ok(Steady::new(place.clone(), starter()?, hello))
+    Ok(ReconnectingClient::new(place.clone(), starter()?, hello))
 }
 
 /// Calls `verb`, and starts the daemon if there is none. Repeats the call after a lost connection if that is safe.
-pub(crate) async fn ask<V: Verb>(place: &Place, verb: V) -> Result<V::Reply, Failure> {
+pub(crate) async fn ask<V: Verb>(place: &DaemonPaths, verb: V) -> Result<V::Reply, Failure> {
     Ok(steady(place)?.call(verb).await?)
 }
 
 /// Connects to the daemon, if there is one.
-pub(crate) async fn running(place: &Place) -> Result<Client, Failure> {
+pub(crate) async fn running(place: &DaemonPaths) -> Result<Client, Failure> {
     Ok(connect(place, hello("steplatch")).await?.0)
 }

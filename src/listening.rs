@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use steplatch_http::{MAX_BODY, Options, Server, Token, token_file};
 use steplatch_mcp::{HttpOptions, http_service};
-use steplatch_protocol::{Place, Steady, ensure_private};
+use steplatch_protocol::{DaemonPaths, ReconnectingClient, ensure_private};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
@@ -62,7 +62,7 @@ impl Listening {
     }
 
     /// Listens, for the daemon of `place`, without answering yet.
-    pub(crate) async fn listen(self, place: &Place) -> Result<Listens, Failure> {
+    pub(crate) async fn listen(self, place: &DaemonPaths) -> Result<Listens, Failure> {
         let (token, made, file) = token(place)?;
         let usual = Options::default();
         let options = Options {
@@ -95,7 +95,7 @@ impl Listening {
 }
 
 /// Returns the token of the server, its text if it was just created, and its file if it has one.
-fn token(place: &Place) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
+fn token(place: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
     match std::env::var(TOKEN_VARIABLE) {
         Ok(given) if !given.is_empty() => {
             let token = Token::given(&given, TOKEN_VARIABLE).map_err(|error| Failure::usage(error.to_string()))?;
@@ -111,8 +111,8 @@ fn token(place: &Place) -> Result<(Token, Option<String>, Option<PathBuf>), Fail
 }
 
 /// Returns a connection to the daemon for a program that is not a person.
-fn way(place: &Place, name: &str) -> Result<Steady, Failure> {
-    Ok(Steady::new(place.clone(), front::starter()?, front::hello(name)))
+fn way(place: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
+    Ok(ReconnectingClient::new(place.clone(), front::starter()?, front::hello(name)))
 }
 
 impl Listens {

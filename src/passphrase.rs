@@ -22,11 +22,11 @@ const LONGEST_LINE: u64 = 4096;
 
 /// The terminal of standard input, with its echo off until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Unseen {
+pub(crate) struct EchoOff {
     before: Termios,
 }
 
-impl Unseen {
+impl EchoOff {
     /// Turns the echo off. `None` if there is no terminal, or it refuses.
     pub(crate) fn begin() -> Option<Self> {
         let before = tcgetattr(io::stdin()).ok()?;
@@ -39,7 +39,7 @@ impl Unseen {
     }
 }
 
-impl Drop for Unseen {
+impl Drop for EchoOff {
     fn drop(&mut self) {
         // A failure means that the terminal is gone, which needs no echo.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);

@@ -12,7 +12,7 @@ use steplatch_protocol::GateInfo;
 use tokio::sync::mpsc;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::passphrase::Unseen;
+use crate::passphrase::EchoOff;
 use crate::print::{QUIET, STRONG, visible};
 
 /// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
@@ -29,7 +29,7 @@ pub(crate) struct Person {
     /// When the current question was shown. Earlier lines belong to other questions.
     since: Option<Instant>,
     /// Held while the input is hidden.
-    unseen: Option<Unseen>,
+    unseen: Option<EchoOff>,
 }
 
 impl Person {
@@ -52,7 +52,7 @@ impl Person {
     /// As `listen`, for hidden input. The echo is restored by [`Self::heard`].
     pub(crate) fn listen_unseen(&mut self) {
         self.listen();
-        self.unseen = self.unseen.take().or_else(Unseen::begin);
+        self.unseen = self.unseen.take().or_else(EchoOff::begin);
     }
 
     /// Ends a question that is answered or obsolete.

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use steplatch_protocol::{AttachTerminal, AttachTerminalReply, Client, Events, GetScreenContent, Place, TerminalEvent};
+use steplatch_protocol::{
+    AttachTerminal, AttachTerminalReply, Client, DaemonPaths, Events, GetScreenContent, TerminalEvent,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::asciicast::{self, Header};
@@ -21,7 +23,7 @@ use crate::{front, print};
 
 /// Records the terminal `id` in `file`, or in a file named after the terminal; `-` is standard output.
 pub(crate) async fn record(
-    place: &Place,
+    place: &DaemonPaths,
     id: &str,
     file: Option<PathBuf>,
     idle_limit: Option<f64>,
@@ -109,7 +111,7 @@ pub(crate) async fn record(
     Ok(ExitCode::SUCCESS)
 }
 
-async fn join(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+async fn join(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
     let client = front::client(place).await?;
     let verb = AttachTerminal { session_id: id.to_owned(), masked: true, ..AttachTerminal::default() };
     let (reply, events) = client.subscribe(verb).await?;
@@ -117,7 +119,7 @@ async fn join(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, E
 }
 
 /// Attaches through the next daemon. The daemon may be stopping or starting, so this is retried.
-async fn join_again(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+async fn join_again(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
     let began = Instant::now();
     loop {
         match join(place, id).await {

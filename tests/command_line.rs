@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Said};
+use steplatch_testkit::{Agent, CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -57,7 +57,7 @@ fn ends(agent: &Agent, run: &str) -> String {
     reply["status"].as_str().unwrap().to_owned()
 }
 
-fn refused(said: &Said, code: i32, parts: &[&str]) {
+fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
     assert_eq!(said.code, code, "{said:?}");
     for part in parts {
         assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
@@ -185,7 +185,7 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
         .spawn()
         .unwrap();
     home.runs(&["gates", "answer", &run, "it works"]).well();
-    let followed = Said::of(&follows.wait_with_output().unwrap()).well();
+    let followed = CommandOutput::of(&follows.wait_with_output().unwrap()).well();
     assert_eq!(ends(&agent, &run), "completed");
     let followed_numbers = numbers(&followed);
     assert_eq!(followed_numbers[0], 10, "{followed}");
@@ -288,7 +288,7 @@ fn output_that_can_not_be_written_ends_a_command_with_an_exit_code() {
         let (reader, closed) = std::io::pipe().unwrap();
         drop(reader);
         for (stdout, name) in [(Stdio::from(full), "/dev/full"), (Stdio::from(closed), "a closed pipe")] {
-            let said = Said::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
+            let said = CommandOutput::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
             assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
         }
     }
@@ -367,7 +367,8 @@ fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
     std::fs::write(library.join("nap.json"), json!({"definition": nap}).to_string()).unwrap();
     let below = home.path().join("src/deep");
     std::fs::create_dir_all(&below).unwrap();
-    let runs = |arguments: &[&str]| Said::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
+    let runs =
+        |arguments: &[&str]| CommandOutput::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
     assert!(runs(&["workflow", "test", "nap"]).well().contains("✓ completed after 2.0 s, 1 state"));
     assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
     refused(
@@ -383,7 +384,7 @@ fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
 }
 
 /// Runs the program in a home without a library.
-fn home_elsewhere(arguments: &[&str]) -> Said {
+fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
     home().runs(arguments)
 }
 
@@ -413,7 +414,7 @@ fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
 }
 
 /// Asserts that a failure is printed twice: as a sentence, and as one JSON object.
-fn told_twice(said: &Said, code: i32, part: &str) {
+fn told_twice(said: &CommandOutput, code: i32, part: &str) {
     assert_eq!(said.code, code, "{said:?}");
     assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
     let object: Value = serde_json::from_str(&said.stdout).unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
-use steplatch_testkit::{Home, OwnTerminal, Said};
+use steplatch_testkit::{CommandOutput, Home, OwnTerminal};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -95,17 +95,17 @@ impl Project {
         project
     }
 
-    fn runs(&self, words: &[&str]) -> Said {
-        Said::of(&self.home.steplatch().current_dir(&self.folder).args(words).output().unwrap())
+    fn runs(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.home.steplatch().current_dir(&self.folder).args(words).output().unwrap())
     }
 
     /// Returns the output of a script with these lines.
-    fn script(&self, lines: &str) -> Said {
+    fn script(&self, lines: &str) -> CommandOutput {
         let mut program = self.home.steplatch();
         program.current_dir(&self.folder).arg("commander");
         let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         program.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-        Said::of(&program.wait_with_output().unwrap())
+        CommandOutput::of(&program.wait_with_output().unwrap())
     }
 
     fn listed(&self, state: &str) -> Vec<Value> {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Said};
+use steplatch_testkit::{Agent, CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -37,7 +37,7 @@ fn a_result_that_is_no_json_fails_its_run_with_a_message_and_nothing_else() {
 }
 
 /// Returns the error of a run that failed.
-fn error(said: &Said) -> String {
+fn error(said: &CommandOutput) -> String {
     assert_eq!(said.code, 1, "{said:?}");
     let reply: Value = serde_json::from_str(&said.stdout).unwrap();
     reply["error"].as_str().unwrap().to_owned()

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{CommandOutput, Home};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -42,14 +42,14 @@ impl Desk {
         path.to_str().unwrap().to_owned()
     }
 
-    fn says(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> Said {
+    fn says(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> CommandOutput {
         let mut command = self.home.steplatch();
         for variable in ["CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"] {
             command.env_remove(variable);
         }
         let path = format!("{}:/usr/bin:/bin", self.file("bin").display());
         command.env("PATH", path).envs(environment.iter().copied()).current_dir(self.file("project")).args(arguments);
-        Said::of(&command.output().unwrap())
+        CommandOutput::of(&command.output().unwrap())
     }
 
     fn examined(&self, arguments: &[&str]) -> (i32, Vec<Value>) {

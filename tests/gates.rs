@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Person, Said};
+use steplatch_testkit::{Agent, CommandOutput, Home, Person};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -65,7 +65,7 @@ impl Story {
     }
 
     /// Runs the program with these lines on its standard input, which is not a terminal.
-    fn pipes(&self, arguments: &[&str], input: &str) -> Said {
+    fn pipes(&self, arguments: &[&str], input: &str) -> CommandOutput {
         self.home.pipes(arguments, input)
     }
 }

@@ -79,7 +79,7 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
     fs::write(&good, machine("good").to_string()).unwrap();
     let types = |words: &[&str]| {
         let output = home.steplatch().current_dir(&project).arg("workflow").args(words).output().unwrap();
-        steplatch_testkit::Said::of(&output)
+        steplatch_testkit::CommandOutput::of(&output)
     };
 
     let loaded = types(&["load", big.to_str().unwrap(), good.to_str().unwrap()]);

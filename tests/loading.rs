@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Said};
+use steplatch_testkit::{Agent, CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -45,11 +45,11 @@ impl Project {
         fs::write(self.folder.join(file), text).unwrap();
     }
 
-    fn types(&self, words: &[&str]) -> Said {
-        Said::of(&self.home.steplatch().current_dir(&self.folder).args(words).output().unwrap())
+    fn types(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.home.steplatch().current_dir(&self.folder).args(words).output().unwrap())
     }
 
-    fn loads(&self, words: &[&str]) -> Said {
+    fn loads(&self, words: &[&str]) -> CommandOutput {
         self.types(&[&["workflow", "load"], words].concat())
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -186,7 +186,7 @@ fn the_public_suite_finds_nothing_wrong_with_what_agents_get() {
             let mut node = clients::node(&served.home);
             node.arg(&suite).args(["server", "--url", &served.url(), "--spec-version", revision]);
             node.args(["--scenario", scenario, "-o"]).arg(served.home.path().join("results")).stdin(Stdio::null());
-            let said = Said::of(&node.output().unwrap());
+            let said = CommandOutput::of(&node.output().unwrap());
             let told = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
             assert_eq!(said.code, 0, "{told}");
             let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&told);

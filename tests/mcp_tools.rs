@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use steplatch_daemon::Configuration;
 use steplatch_mcp::{HttpOptions, http_service};
-use steplatch_protocol::{Hello, Starter, Steady};
+use steplatch_protocol::{Hello, ReconnectingClient, Starter};
 use steplatch_testkit::{Home, TestDaemon};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
@@ -27,7 +27,8 @@ async fn passes(mode: &'static str) {
         environment: Some(BTreeMap::from(environment)),
         ..Hello::default()
     };
-    let steady = Steady::new(daemon.place().clone(), Starter { program: PathBuf::from("/bin/false") }, hello);
+    let steady =
+        ReconnectingClient::new(daemon.place().clone(), Starter { program: PathBuf::from("/bin/false") }, hello);
 
     let options = HttpOptions::default();
     let ended = options.ended.clone();

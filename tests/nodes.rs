@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -53,8 +53,8 @@ impl Project {
         Self { home, folder }
     }
 
-    fn types(&self, words: &[&str]) -> Said {
-        Said::of(&self.home.steplatch().current_dir(self.folder.join("src")).args(words).output().unwrap())
+    fn types(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.home.steplatch().current_dir(self.folder.join("src")).args(words).output().unwrap())
     }
 }
 
@@ -99,7 +99,7 @@ fn nodes_are_listed_shown_and_called() {
     typed.current_dir(&project.folder).args(["nodes", "run", "identity", "-"]);
     let mut typed = typed.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     typed.stdin.take().unwrap().write_all("two\nlines".as_bytes()).unwrap();
-    assert_eq!(Said::of(&typed.wait_with_output().unwrap()).well(), "two\nlines");
+    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines");
     for words in [&["nodes", "run", "identity", "{", "--input-json"][..], &["nodes", "run", "identity", "--input-json"]]
     {
         assert_eq!(project.types(words).code, 2, "{words:?}");

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{CommandOutput, Home};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -37,13 +37,13 @@ impl Desk {
         fs::read_to_string(self.file(name)).unwrap()
     }
 
-    fn setup(&self, arguments: &[&str]) -> Said {
+    fn setup(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = self.home.steplatch();
         for variable in ["CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"] {
             command.env_remove(variable);
         }
         command.env("PATH", self.file("bin")).arg("setup").args(arguments);
-        Said::of(&command.output().unwrap())
+        CommandOutput::of(&command.output().unwrap())
     }
 
     /// Returns the outcome for each client, by its name.
@@ -174,7 +174,7 @@ fn a_project_has_files_of_its_own() {
     let desk = Desk::with(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
     let mut command = desk.home.steplatch();
     let said = command.current_dir(desk.file("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();
-    let said = Said::of(&said.unwrap()).well();
+    let said = CommandOutput::of(&said.unwrap()).well();
     assert!(said.contains("VS Code      added") && said.contains("Gemini CLI   added"), "{said}");
     assert!(desk.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
     assert!(desk.read("work/.gemini/settings.json").contains("steplatch"));

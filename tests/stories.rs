@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_terminal::{Input, Opened, Options, Quiet, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -187,7 +187,7 @@ fn a_second_daemon_on_the_same_state_is_refused_by_name() {
     let first = home.runs(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
     let second = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "start", "--foreground"]).output();
-    let second = Said::of(&second.unwrap());
+    let second = CommandOutput::of(&second.unwrap());
     assert_eq!(second.code, 1);
     let expected = format!("a daemon (pid {}, version", first["pid"]);
     assert!(second.stderr.contains(&expected) && second.stderr.contains("already owns"), "{}", second.stderr);
@@ -199,7 +199,7 @@ fn a_client_finds_the_daemon_that_was_started_with_another_runtime_folder() {
     let first = home.runs(&["daemon", "start", "--json"]).json();
     let elsewhere = home.path().join("elsewhere");
     let status = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "status", "--json"]).output();
-    assert_eq!(Said::of(&status.unwrap()).json()["pid"], first["pid"]);
+    assert_eq!(CommandOutput::of(&status.unwrap()).json()["pid"], first["pid"]);
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn played(file: &Path) -> Value {
     let package = found.expect("no player is installed; run cargo xtask test, which installs it");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/player.mjs");
     let said = std::process::Command::new("node").args([&script, &package]).arg(file).output().unwrap();
-    Said::of(&said).json()
+    CommandOutput::of(&said).json()
 }
 
 #[test]

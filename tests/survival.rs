@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Said};
+use steplatch_testkit::{Agent, CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -246,7 +246,7 @@ fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away
         if elsewhere {
             list.env("XDG_RUNTIME_DIR", home.path().join("other"));
         }
-        let listed = Said::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
+        let listed = CommandOutput::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
         assert_eq!(listed["sessions"][0]["session_id"], session, "the host listens again, and is found");
     }
 }

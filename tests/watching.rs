@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Person, Said};
+use steplatch_testkit::{Agent, CommandOutput, Home, Person};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -290,14 +290,15 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
 fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
     let home = Home::new(STEPLATCH);
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
-    let said = Said::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
+    let said = CommandOutput::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
     assert_eq!(said.code, 3, "{said:?}");
     let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
     assert!(said.stdout.contains(&told), "{said:?}");
     assert!(said.stdout.contains("2  it is broken\n") && !said.stdout.contains('\x1b'), "{said:?}");
 
-    let json =
-        Said::of(&home.steplatch().args(["run", "judged.json", "--json"]).stdin(Stdio::null()).output().unwrap());
+    let json = CommandOutput::of(
+        &home.steplatch().args(["run", "judged.json", "--json"]).stdin(Stdio::null()).output().unwrap(),
+    );
     assert_eq!((json.code, &json.json()["status"]), (3, &json!("waiting")));
     assert_eq!(json.json()["pending_gate"]["choices"][1], "it is broken");
 }
@@ -312,7 +313,7 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
     }});
     std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
     // Without a person, the command names the waiting run that must be answered.
-    let said = Said::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
+    let said = CommandOutput::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
     let waits = waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.stdout.contains(&format!("steplatch gates answer {waits}/wait/1@")), "{said:?}");

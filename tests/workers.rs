@@ -10,13 +10,13 @@ use steplatch_python_api::{Answer, CallKind, Entry, Limits, Progress, Start, Sta
 use tempfile::TempDir;
 
 /// Workers whose process ids are recorded in a file.
-struct Noted {
+struct WorkerNote {
     workers: Workers,
     notes: PathBuf,
     _folder: TempDir,
 }
 
-impl Noted {
+impl WorkerNote {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let notes = folder.path().join("pids");
@@ -79,7 +79,7 @@ fn history(progress: &Progress, answer: Answer) -> Vec<Entry> {
 
 #[tokio::test]
 async fn an_execution_goes_on_by_its_history_when_its_worker_was_killed() {
-    let noted = Noted::new();
+    let noted = WorkerNote::new();
     let mut execution = noted.workers.execution(function(TWO));
     let begun = execution.replay(Vec::new()).await.unwrap();
     assert_eq!(asked(&begun), "one");
@@ -95,7 +95,7 @@ async fn an_execution_goes_on_by_its_history_when_its_worker_was_killed() {
 
 #[tokio::test]
 async fn what_takes_its_worker_down_twice_fails_alone() {
-    let noted = Noted::new();
+    let noted = WorkerNote::new();
     let mut bystander = noted.workers.execution(function(TWO));
     let waiting = bystander.replay(Vec::new()).await.unwrap();
     // With its own limit the execution would fail by itself.
@@ -125,7 +125,7 @@ Workflow(id="main", session=session, fn=main)
 #[tokio::test]
 async fn a_function_that_computes_for_too_long_in_one_operation_is_ended_at_once() {
     // redteam M11: it was killed after 25 seconds, and executed once more.
-    let noted = Noted::new();
+    let noted = WorkerNote::new();
     let limits = Limits { time: std::time::Duration::from_secs(1), ..Limits::default() };
     let mut endless = noted.workers.execution(Function { limits, ..function(ENDLESS) });
     endless.replay(Vec::new()).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_worker_that_is_silent_is_killed() {
 
 #[tokio::test]
 async fn what_a_file_declares_is_told_and_a_broken_one_is_refused_with_its_place() {
-    let noted = Noted::new();
+    let noted = WorkerNote::new();
     let declared = noted.workers.load("main.py", TWO).await.unwrap();
     assert_eq!(declared.iter().map(|declared| declared.id.as_str()).collect::<Vec<_>>(), ["main"]);
     let refused = noted.workers.load("broken.py", "async def main(ctx:\n").await.unwrap_err();

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::entry::{Found, NAME, Ours};
+use super::entry::{FoundEntry, NAME, OwnEntry};
 use super::json::{self, Change};
 use super::text::Unreadable;
-use super::{Format, Surroundings, toml};
+use super::{Format, UserPaths, toml};
 
 /// The desired state of a configuration.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Wish<'a> {
+pub(crate) enum EditRequest<'a> {
     /// An entry that starts this program.
-    Have(&'a Ours),
+    Have(&'a OwnEntry),
     /// No steplatch entry.
     Lack,
 }
@@ -43,8 +43,8 @@ pub(crate) enum Outcome {
 pub(crate) fn edited(
     format: Format,
     text: &str,
-    wish: Wish<'_>,
-    around: &Surroundings,
+    wish: EditRequest<'_>,
+    around: &UserPaths,
 ) -> Result<(Outcome, String), Unreadable> {
     // A byte order mark, which some editors write, is not part of the document.
     let (mark, text) = match text.strip_prefix('\u{feff}') {
@@ -54,14 +54,14 @@ pub(crate) fn edited(
     let entry;
     let differences;
     let (outcome, change) = match (wish, find_in(format, text)?) {
-        (Wish::Lack, None) => (Outcome::Absent, None),
-        (Wish::Lack, Some(_)) => (Outcome::Removed, Some(Change::Remove)),
-        (Wish::Have(ours), None) => {
+        (EditRequest::Lack, None) => (Outcome::Absent, None),
+        (EditRequest::Lack, Some(_)) => (Outcome::Removed, Some(Change::Remove)),
+        (EditRequest::Have(ours), None) => {
             entry = ours.entry(format);
             (Outcome::Added, Some(Change::Add(&entry)))
         }
-        (Wish::Have(_), Some(Found { command: None, url: Some(url), .. })) => (Outcome::KeptUrl(url), None),
-        (Wish::Have(ours), Some(found)) => {
+        (EditRequest::Have(_), Some(FoundEntry { command: None, url: Some(url), .. })) => (Outcome::KeptUrl(url), None),
+        (EditRequest::Have(ours), Some(found)) => {
             differences = found.differences(ours, around);
             match differences.is_empty() {
                 true => (Outcome::Kept, None),
@@ -88,11 +88,11 @@ pub(crate) fn edited(
 ///
 /// # Errors
 /// When the client could not read the text.
-pub(crate) fn found(format: Format, text: &str) -> Result<Option<Found>, Unreadable> {
+pub(crate) fn found(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
     find_in(format, text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-fn find_in(format: Format, text: &str) -> Result<Option<Found>, Unreadable> {
+fn find_in(format: Format, text: &str) -> Result<Option<FoundEntry>, Unreadable> {
     match format {
         Format::Json(shape) => json::find(text, shape),
         Format::Toml => toml::find(text),

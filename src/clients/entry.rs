@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::{Format, Surroundings};
+use super::{Format, UserPaths};
 use crate::failure::Failure;
 
 /// The name of the entry.
@@ -14,19 +14,19 @@ pub(crate) const NAME: &str = "steplatch";
 
 /// How a client should start this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ours {
+pub(crate) struct OwnEntry {
     /// The program's path, or its name if `PATH` finds this very program.
     pub(crate) command: String,
     /// The path of this program.
     pub(crate) program: PathBuf,
 }
 
-impl Ours {
+impl OwnEntry {
     /// Returns how this program is started.
     ///
     /// # Errors
     /// When its path cannot be determined.
-    pub(crate) fn find(around: &Surroundings) -> Result<Self, Failure> {
+    pub(crate) fn find(around: &UserPaths) -> Result<Self, Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
         if !program.exists() {
@@ -57,7 +57,7 @@ impl Ours {
 
 /// An entry in a client's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     /// The command.
     pub(crate) command: Option<String>,
     /// The arguments.
@@ -68,7 +68,7 @@ pub(crate) struct Found {
     pub(crate) url: Option<String>,
 }
 
-impl Found {
+impl FoundEntry {
     pub(super) fn of(entry: &Value) -> Self {
         let text = |name: &str| entry[name].as_str().map(str::to_owned);
         let env = entry["env"].as_object().into_iter().flatten();
@@ -94,7 +94,7 @@ impl Found {
 
     /// Returns the properties that must change so that the entry starts `ours`. Further arguments, such as another
     /// state directory, are kept.
-    pub(super) fn differences(&self, ours: &Ours, around: &Surroundings) -> Vec<(&'static str, Value)> {
+    pub(super) fn differences(&self, ours: &OwnEntry, around: &UserPaths) -> Vec<(&'static str, Value)> {
         let mut differences = Vec::new();
         let command = self.command.as_deref().and_then(|command| around.find(command));
         if !command.is_some_and(|command| is_same(&command, &ours.program)) {

@@ -9,7 +9,7 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use serde_json::Value;
 
-use super::entry::{Found, NAME};
+use super::entry::{FoundEntry, NAME};
 use super::text::{Splice, Unreadable, indentation, is_blank, line_end, line_start, spliced};
 
 /// The place of the servers in a client's JSON document.
@@ -43,7 +43,7 @@ pub(super) fn value(text: &str, shape: Shape) -> Result<Option<Value>, Unreadabl
 }
 
 /// Returns the steplatch entry, if there is one.
-pub(super) fn find(text: &str, shape: Shape) -> Result<Option<Found>, Unreadable> {
+pub(super) fn find(text: &str, shape: Shape) -> Result<Option<FoundEntry>, Unreadable> {
     let Some(root) = parse(text, shape)? else { return Ok(None) };
     let Some(servers) = servers(text, &root, shape)? else { return Ok(None) };
     let Some(entry) = last(servers, NAME) else { return Ok(None) };
@@ -51,7 +51,7 @@ pub(super) fn find(text: &str, shape: Shape) -> Result<Option<Found>, Unreadable
         return Err(Unreadable::at(text, entry.range.start, format!("the entry '{NAME}' is no object")));
     };
     let document = value(text, shape)?.unwrap_or_default();
-    Ok(Some(Found::of(&document[shape.servers][NAME])))
+    Ok(Some(FoundEntry::of(&document[shape.servers][NAME])))
 }
 
 /// Returns the text with the change applied.

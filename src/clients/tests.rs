@@ -8,19 +8,19 @@ use std::path::PathBuf;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::edit::{Outcome, Wish, edited, found};
-use super::entry::Ours;
+use super::edit::{EditRequest, Outcome, edited, found};
+use super::entry::OwnEntry;
 use super::file::{FileError, replace};
-use super::{CLIENTS, Format, Surroundings};
+use super::{CLIENTS, Format, UserPaths};
 
 fn format(client: &str) -> Format {
     CLIENTS.iter().find(|row| row.name == client).unwrap().format
 }
 
 /// Returns surroundings in which `/bin/sh` is this program, and `PATH` finds it.
-fn around() -> Surroundings {
+fn around() -> UserPaths {
     let folder = PathBuf::from("/nowhere");
-    Surroundings {
+    UserPaths {
         home: folder.clone(),
         config: folder.clone(),
         claude: None,
@@ -30,16 +30,16 @@ fn around() -> Surroundings {
     }
 }
 
-fn ours() -> Ours {
-    Ours { command: "/bin/sh".into(), program: "/bin/sh".into() }
+fn ours() -> OwnEntry {
+    OwnEntry { command: "/bin/sh".into(), program: "/bin/sh".into() }
 }
 
 fn having(client: &str, text: &str) -> (Outcome, String) {
-    edited(format(client), text, Wish::Have(&ours()), &around()).unwrap()
+    edited(format(client), text, EditRequest::Have(&ours()), &around()).unwrap()
 }
 
 fn lacking(client: &str, text: &str) -> (Outcome, String) {
-    edited(format(client), text, Wish::Lack, &around()).unwrap()
+    edited(format(client), text, EditRequest::Lack, &around()).unwrap()
 }
 
 /// Checks the edit of a text, that a second edit changes nothing, and that removing the entry restores the text.
@@ -333,7 +333,7 @@ fn what_a_client_can_not_read_is_left_alone_and_its_place_is_named() {
         ("codex", "mcp_servers = 1", "line 1, column 15: 'mcp_servers' is no table"),
         ("codex", "[mcp_servers]\nsteplatch = 1", "line 2, column 13: the entry 'steplatch' is no table"),
     ] {
-        let error = edited(format(client), text, Wish::Have(&ours()), &around()).unwrap_err().to_string();
+        let error = edited(format(client), text, EditRequest::Have(&ours()), &around()).unwrap_err().to_string();
         assert!(error.starts_with(told), "{client} {text:?}: {error}");
     }
     // A duplicate key: the client takes the last one, and so does the edit.
@@ -392,7 +392,7 @@ proptest! {
     #[test]
     fn all_else_stays_byte_for_byte(text in documents()) {
         // Documents with servers of another type are refused, which changes nothing either.
-        let Ok((outcome, new)) = edited(format("cursor"), &text, Wish::Have(&ours()), &around()) else { return Ok(()) };
+        let Ok((outcome, new)) = edited(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(found(format("cursor"), &new).unwrap().is_some());
         // Without the new parts, and blanks, the text equals the original.
@@ -419,8 +419,8 @@ proptest! {
     #[test]
     fn whatever_is_read_nothing_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
         for client in &CLIENTS {
-            let _ = edited(client.format, &text, Wish::Have(&ours()), &around());
-            let _ = edited(client.format, &text, Wish::Lack, &around());
+            let _ = edited(client.format, &text, EditRequest::Have(&ours()), &around());
+            let _ = edited(client.format, &text, EditRequest::Lack, &around());
         }
     }
 }

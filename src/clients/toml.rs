@@ -8,7 +8,7 @@ use std::ops::Range;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::entry::{Found, NAME};
+use super::entry::{FoundEntry, NAME};
 use super::json::Change;
 use super::text::{Splice, Unreadable, is_blank, line_end, line_start, next_line, spliced};
 
@@ -24,12 +24,12 @@ pub(super) fn value(text: &str) -> Result<Value, Unreadable> {
 }
 
 /// Returns the steplatch entry, if there is one.
-pub(super) fn find(text: &str) -> Result<Option<Found>, Unreadable> {
+pub(super) fn find(text: &str) -> Result<Option<FoundEntry>, Unreadable> {
     let document = parse(text)?;
     let Some(servers) = servers(text, &document)? else { return Ok(None) };
     let Some((_, entry)) = get(servers, NAME) else { return Ok(None) };
     if entry.get_ref().is_table() {
-        return Ok(Some(Found::of(&value(text)?[SERVERS][NAME])));
+        return Ok(Some(FoundEntry::of(&value(text)?[SERVERS][NAME])));
     }
     Err(Unreadable::at(text, entry.span().start, format!("the entry '{NAME}' is no table")))
 }

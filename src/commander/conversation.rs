@@ -11,15 +11,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use steplatch_protocol::{Place, Steady};
+use steplatch_protocol::{DaemonPaths, ReconnectingClient};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::editor::{Lines, Typed};
 use super::line::{Kind, Target};
 use super::order::{self, Order};
-use super::reference::{self, Pinned};
+use super::reference::{self, PinnedRefs};
 use super::screen::Screen;
-use super::session::{Filled, Meaning, Session, State, Wanted};
+use super::session::{ParsedLine, PendingText, ResolvedText, Session, State};
 use super::work::{Outcome, Work};
 use crate::failure::Failure;
 use crate::print::{self, visible};
@@ -47,7 +47,7 @@ pub(super) struct Foreground {
 /// A conversation of a person or a script with the daemon.
 #[derive(Debug)]
 pub(crate) struct Conversation<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a DaemonPaths,
     pub(super) session: Session,
     pub(super) work: Work,
     pub(super) screen: Screen,
@@ -60,13 +60,13 @@ pub(crate) struct Conversation<'a> {
     /// Whether the conversation ends as soon as no call is awaited.
     stopping: bool,
     /// Lines whose references are resolved now.
-    pub(super) later: VecDeque<(Wanted, Value)>,
+    pub(super) later: VecDeque<(PendingText, Value)>,
     /// The run whose question was left open by Ctrl-C, and when.
     pub(super) left: Option<(String, Instant)>,
 }
 
 impl<'a> Conversation<'a> {
-    pub(crate) fn new(place: &'a Place, daemon: Steady, lines: Lines) -> Self {
+    pub(crate) fn new(place: &'a DaemonPaths, daemon: ReconnectingClient, lines: Lines) -> Self {
         Self {
             place,
             session: Session::default(),
@@ -156,11 +156,11 @@ impl<'a> Conversation<'a> {
         let meaning = self.session.read(&line);
         // The history omits answers, which may be confidential, and `/quit`.
         let passes = match &meaning {
-            Meaning::Answer(..) => true,
-            Meaning::Order(word, _) => matches!(order::called(word), Ok(Order::Answer | Order::Quit)),
+            ParsedLine::Answer(..) => true,
+            ParsedLine::Order(word, _) => matches!(order::called(word), Ok(Order::Answer | Order::Quit)),
             _ => false,
         };
-        let to_target = matches!(meaning, Meaning::Call(..));
+        let to_target = matches!(meaning, ParsedLine::Call(..));
         if !passes && (to_target || line.trim_start().starts_with(['@', '#', '%', '/', ':'])) {
             self.screen.lines.remember(&line);
         }
@@ -170,20 +170,20 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    async fn does(&mut self, meaning: Meaning) -> Result<(), Failure> {
+    async fn does(&mut self, meaning: ParsedLine) -> Result<(), Failure> {
         let (wanted, text) = match meaning {
-            Meaning::Nothing => return Ok(()),
-            Meaning::Misread(error) => return Err(Failure::usage(error)),
-            Meaning::Call(target, text) => return self.calls(&target, text, false).await,
-            Meaning::Quietly(target, text) => return self.calls(&target, text, true).await,
-            Meaning::Order(word, text) => (Wanted::Order(word), text),
-            Meaning::Look(number, text) => (Wanted::Look(number), text),
-            Meaning::Answer(gate, text) => (Wanted::Answer(gate), text),
+            ParsedLine::Nothing => return Ok(()),
+            ParsedLine::Misread(error) => return Err(Failure::usage(error)),
+            ParsedLine::Call(target, text) => return self.calls(&target, text, false).await,
+            ParsedLine::Quietly(target, text) => return self.calls(&target, text, true).await,
+            ParsedLine::Order(word, text) => (PendingText::Order(word), text),
+            ParsedLine::Look(number, text) => (PendingText::Look(number), text),
+            ParsedLine::Answer(gate, text) => (PendingText::Answer(gate), text),
         };
         self.code = 0;
         match self.session.filled(&text).map_err(Failure::usage)? {
-            Filled::Ready(value) => self.performs(wanted, value).await,
-            Filled::Waits(numbers) => {
+            ResolvedText::Ready(value) => self.performs(wanted, value).await,
+            ResolvedText::Waits(numbers) => {
                 self.session.waits(wanted, text);
                 self.code = WAITING;
                 Ok(self.screen.note(&format!("this waits for {}", still_coming(&numbers)))?)
@@ -191,18 +191,18 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    async fn performs(&mut self, wanted: Wanted, value: Value) -> Result<(), Failure> {
+    async fn performs(&mut self, wanted: PendingText, value: Value) -> Result<(), Failure> {
         match wanted {
-            Wanted::Call(number) => self.starts(number, value),
-            Wanted::Order(word) => return self.carries_out(&word, &words(&value)).await,
-            Wanted::Look(number) => self.screen.output(number, &value)?,
-            Wanted::Answer(gate) => return self.answers(&gate, &reference::text(&value)).await,
+            PendingText::Call(number) => self.starts(number, value),
+            PendingText::Order(word) => return self.carries_out(&word, &words(&value)).await,
+            PendingText::Look(number) => self.screen.output(number, &value)?,
+            PendingText::Answer(gate) => return self.answers(&gate, &reference::text(&value)).await,
         }
         Ok(())
     }
 
     /// Calls a target, and waits for it unless it is called `quietly`.
-    async fn calls(&mut self, target: &Target, text: Pinned, quietly: bool) -> Result<(), Failure> {
+    async fn calls(&mut self, target: &Target, text: PinnedRefs, quietly: bool) -> Result<(), Failure> {
         let catalog = self.work.catalog().await?;
         let target = catalog.meant(target);
         self.screen.lines.change_words(|words| words.catalog = catalog);
@@ -214,9 +214,9 @@ impl<'a> Conversation<'a> {
         let names = self.session.names().into_iter().map(str::to_owned).collect();
         self.screen.lines.change_words(|words| words.called = names);
         match filled {
-            Filled::Ready(value) => self.starts(number, value),
-            Filled::Waits(numbers) => {
-                self.session.waits(Wanted::Call(number), text);
+            ResolvedText::Ready(value) => self.starts(number, value),
+            ResolvedText::Waits(numbers) => {
+                self.session.waits(PendingText::Call(number), text);
                 self.screen.note(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
                 // The awaited call may need an answer, which is a line.
                 if !self.screen.is_watched() {

@@ -70,7 +70,7 @@ pub(crate) struct Surroundings {
 pub(crate) struct Lines {
     asks: threads::Sender<Ask>,
     typed: mpsc::Receiver<Typed>,
-    above: Option<Above>,
+    above: Option<AbovePrinter>,
     surroundings: Arc<Surroundings>,
     /// The terminal's original mode, restored at the end, because the editor may be in the middle of a line then.
     before: Option<Termios>,
@@ -80,7 +80,7 @@ pub(crate) struct Lines {
 
 /// Prints above the line that is being typed.
 #[derive(Debug)]
-struct Above {
+struct AbovePrinter {
     texts: threads::Sender<String>,
     waiting: Arc<AtomicUsize>,
     left_out: usize,
@@ -101,7 +101,7 @@ impl Lines {
         let (asks, asked) = threads::channel();
         let (sender, typed) = mpsc::channel(1);
         let (ready, begun) = threads::channel();
-        let helper = Aid(surroundings.clone());
+        let helper = LineHelper(surroundings.clone());
         std::thread::spawn(move || match editor(helper, &history) {
             Ok((mut editor, printer)) => {
                 // The receiver waits for this message.
@@ -123,7 +123,7 @@ impl Lines {
                 let _ = printer.print(text);
             }
         });
-        let above = Some(Above { texts, waiting, left_out: 0 });
+        let above = Some(AbovePrinter { texts, waiting, left_out: 0 });
         Ok(Self { asks, typed, above, surroundings, before: Some(before), asked: false })
     }
 
@@ -222,9 +222,9 @@ impl Drop for Lines {
     }
 }
 
-type Edits = Editor<Aid, FileHistory>;
+type Edits = Editor<LineHelper, FileHistory>;
 
-fn editor(aid: Aid, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyline::ExternalPrinter + use<>)> {
+fn editor(aid: LineHelper, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyline::ExternalPrinter + use<>)> {
     let config = Config::builder()
         .max_history_size(REMEMBERED)?
         .history_ignore_space(true)
@@ -280,15 +280,15 @@ const PROMPT: &str = "› ";
 const QUESTION: &str = "? ";
 
 /// Completes words and draws the prompt.
-struct Aid(Arc<Surroundings>);
+struct LineHelper(Arc<Surroundings>);
 
-impl Aid {
+impl LineHelper {
     fn asks_for(&self, prompt: Prompt) -> bool {
         self.0.prompt.load(Ordering::Relaxed) == prompt as u8
     }
 }
 
-impl Completer for Aid {
+impl Completer for LineHelper {
     type Candidate = String;
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
@@ -308,7 +308,7 @@ impl Completer for Aid {
     }
 }
 
-impl Highlighter for Aid {
+impl Highlighter for LineHelper {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
         let (text, style) = if self.asks_for(Prompt::Line) { (prompt, GOOD) } else { (QUESTION, STRONG) };
         if self.0.coloured { format!("{style}{text}{style:#}").into() } else { text.into() }
@@ -327,10 +327,10 @@ impl Highlighter for Aid {
     }
 }
 
-impl Hinter for Aid {
+impl Hinter for LineHelper {
     type Hint = String;
 }
 
-impl Validator for Aid {}
+impl Validator for LineHelper {}
 
-impl Helper for Aid {}
+impl Helper for LineHelper {}

@@ -8,9 +8,9 @@ use steplatch_protocol::{NodeReply, RunEvent};
 
 use super::conversation::{Conversation, WAITING};
 use super::line::Target;
-use super::session::{State, Wanted};
+use super::session::{PendingText, State};
 use super::told;
-use super::work::{News, Outcome};
+use super::work::{JobEvent, Outcome};
 use crate::commands::graphs;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::family::child;
@@ -18,17 +18,17 @@ use crate::print::{QUIET, visible};
 
 impl Conversation<'_> {
     /// Handles news about a call.
-    pub(super) fn hears(&mut self, news: News) -> Result<(), Failure> {
+    pub(super) fn hears(&mut self, news: JobEvent) -> Result<(), Failure> {
         match news {
-            News::Run(number, run) => {
+            JobEvent::Run(number, run) => {
                 self.screen.lines.change_words(|words| words.runs.push(run.clone()));
                 if self.foreground.is_some_and(|foreground| foreground.number == number && foreground.ending) {
                     self.work.cancel(run.clone());
                 }
                 self.session.entry_mut(number).run = Some(run);
             }
-            News::Event(number, event) => self.hears_event(number, &event)?,
-            News::Asks(number, gate) => {
+            JobEvent::Event(number, event) => self.hears_event(number, &event)?,
+            JobEvent::Asks(number, gate) => {
                 self.code = WAITING;
                 let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
                 if watched {
@@ -44,7 +44,7 @@ impl Conversation<'_> {
                     self.screen.note(&format!("::{number} {target} asks something too, after this question"))?;
                 }
             }
-            News::Over(number, outcome) => self.hears_end(number, &outcome)?,
+            JobEvent::Over(number, outcome) => self.hears_end(number, &outcome)?,
         }
         Ok(())
     }
@@ -134,8 +134,8 @@ impl Conversation<'_> {
     fn goes_on_with_what_waited(&mut self) -> Result<(), Failure> {
         for (wanted, value) in self.session.ready() {
             match (wanted, value) {
-                (Wanted::Call(number), Ok(value)) => self.starts(number, value),
-                (Wanted::Call(number), Err(error)) => self.hears_end(number, &Outcome::Nothing(error))?,
+                (PendingText::Call(number), Ok(value)) => self.starts(number, value),
+                (PendingText::Call(number), Err(error)) => self.hears_end(number, &Outcome::Nothing(error))?,
                 (wanted, Ok(value)) => self.later.push_back((wanted, value)),
                 (_, Err(error)) => self.fails(&error, USAGE)?,
             }

@@ -26,7 +26,7 @@ enum Step {
 
 /// Text with references in it, each bound to the number of its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Pinned(Vec<Piece>);
+pub(crate) struct PinnedRefs(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
@@ -41,7 +41,7 @@ enum Piece {
 ///
 /// # Errors
 /// When a reference has no result, or is incomplete.
-pub(crate) fn pin(text: &str, names: &[&str]) -> Result<Pinned, String> {
+pub(crate) fn pin(text: &str, names: &[&str]) -> Result<PinnedRefs, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -72,7 +72,7 @@ pub(crate) fn pin(text: &str, names: &[&str]) -> Result<Pinned, String> {
     if !plain.is_empty() {
         pieces.push(Piece::Text(plain));
     }
-    Ok(Pinned(pieces))
+    Ok(PinnedRefs(pieces))
 }
 
 /// Parses the anchor, and returns the rest.
@@ -140,7 +140,7 @@ fn number(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, Strin
     })
 }
 
-impl Pinned {
+impl PinnedRefs {
     /// Returns a text without references.
     pub(crate) fn plain(text: &str) -> Self {
         Self(vec![Piece::Text(text.to_owned())])

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use steplatch_protocol::GateInfo;
 
-use crate::asking::Asking;
+use crate::asking::GatePrompt;
 
 use super::line::{self, Line, Target};
 use super::order::{self, Order};
-use super::reference::{self, Pinned};
+use super::reference::{self, PinnedRefs};
 
 /// The most bytes of results that are kept, as JSON. The oldest are dropped first; the last one is always kept.
 const MOST_KEPT: usize = 32 << 20;
@@ -52,30 +52,30 @@ pub(crate) enum State {
 /// A question to the person.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
-    pub(crate) asking: Asking,
+    pub(crate) asking: GatePrompt,
     /// The call that it belongs to, if that was started or followed here.
     pub(crate) entry: Option<usize>,
 }
 
 /// The meaning of a line in the current session.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Meaning {
+pub(crate) enum ParsedLine {
     Nothing,
-    Call(Target, Pinned),
+    Call(Target, PinnedRefs),
     /// A call in the background.
-    Quietly(Target, Pinned),
-    Order(String, Pinned),
+    Quietly(Target, PinnedRefs),
+    Order(String, PinnedRefs),
     /// A reference alone, to the result of this number.
-    Look(usize, Pinned),
+    Look(usize, PinnedRefs),
     /// A line for the current question, with its gate.
-    Answer(String, Pinned),
+    Answer(String, PinnedRefs),
     /// An invalid line, with the reason.
     Misread(String),
 }
 
 /// The use of a text once all its references are resolved.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Wanted {
+pub(crate) enum PendingText {
     /// Make the call of this number.
     Call(usize),
     Order(String),
@@ -86,7 +86,7 @@ pub(crate) enum Wanted {
 
 /// A text with its references resolved.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Filled {
+pub(crate) enum ResolvedText {
     Ready(Value),
     /// These results are not available yet.
     Waits(Vec<usize>),
@@ -96,7 +96,7 @@ pub(crate) enum Filled {
 pub(crate) struct Session {
     entries: Vec<Entry>,
     questions: VecDeque<Question>,
-    waiting: Vec<(Wanted, Pinned)>,
+    waiting: Vec<(PendingText, PinnedRefs)>,
     /// The target of plain text, unless the text answers a question.
     target: Option<Target>,
     /// The first entry whose result is kept.
@@ -119,11 +119,11 @@ impl Session {
     }
 
     /// Interprets a line: one without a sign at its beginning answers the current question.
-    pub(crate) fn read(&self, line: &str) -> Meaning {
+    pub(crate) fn read(&self, line: &str) -> ParsedLine {
         let asked = self.asked().map(|question| &question.asking);
         if let Some(asking) = asked {
             let gate = asking.gate();
-            let plainly = |text: &str| Meaning::Answer(gate.gate_id.clone(), Pinned::plain(text));
+            let plainly = |text: &str| ParsedLine::Answer(gate.gate_id.clone(), PinnedRefs::plain(text));
             if asking.is_secret() {
                 return plainly(line);
             }
@@ -139,25 +139,25 @@ impl Session {
         let names = self.names();
         let pin = |text: &str| reference::pin(text, &names);
         let meaning = line::read(line).and_then(|line| match line {
-            Line::Nothing => Ok(Meaning::Nothing),
-            Line::Call { target, text } => Ok(Meaning::Call(target, pin(&text)?)),
+            Line::Nothing => Ok(ParsedLine::Nothing),
+            Line::Call { target, text } => Ok(ParsedLine::Call(target, pin(&text)?)),
             Line::Order { word, rest } if order::called(&word) == Ok(Order::Background) && !rest.is_empty() => {
                 match self.read(&rest) {
-                    Meaning::Call(target, text) => Ok(Meaning::Quietly(target, text)),
-                    Meaning::Misread(error) => Err(error),
+                    ParsedLine::Call(target, text) => Ok(ParsedLine::Quietly(target, text)),
+                    ParsedLine::Misread(error) => Err(error),
                     _ => Err("/bg begins a call of a node, a graph or a workflow, such as /bg %release".to_owned()),
                 }
             }
-            Line::Order { word, rest } => Ok(Meaning::Order(word, pin(&rest)?)),
+            Line::Order { word, rest } => Ok(ParsedLine::Order(word, pin(&rest)?)),
             Line::Look(text) => {
                 let text = pin(&text)?;
                 let first = text.numbers().next();
                 let how = "a reference is written ::0, ::-1, ::last or ::NAME; see /help references";
-                first.map(|number| Meaning::Look(number, text)).ok_or_else(|| how.to_owned())
+                first.map(|number| ParsedLine::Look(number, text)).ok_or_else(|| how.to_owned())
             }
             Line::Words(text) => match (asked, &self.target) {
-                (Some(asking), _) => Ok(Meaning::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
-                (None, Some(target)) => Ok(Meaning::Call(target.clone(), pin(&text)?)),
+                (Some(asking), _) => Ok(ParsedLine::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
+                (None, Some(target)) => Ok(ParsedLine::Call(target.clone(), pin(&text)?)),
                 (None, None) => {
                     Err("nothing is asked; call a node with @, a graph with # or a workflow with %, and see /help; \
                          /target @NODE sends plain text to one"
@@ -165,7 +165,7 @@ impl Session {
                 }
             },
         });
-        meaning.unwrap_or_else(Meaning::Misread)
+        meaning.unwrap_or_else(ParsedLine::Misread)
     }
 
     /// Returns the target of plain text.
@@ -182,28 +182,28 @@ impl Session {
     ///
     /// # Errors
     /// When a result does not exist, or lacks the referenced part.
-    pub(crate) fn filled(&self, text: &Pinned) -> Result<Filled, String> {
+    pub(crate) fn filled(&self, text: &PinnedRefs) -> Result<ResolvedText, String> {
         let coming = |number: &usize| matches!(self.entries[*number].state, State::Waits | State::Coming);
         let coming: Vec<usize> = text.numbers().filter(coming).collect();
         if coming.is_empty() {
-            text.filled(|number| self.result(number)).map(Filled::Ready)
+            text.filled(|number| self.result(number)).map(ResolvedText::Ready)
         } else {
-            Ok(Filled::Waits(coming))
+            Ok(ResolvedText::Waits(coming))
         }
     }
 
     /// Keeps a text until all its references can be resolved.
-    pub(crate) fn waits(&mut self, wanted: Wanted, text: Pinned) {
+    pub(crate) fn waits(&mut self, wanted: PendingText, text: PinnedRefs) {
         self.waiting.push((wanted, text));
     }
 
     /// Takes the waiting texts that can be resolved now, in the order in which they were typed.
-    pub(crate) fn ready(&mut self) -> Vec<(Wanted, Result<Value, String>)> {
+    pub(crate) fn ready(&mut self) -> Vec<(PendingText, Result<Value, String>)> {
         let mut ready = Vec::new();
         for (wanted, text) in std::mem::take(&mut self.waiting) {
             match self.filled(&text) {
-                Ok(Filled::Waits(_)) => self.waiting.push((wanted, text)),
-                Ok(Filled::Ready(value)) => ready.push((wanted, Ok(value))),
+                Ok(ResolvedText::Waits(_)) => self.waiting.push((wanted, text)),
+                Ok(ResolvedText::Ready(value)) => ready.push((wanted, Ok(value))),
                 Err(error) => ready.push((wanted, Err(error))),
             }
         }
@@ -236,7 +236,7 @@ impl Session {
         let took = now.saturating_duration_since(self.entries[number].began);
         let entry = &mut self.entries[number];
         (entry.state, entry.input) = (State::Done { result, bytes, took }, Value::Null);
-        self.waiting.retain(|(wanted, _)| *wanted != Wanted::Call(number));
+        self.waiting.retain(|(wanted, _)| *wanted != PendingText::Call(number));
         self.questions.retain(|question| question.entry != Some(number));
         self.kept += bytes;
         while self.kept > self.most_kept && self.oldest < number {
@@ -310,7 +310,7 @@ impl Session {
             }
             None => None,
         };
-        let mut question = known.unwrap_or_else(|| Question { asking: Asking::new(gate), entry });
+        let mut question = known.unwrap_or_else(|| Question { asking: GatePrompt::new(gate), entry });
         question.entry = question.entry.or(entry);
         if ahead {
             self.questions.push_front(question);
@@ -375,9 +375,9 @@ mod tests {
         GateInfo { gate_id: id.to_owned(), choices, ..GateInfo::default() }
     }
 
-    fn text(session: &Session, line: &str) -> Pinned {
+    fn text(session: &Session, line: &str) -> PinnedRefs {
         match session.read(line) {
-            Meaning::Call(_, text) | Meaning::Answer(_, text) | Meaning::Look(_, text) => text,
+            ParsedLine::Call(_, text) | ParsedLine::Answer(_, text) | ParsedLine::Look(_, text) => text,
             other => panic!("{other:?}"),
         }
     }
@@ -388,18 +388,18 @@ mod tests {
         let slow = calls(&mut session, "slow");
         session.under_way(slow, Value::Null, Instant::now());
         let words = text(&session, "@greet ::last and ::slow");
-        assert_eq!(session.filled(&words), Ok(Filled::Waits(vec![0, 0])));
+        assert_eq!(session.filled(&words), Ok(ResolvedText::Waits(vec![0, 0])));
         let greet = calls(&mut session, "greet");
-        session.waits(Wanted::Call(greet), words);
+        session.waits(PendingText::Call(greet), words);
         assert!(session.ready().is_empty());
         let next = text(&session, "@greet ::last");
-        session.waits(Wanted::Look(1), next);
+        session.waits(PendingText::Look(1), next);
         done(&mut session, slow, "done");
-        assert_eq!(session.ready(), [(Wanted::Call(greet), Ok(json!("done and done")))]);
+        assert_eq!(session.ready(), [(PendingText::Call(greet), Ok(json!("done and done")))]);
         session.done(greet, json!({"success": false, "output": null}), Instant::now());
         let ready = session.ready();
         assert!(
-            matches!(&ready[..], [(Wanted::Look(1), Err(error))] if error.contains("because it failed")),
+            matches!(&ready[..], [(PendingText::Look(1), Err(error))] if error.contains("because it failed")),
             "{ready:?}"
         );
     }
@@ -407,18 +407,18 @@ mod tests {
     #[test]
     fn words_answer_the_question_that_is_asked_and_nothing_else() {
         let mut session = Session::default();
-        assert!(matches!(session.read("2"), Meaning::Misread(said) if said.starts_with("nothing is asked")));
+        assert!(matches!(session.read("2"), ParsedLine::Misread(said) if said.starts_with("nothing is asked")));
         assert!(session.asks(gate("a", &["yes", "@no"]), None, false));
         assert!(!session.asks(gate("b", &[]), Some(0), false), "one at a time");
         assert!(!session.asks(gate("a", &["yes", "@no"]), None, false) && session.questions().count() == 2, "once");
         let answer = |session: &Session, line: &str| match session.read(line) {
-            Meaning::Answer(gate, text) => (gate, text.filled(|_| Err(String::new())).unwrap()),
+            ParsedLine::Answer(gate, text) => (gate, text.filled(|_| Err(String::new())).unwrap()),
             other => panic!("{other:?}"),
         };
         assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
         assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice may look like a call");
-        assert!(matches!(session.read("@greet"), Meaning::Call(..)), "and calls can be made meanwhile");
-        assert_eq!(session.read(" "), Meaning::Nothing, "it may be left alone");
+        assert!(matches!(session.read("@greet"), ParsedLine::Call(..)), "and calls can be made meanwhile");
+        assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be left alone");
         assert!(matches!(session.settled("a"), Some((_, true))) && session.settled("a").is_none());
         assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
         assert!(session.asks(gate("c", &["first"]), Some(1), true), "what is watched asks first");
@@ -435,25 +435,25 @@ mod tests {
     #[test]
     fn other_text_goes_to_the_current_target_unless_it_answers_a_question() {
         let mut session = Session::default();
-        assert!(matches!(session.read("hello"), Meaning::Misread(said) if said.contains("/target @NODE")));
+        assert!(matches!(session.read("hello"), ParsedLine::Misread(said) if said.contains("/target @NODE")));
         let greet = Target { kind: Kind::Node, name: "greet".to_owned() };
         session.set_target(Some(greet.clone()));
         let number = calls(&mut session, "first");
         done(&mut session, number, "one");
         match session.read("hello ::0") {
-            Meaning::Call(target, text) => {
+            ParsedLine::Call(target, text) => {
                 assert_eq!(target, greet);
                 assert_eq!(text.filled(|number| session.result(number)), Ok(json!("hello one")));
             }
             other => panic!("{other:?}"),
         }
-        assert!(matches!(session.read("/bg hello"), Meaning::Quietly(target, _) if target == greet));
-        assert!(matches!(session.read("@other x"), Meaning::Call(target, _) if target.name == "other"));
+        assert!(matches!(session.read("/bg hello"), ParsedLine::Quietly(target, _) if target == greet));
+        assert!(matches!(session.read("@other x"), ParsedLine::Call(target, _) if target.name == "other"));
         session.asks(gate("a", &[]), None, false);
-        assert!(matches!(session.read("hello"), Meaning::Answer(gate, _) if gate == "a"), "a question comes first");
+        assert!(matches!(session.read("hello"), ParsedLine::Answer(gate, _) if gate == "a"), "a question comes first");
         session.settled("a");
         session.set_target(None);
-        assert!(matches!(session.read("hello"), Meaning::Misread(_)));
+        assert!(matches!(session.read("hello"), ParsedLine::Misread(_)));
     }
 
     #[test]
@@ -462,15 +462,15 @@ mod tests {
         let form = json!({"properties": {"version": {"type": "string"}, "note": {"type": "string"}},
                           "required": ["version"]});
         session.asks(GateInfo { form: Some(form), ..gate("form", &[]) }, None, false);
-        assert_eq!(session.read(""), Meaning::Nothing, "nothing is filled in yet");
+        assert_eq!(session.read(""), ParsedLine::Nothing, "nothing is filled in yet");
         let asking = &mut session.question("form").unwrap().asking;
         assert!(asking.line("1.2").unwrap().is_none());
-        assert_eq!(session.read(""), Meaning::Answer("form".to_owned(), Pinned::plain("")));
+        assert_eq!(session.read(""), ParsedLine::Answer("form".to_owned(), PinnedRefs::plain("")));
         let asking = &mut session.question("form").unwrap().asking;
         let answer = asking.line("").unwrap().unwrap();
         asking.refused(answer, &AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() });
         for secret in ["@greet", "/quit", "::0", " two words "] {
-            assert_eq!(session.read(secret), Meaning::Answer("form".to_owned(), Pinned::plain(secret)));
+            assert_eq!(session.read(secret), ParsedLine::Answer("form".to_owned(), PinnedRefs::plain(secret)));
         }
     }
 

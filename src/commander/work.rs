@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun,
-    ListGraphs, ListNodes, ListWorkflowRuns, ListWorkflows, NodeReply, RunEvent, RunGraph, RunNode, RunReply,
-    RunWorkflow, Steady,
+    ListGraphs, ListNodes, ListWorkflowRuns, ListWorkflows, NodeReply, ReconnectingClient, RunEvent, RunGraph, RunNode,
+    RunReply, RunWorkflow,
 };
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -15,11 +15,11 @@ use super::catalog::Catalog;
 use super::line::{Kind, Target};
 use super::reference;
 use crate::failure::Failure;
-use crate::family::Family;
+use crate::family::ChildRuns;
 
-/// News about the call of a number.
+/// JobEvent about the call of a number.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum JobEvent {
     /// The run has started, or is followed from now on.
     Run(usize, String),
     Event(usize, RunEvent),
@@ -40,9 +40,9 @@ pub(crate) enum Outcome {
 /// The calls in progress.
 #[derive(Debug)]
 pub(crate) struct Work {
-    daemon: Steady,
-    sender: mpsc::Sender<News>,
-    news: mpsc::Receiver<News>,
+    daemon: ReconnectingClient,
+    sender: mpsc::Sender<JobEvent>,
+    news: mpsc::Receiver<JobEvent>,
     tasks: HashMap<usize, AbortHandle>,
 }
 
@@ -59,19 +59,19 @@ const MOST_WORKFLOWS: u32 = 10_000;
 const MOST: u32 = 1000;
 
 impl Work {
-    pub(crate) fn new(daemon: Steady) -> Self {
+    pub(crate) fn new(daemon: ReconnectingClient) -> Self {
         let (sender, news) = mpsc::channel(AHEAD);
         Self { daemon, sender, news, tasks: HashMap::new() }
     }
 
-    pub(crate) fn daemon(&self) -> &Steady {
+    pub(crate) fn daemon(&self) -> &ReconnectingClient {
         &self.daemon
     }
 
     /// Returns the next news. Cancellation-safe.
-    pub(crate) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> JobEvent {
         let news = self.news.recv().await.expect("a sender is kept here");
-        if let News::Over(number, _) = news {
+        if let JobEvent::Over(number, _) = news {
             self.tasks.remove(&number);
         }
         news
@@ -85,7 +85,7 @@ impl Work {
                 let verb = run(target, &input);
                 tokio::spawn(async move {
                     let outcome = runs(&daemon, &sender, number, verb).await;
-                    let _ = sender.send(News::Over(number, outcome)).await;
+                    let _ = sender.send(JobEvent::Over(number, outcome)).await;
                 })
             }
             Kind::Node | Kind::Graph => {
@@ -98,7 +98,7 @@ impl Work {
                     };
                     let outcome = reply
                         .map_or_else(|error| Outcome::Nothing(unknown(error)), |reply| Outcome::Node(Box::new(reply)));
-                    let _ = sender.send(News::Over(number, outcome)).await;
+                    let _ = sender.send(JobEvent::Over(number, outcome)).await;
                 })
             }
         };
@@ -110,7 +110,7 @@ impl Work {
         let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
         let task = tokio::spawn(async move {
             let outcome = follows(&daemon, &sender, number, run).await;
-            let _ = sender.send(News::Over(number, outcome)).await;
+            let _ = sender.send(JobEvent::Over(number, outcome)).await;
         });
         self.tasks.insert(number, task.abort_handle());
     }
@@ -224,7 +224,12 @@ fn run(target: &Target, input: &Value) -> RunWorkflow {
     }
 }
 
-async fn runs(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, verb: RunWorkflow) -> Outcome {
+async fn runs(
+    daemon: &ReconnectingClient,
+    sender: &mpsc::Sender<JobEvent>,
+    number: usize,
+    verb: RunWorkflow,
+) -> Outcome {
     match daemon.call(verb).await {
         Err(error) => Outcome::Nothing(unknown(error)),
         Ok(reply) if reply.run_id.is_empty() => {
@@ -234,9 +239,9 @@ async fn runs(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, verb:
     }
 }
 
-async fn follows(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, run: String) -> Outcome {
+async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, number: usize, run: String) -> Outcome {
     // A failure means that the receiver is gone and this task is about to be aborted.
-    let _ = sender.send(News::Run(number, run.clone())).await;
+    let _ = sender.send(JobEvent::Run(number, run.clone())).await;
     if let Err(error) = passes_on(daemon, sender, number, &run).await {
         let error = match error {
             FollowError::Unknown(_) => {
@@ -254,9 +259,14 @@ async fn follows(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, ru
 }
 
 /// Sends the events of a run, and of its nested runs, until its last one.
-async fn passes_on(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, run: &str) -> Result<(), FollowError> {
+async fn passes_on(
+    daemon: &ReconnectingClient,
+    sender: &mpsc::Sender<JobEvent>,
+    number: usize,
+    run: &str,
+) -> Result<(), FollowError> {
     let mut events = daemon.follow(run, 1);
-    let mut family = Family::new(daemon.clone());
+    let mut family = ChildRuns::new(daemon.clone());
     loop {
         let event = tokio::select! {
             event = events.next() => match event? {
@@ -268,20 +278,20 @@ async fn passes_on(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, 
         family.meet(&event);
         // A nested run's events come before the end of the state that started it.
         for nested in family.part(&event).await {
-            let _ = sender.send(News::Event(number, nested)).await;
+            let _ = sender.send(JobEvent::Event(number, nested)).await;
         }
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let (waits, of) = (event.event_type == "gate_waiting", event.run_id.clone());
-        let _ = sender.send(News::Event(number, event)).await;
+        let _ = sender.send(JobEvent::Event(number, event)).await;
         // Following a run from its beginning repeats the events of gates that were answered long ago.
         if waits && let Ok(Some(gate)) = open_gate(daemon, &of, &gate).await {
-            let _ = sender.send(News::Asks(number, gate)).await;
+            let _ = sender.send(JobEvent::Asks(number, gate)).await;
         }
     }
 }
 
 /// Returns the gate called `id` of a run while it is open.
-async fn open_gate(daemon: &Steady, run: &str, id: &str) -> Result<Option<GateInfo>, AskError> {
+async fn open_gate(daemon: &ReconnectingClient, run: &str, id: &str) -> Result<Option<GateInfo>, AskError> {
     let reply = daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
     let gates = reply.run.map(|run| run.pending_gates).unwrap_or_default();
     Ok(gates.into_iter().find(|gate| gate.gate_id == id))

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
-use steplatch_protocol::{GetApprover, Place, SetApprover, UnlockRuns, UnlockRunsReply};
+use steplatch_protocol::{DaemonPaths, GetApprover, SetApprover, UnlockRuns, UnlockRunsReply};
 
 use crate::failure::Failure;
 use crate::passphrase::{self, Source};
@@ -49,7 +49,7 @@ pub(crate) enum Approver {
 }
 
 impl Approver {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::Set { stdin, json } => set(place, stdin, json).await,
             Self::Clear { stdin, json } => clear(place, stdin, json).await,
@@ -60,7 +60,7 @@ impl Approver {
 }
 
 /// Returns whether a passphrase is set.
-async fn is_set(place: &Place) -> Result<bool, Failure> {
+async fn is_set(place: &DaemonPaths) -> Result<bool, Failure> {
     let told = front::ask(place, GetApprover {}).await?;
     match told.error {
         Some(error) => Err(Failure::work(error)),
@@ -68,7 +68,7 @@ async fn is_set(place: &Place) -> Result<bool, Failure> {
     }
 }
 
-async fn set(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+async fn set(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let replaces = is_set(place).await?;
     let mut source = Source::here(stdin)?;
     let (new, current) = match &mut source {
@@ -89,7 +89,7 @@ async fn set(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure
     change(place, SetApprover { passphrase: Some(new), current }, json).await
 }
 
-async fn clear(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+async fn clear(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let current = match is_set(place).await? {
         true => Some(Source::here(stdin)?.next("current passphrase:").await?),
         false => None,
@@ -97,7 +97,7 @@ async fn clear(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failu
     change(place, SetApprover { passphrase: None, current }, json).await
 }
 
-async fn change(place: &Place, verb: SetApprover, json: bool) -> Result<ExitCode, Failure> {
+async fn change(place: &DaemonPaths, verb: SetApprover, json: bool) -> Result<ExitCode, Failure> {
     let mut reply = front::ask(place, verb.clone()).await?;
     while let Some(seconds) = reply.retry_after_seconds {
         print::note(&passphrase::pause(seconds));
@@ -120,7 +120,7 @@ async fn change(place: &Place, verb: SetApprover, json: bool) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-async fn unlock(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let passphrase = match is_set(place).await? {
         true => Some(Source::here(stdin)?.next(QUESTION).await?),
         false => None,
@@ -146,7 +146,7 @@ async fn unlock(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Fail
 const QUESTION: &str = "the approver's passphrase:";
 
 /// Sends the passphrase that unlocks runs, and waits out the pause after wrong ones.
-async fn give(place: &Place, verb: UnlockRuns) -> Result<UnlockRunsReply, Failure> {
+async fn give(place: &DaemonPaths, verb: UnlockRuns) -> Result<UnlockRunsReply, Failure> {
     loop {
         let reply = front::ask(place, verb.clone()).await?;
         let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
@@ -158,7 +158,7 @@ async fn give(place: &Place, verb: UnlockRuns) -> Result<UnlockRunsReply, Failur
 }
 
 /// Asks a person for the passphrase until the locked runs are unlocked.
-pub(super) async fn unlock_here(place: &Place, person: &mut Person) -> Result<(), Failure> {
+pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
     print::note("runs wait for a person and are locked since the daemon was started anew");
     loop {
         let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to open them:").await?);
@@ -175,7 +175,7 @@ pub(super) async fn unlock_here(place: &Place, person: &mut Person) -> Result<()
     }
 }
 
-async fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let told = front::ask(place, GetApprover {}).await?;
     if let Some(error) = &told.error {
         return Err(Failure::work(error.clone()).with(&told));

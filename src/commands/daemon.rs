@@ -15,8 +15,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_daemon::{Options, ShutdownMode, WorkerStarter};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
-    CallError, Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect,
-    ensure_private,
+    CallError, Client, ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, StopDaemon, StopDaemonReply,
+    connect, ensure_private,
 };
 use steplatch_terminal::TERMINAL_VARIABLE;
 use tokio::signal::unix::{SignalKind, signal};
@@ -73,7 +73,7 @@ impl Daemon {
         matches!(self, Self::Serve | Self::Host | Self::Start { foreground: true, .. })
     }
 
-    pub(super) async fn run(self, place: Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::Start { foreground: true, .. } => serve(place, Detached::No).await,
             Self::Start { json, .. } => start(&place, json).await,
@@ -98,7 +98,7 @@ const READY: &str = "ready";
 /// How often a daemon is started again that ends before it answers, because another process ends it.
 const MAX_STARTS: usize = 3;
 
-async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     // Several clients may find no daemon at the same moment; the first one starts it, the others find it.
     let _turn = turn_to_start(place).await?;
     let mut starts = 0;
@@ -121,7 +121,7 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
 
 /// Starts the daemon unless it is running, and requests its status. Returns whether it was started; the inner error
 /// means that it ended meanwhile.
-async fn started(place: &Place) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
+async fn started(place: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
     let started = match connect(place, hello.clone()).await {
         Ok(_) => false,
@@ -149,7 +149,7 @@ async fn started(place: &Place) -> Result<Result<(bool, DaemonStatusReply), Fail
 }
 
 /// Waits for the end of a daemon that no longer listens and still holds the lock of its state directory.
-async fn predecessor_gone(place: &Place) -> Result<(), Failure> {
+async fn predecessor_gone(place: &DaemonPaths) -> Result<(), Failure> {
     let Some(running) = place.running() else { return Ok(()) };
     // The recorded process id may be old, and belong to another program now.
     let name = std::fs::read_to_string(format!("/proc/{}/comm", running.pid)).unwrap_or_default();
@@ -180,7 +180,7 @@ fn ended(process: &OwnedFd) -> bool {
 }
 
 /// Waits until no other client is starting a daemon for this state; the lock is held as long as the file is open.
-async fn turn_to_start(place: &Place) -> Result<std::fs::File, Failure> {
+async fn turn_to_start(place: &DaemonPaths) -> Result<std::fs::File, Failure> {
     ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
     let path = place.state().join("start.lock");
     let locked = tokio::task::spawn_blocking(move || {
@@ -198,7 +198,7 @@ async fn turn_to_start(place: &Place) -> Result<std::fs::File, Failure> {
 const DAEMON_MARK: &str = "daemon";
 
 /// Starts a daemon in its own session and waits until it listens, or returns its error.
-fn spawn(place: &Place) -> Result<(), Failure> {
+fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
     ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
     let told = |error: io::Error| Failure::system("the daemon could not be started", &error);
     let mut daemon = std::process::Command::new(front::starter()?.program)
@@ -230,7 +230,7 @@ fn spawn(place: &Place) -> Result<(), Failure> {
     Err(Failure::work(if complaint.is_empty() { "the daemon ended before it was ready" } else { complaint }))
 }
 
-async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
+async fn stop(place: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
     let client = match connect(place, front::hello("steplatch")).await {
         Ok((client, _)) => client,
         // A daemon that was killed left the hosts running.
@@ -261,7 +261,7 @@ async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCod
 }
 
 /// Closes the terminals of hosts without a daemon. Returns whether there were any hosts.
-async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
+async fn end_hosts(place: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     let Ok(hosts) =
         Hosts::find(place.runtime(), place.state(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await
     else {
@@ -280,7 +280,7 @@ async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
     Ok(!found.is_empty())
 }
 
-async fn restart(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+async fn restart(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     match front::running(place).await {
         Ok(client) => {
             end(&client, true).await?;
@@ -318,7 +318,7 @@ async fn gone(pid: u32, process: OwnedFd) -> Result<(), Failure> {
     }
 }
 
-async fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let client = match connect(place, front::hello("steplatch")).await {
         Ok((client, _)) => client,
         Err(error @ ConnectError::NotRunning(_)) => {
@@ -365,7 +365,7 @@ fn told(status: &DaemonStatusReply) -> String {
 }
 
 /// Runs the daemon until it is stopped.
-async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
+async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failure> {
     if detached == Detached::Yes {
         // The daemon must survive the terminal that started it. A failure means that it is a session leader already.
         let _ = rustix::process::setsid();
@@ -416,7 +416,7 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
 }
 
 /// Returns how the host process is started: as this program.
-fn host_starter(place: &Place) -> Result<Starter, Failure> {
+fn host_starter(place: &DaemonPaths) -> Result<Starter, Failure> {
     let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
     Ok(Starter::Program {
         program: front::starter()?.program,

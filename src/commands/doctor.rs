@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use steplatch_protocol::Place;
+use steplatch_protocol::DaemonPaths;
 
 use super::setup;
 use crate::doctor::{Check, State, examine};
@@ -22,7 +22,7 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let checks = examine(place, &self.client, |section| if self.json { Ok(()) } else { tell(section) }).await?;
         let count = |state| checks.iter().filter(|check| check.state == state).count();
         let (problems, warnings) = (count(State::Problem), count(State::Warning));

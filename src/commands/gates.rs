@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, GateInfo, GetApprover, GetGate, GetWorkflowRun, Place, RunRecord, UnlockRuns,
+    AnswerGate, AnswerGateReply, DaemonPaths, GateInfo, GetApprover, GetGate, GetWorkflowRun, RunRecord, UnlockRuns,
 };
 use steplatch_workflow::{AnsweredBy, Form};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::approver::unlock_here;
 use super::runs::{all, find, not_found};
-use crate::asking::Asking;
+use crate::asking::GatePrompt;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, visible};
 use crate::question::{Person, bounded, judged};
@@ -74,7 +74,7 @@ fn field(text: &str) -> Result<(String, String), String> {
 }
 
 impl Gates {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List { json } => list(place, json).await,
             Self::Show(command) => command.run(place).await,
@@ -93,7 +93,7 @@ struct GateName {
 
 impl GateName {
     /// Parses the id of a gate or of a run, or an unambiguous prefix of it.
-    async fn read(place: &Place, text: &str) -> Result<Self, Failure> {
+    async fn read(place: &DaemonPaths, text: &str) -> Result<Self, Failure> {
         let (text, digest) = match text.rsplit_once('@') {
             Some((text, digest)) => (text, Some(digest.to_owned())),
             None => (text, None),
@@ -109,7 +109,7 @@ impl GateName {
 }
 
 impl Show {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let GateName { run, gate, .. } = GateName::read(place, &self.gate).await?;
         unlock(place, Some(&run), Person::here().as_mut()).await?;
         let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
@@ -126,7 +126,7 @@ impl Show {
     }
 }
 
-async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let runs = all(place, Some("waiting")).await?;
     // A run also lists the gates of its descendants; here each is listed with its own run.
     let own = |run: &RunRecord, gate: &&GateInfo| {
@@ -193,7 +193,7 @@ pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<Strin
 }
 
 /// Returns whether a run is locked: this one, or if `None`, any.
-async fn is_locked(place: &Place, run: Option<&str>) -> Result<bool, Failure> {
+async fn is_locked(place: &DaemonPaths, run: Option<&str>) -> Result<bool, Failure> {
     let Some(run) = run else { return Ok(all(place, Some("waiting")).await?.iter().any(|run| run.locked)) };
     let record = front::ask(place, GetWorkflowRun { run_id: run.to_owned() }).await?;
     Ok(record.run.is_some_and(|run| run.locked))
@@ -201,7 +201,7 @@ async fn is_locked(place: &Place, run: Option<&str>) -> Result<bool, Failure> {
 
 /// Asks a person for the approver's passphrase if a run is locked: this one, or if `None`, any. Without a person, the
 /// next command reports that the run is locked.
-async fn unlock(place: &Place, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
+async fn unlock(place: &DaemonPaths, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
     match person {
         Some(person) if is_locked(place, run).await? && front::ask(place, GetApprover {}).await?.is_set => {
             unlock_here(place, person).await
@@ -211,7 +211,7 @@ async fn unlock(place: &Place, run: Option<&str>, person: Option<&mut Person>) -
 }
 
 impl Answer {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         // One reader for the whole command: a second one would miss input that the first has buffered.
         let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
         let Some(named) = &self.run else {
@@ -301,7 +301,7 @@ impl Answer {
 
     async fn give(
         &self,
-        place: &Place,
+        place: &DaemonPaths,
         mut answer: AnswerGate,
         mut person: Option<Person>,
     ) -> Result<ExitCode, Failure> {
@@ -330,7 +330,7 @@ impl Answer {
     }
 
     /// Asks the questions of all waiting runs.
-    async fn ask_all(&self, place: &Place, person: Option<Person>) -> Result<ExitCode, Failure> {
+    async fn ask_all(&self, place: &DaemonPaths, person: Option<Person>) -> Result<ExitCode, Failure> {
         let runs = all(place, Some("waiting")).await?;
         let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
         gates.sort_by(|one, other| one.created_at.cmp(&other.created_at));
@@ -342,7 +342,7 @@ impl Answer {
     /// Asks the person at this terminal, one question after the other; an empty line leaves one open.
     async fn ask(
         &self,
-        place: &Place,
+        place: &DaemonPaths,
         person: Option<Person>,
         nothing: &str,
         gates: Vec<GateInfo>,
@@ -360,7 +360,7 @@ impl Answer {
         for gate in gates {
             person.listen();
             question::shown(&gate, print::width()).iter().try_for_each(print::line)?;
-            let mut asking = Asking::new(gate);
+            let mut asking = GatePrompt::new(gate);
             loop {
                 asking.lead().iter().try_for_each(|line| print::line(format!("    {line}")))?;
                 if asking.is_secret() {
@@ -419,7 +419,7 @@ fn meant<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'
 }
 
 /// Sends an answer. Its passphrase is kept until the pause after wrong ones is over.
-async fn give(place: &Place, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
+async fn give(place: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
     loop {
         let reply = front::ask(place, answer.clone()).await?;
         let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
@@ -431,7 +431,7 @@ async fn give(place: &Place, answer: &AnswerGate) -> Result<AnswerGateReply, Fai
 }
 
 /// Returns whether a gate is still open.
-async fn waits(place: &Place, gate: &GateInfo) -> Result<bool, Failure> {
+async fn waits(place: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> {
     let record = front::ask(place, GetWorkflowRun { run_id: gate.run_id.clone() }).await?;
     let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
     Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))

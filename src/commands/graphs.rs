@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use steplatch_protocol::{ListGraphs, ListGraphsReply, NodeReply, Place, RunGraph};
+use steplatch_protocol::{DaemonPaths, ListGraphs, ListGraphsReply, NodeReply, RunGraph};
 
-use super::nodes::{Given, declared_in, table};
+use super::nodes::{NodeInput, declared_in, table};
 use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, visible};
@@ -33,11 +33,11 @@ pub(crate) struct Run {
     /// Name of the graph
     name: String,
     #[command(flatten)]
-    given: Given,
+    given: NodeInput,
 }
 
 impl Graphs {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(command) => command.run(place).await,
             Self::Run(Run { name, given }) => {
@@ -51,7 +51,7 @@ impl Graphs {
 }
 
 impl List {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListGraphs { containing: self.containing }).await?;
         if !reply.success {
             let error = reply.error.clone().unwrap_or_else(|| "the graphs can not be listed".to_owned());

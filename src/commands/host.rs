@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use steplatch_host::{Identity, serve};
-use steplatch_protocol::Place;
+use steplatch_protocol::DaemonPaths;
 use steplatch_terminal::{Integration, Options, Terminals};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 
 /// Keeps terminals for clients of the socket on standard input, until there are neither terminals nor clients.
-pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
+pub(super) async fn keep(place: &DaemonPaths) -> Result<ExitCode, Failure> {
     // The host must survive the terminal that started the daemon. A failure means that it is a session leader already.
     let _ = rustix::process::setsid();
     let told = |what: &str| {

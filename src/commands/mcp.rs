@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use steplatch_mcp::serve_stdio;
-use steplatch_protocol::{Place, Steady};
+use steplatch_protocol::{DaemonPaths, ReconnectingClient};
 
 use crate::failure::Failure;
 use crate::front;
@@ -26,7 +26,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    pub(super) async fn run(self, place: Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: DaemonPaths) -> Result<ExitCode, Failure> {
         if self.http {
             return over_http(&place, self.listening, self.json).await;
         }
@@ -35,13 +35,13 @@ impl Mcp {
                 "where to listen is said together with --http; without it, MCP is on standard input",
             ));
         }
-        let daemon = Steady::new(place, front::starter()?, front::hello("mcp"));
+        let daemon = ReconnectingClient::new(place, front::starter()?, front::hello("mcp"));
         serve_stdio(daemon).await.map_err(|error| Failure::work(format!("the client did not speak MCP: {error}")))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn over_http(place: &Place, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
+async fn over_http(place: &DaemonPaths, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
     let listens = listening.listen(place).await?;
     listens.tell(&[("mcp", "/mcp")], json)?;
     if !json {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use steplatch_protocol::{
-    BrokenNode, DescribeNode, DescribeNodeReply, ListNodes, ListNodesReply, NodeReply, Place, RunNode,
+    BrokenNode, DaemonPaths, DescribeNode, DescribeNodeReply, ListNodes, ListNodesReply, NodeReply, RunNode,
 };
 
 use crate::failure::Failure;
@@ -46,12 +46,12 @@ pub(crate) struct Run {
     /// Name of the node
     name: String,
     #[command(flatten)]
-    given: Given,
+    given: NodeInput,
 }
 
 /// What a call is given, and how it is told.
 #[derive(Debug, Args)]
-pub(super) struct Given {
+pub(super) struct NodeInput {
     /// What it is given, as text; - reads standard input
     #[arg(allow_negative_numbers = true)]
     input: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct Given {
 }
 
 impl Nodes {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(command) => command.run(place).await,
             Self::Show(command) => command.run(place).await,
@@ -81,7 +81,7 @@ impl Nodes {
 }
 
 impl List {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListNodes { containing: self.containing }).await?;
         if !reply.success {
             let error = reply.error.clone().unwrap_or_else(|| "the nodes can not be listed".to_owned());
@@ -131,7 +131,7 @@ pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode])
 }
 
 impl Show {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, DescribeNode { node_id: self.name }).await?;
         if !reply.success {
             let error = reply.error.clone().unwrap_or_else(|| "there is no such node".to_owned());
@@ -202,7 +202,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-impl Given {
+impl NodeInput {
     /// Returns the input in the contract's form.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use steplatch_protocol::{
-    ListRemoteWorkflows, ListRemoteWorkflowsReply, Place, RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo,
+    DaemonPaths, ListRemoteWorkflows, ListRemoteWorkflowsReply, RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo,
     RemoteWorkflowInfo,
 };
 
@@ -30,7 +30,7 @@ pub(crate) struct Which {
 }
 
 impl Remote {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(Which { remote, json }) => {
                 let reply = front::ask(place, ListRemoteWorkflows { remote }).await?;

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use clap::Args;
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun,
-    Place, RunEvent, RunReply, RunWorkflow, Steady,
+    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, DaemonPaths, FollowError, GateInfo, GetRun,
+    GetWorkflowRun, ReconnectingClient, RunEvent, RunReply, RunWorkflow,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::asking::Asking;
+use crate::asking::GatePrompt;
 use crate::failure::{FAILED, Failure};
-use crate::family::{Family, child};
+use crate::family::{ChildRuns, child};
 use crate::question::{Person, TWICE_WITHIN};
 use crate::run_view::{Shown, View};
 use crate::{front, passphrase, print};
@@ -90,7 +90,7 @@ fn means_file(workflow: &str) -> bool {
 }
 
 impl Run {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let (json, detach) = (self.json, self.detach);
         let daemon = front::steady(place)?;
         let started = daemon.call(self.verb()?).await?;
@@ -114,7 +114,7 @@ impl Run {
             view: if json { &mut Silent } else { &mut shown },
             person: Person::here().filter(|_| !json),
             questions: VecDeque::new(),
-            family: Family::new(daemon.clone()),
+            family: ChildRuns::new(daemon.clone()),
         };
         let rest = watching.until_it_rests().await?;
         // A run's cleanup happens after its last event.
@@ -163,15 +163,15 @@ fn code(reply: &RunReply) -> u8 {
 
 /// The state of watching a run, for a person or a script.
 struct Watching<'a> {
-    daemon: &'a Steady,
+    daemon: &'a ReconnectingClient,
     run: &'a str,
     view: &'a mut dyn View,
     /// The person who can be asked; `None` unless input and output are terminals.
     person: Option<Person>,
     /// The open questions, of which the first is the current one.
-    questions: VecDeque<Asking>,
+    questions: VecDeque<GatePrompt>,
     /// The nested runs.
-    family: Family,
+    family: ChildRuns,
 }
 
 /// Why watching ended.
@@ -277,7 +277,7 @@ impl Watching<'_> {
                     self.view.question(&gate)?;
                     return self.leave_to_others(&gate);
                 }
-                self.questions.push_back(Asking::new(gate));
+                self.questions.push_back(GatePrompt::new(gate));
                 if self.questions.len() == 1 {
                     self.ask()?;
                 }
@@ -361,7 +361,7 @@ impl Watching<'_> {
     }
 
     /// Continues a question with the prompt for its next line.
-    fn goes_on(&mut self, asking: Asking) -> Result<Option<Rest>, Failure> {
+    fn goes_on(&mut self, asking: GatePrompt) -> Result<Option<Rest>, Failure> {
         self.questions.push_front(asking);
         self.ask_on()?;
         Ok(None)

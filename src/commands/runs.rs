@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use steplatch_ids::RunId;
-use steplatch_protocol::{CancelWorkflow, ListWorkflowRuns, Place, RunRecord};
+use steplatch_protocol::{CancelWorkflow, DaemonPaths, ListWorkflowRuns, RunRecord};
 
 use crate::failure::{FAILED, Failure};
 use crate::wording::for_people;
@@ -85,7 +85,7 @@ pub(crate) struct List {
 }
 
 impl Runs {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(command) => command.run(place).await,
             Self::Show { id, json } => show::show(place, &find(place, &id).await?, json).await,
@@ -98,7 +98,7 @@ impl Runs {
 }
 
 impl List {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let Self { workflow, state, since, until, limit, .. } = self;
         let filtered = [&workflow, &state, &since, &until].into_iter().any(Option::is_some);
         let wanted = ListWorkflowRuns { workflow_id: workflow, state, since, until, before: None, limit: Some(limit) };
@@ -143,7 +143,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
 }
 
 /// Returns a run as lines.
-pub(crate) async fn told(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
+pub(crate) async fn told(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     show::lines(place, id).await
 }
 
@@ -155,7 +155,7 @@ fn took(run: &RunRecord) -> String {
 
 /// Returns the runs of a workflow or in a state, newest first.
 pub(crate) async fn listed(
-    place: &Place,
+    place: &DaemonPaths,
     workflow: Option<String>,
     state: Option<String>,
     limit: u32,
@@ -165,7 +165,7 @@ pub(crate) async fn listed(
 }
 
 /// Returns the runs that the daemon lists, newest first.
-async fn asked_for(place: &Place, wanted: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
+async fn asked_for(place: &DaemonPaths, wanted: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
     let reply = front::ask(place, wanted).await?;
     if !reply.success {
         return Err(Failure::usage(
@@ -176,7 +176,7 @@ async fn asked_for(place: &Place, wanted: ListWorkflowRuns) -> Result<Vec<RunRec
 }
 
 /// Returns all runs in a state, or in any, newest first.
-pub(crate) async fn all(place: &Place, state: Option<&str>) -> Result<Vec<RunRecord>, Failure> {
+pub(crate) async fn all(place: &DaemonPaths, state: Option<&str>) -> Result<Vec<RunRecord>, Failure> {
     let mut runs: Vec<RunRecord> = Vec::new();
     loop {
         let before = runs.last().map(|run| run.run_id.clone());
@@ -192,7 +192,7 @@ pub(crate) async fn all(place: &Place, state: Option<&str>) -> Result<Vec<RunRec
 }
 
 /// Returns the id of a run from its whole id or an unambiguous prefix.
-pub(crate) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
+pub(crate) async fn find(place: &DaemonPaths, meant: &str) -> Result<String, Failure> {
     if meant.parse::<RunId>().is_ok() {
         return Ok(meant.to_owned());
     }
@@ -221,7 +221,7 @@ pub(crate) fn not_found(id: &str) -> Failure {
     Failure::usage(format!("run '{id}' not found; see which there are with: steplatch runs list"))
 }
 
-async fn cancel(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+async fn cancel(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     // All ids are resolved first, so that an invalid one cancels nothing.
     let mut runs = Vec::new();
     for id in ids {

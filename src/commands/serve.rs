@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use steplatch_http::{Token, token_file};
-use steplatch_protocol::{Place, ensure_private};
+use steplatch_protocol::{DaemonPaths, ensure_private};
 
 use crate::failure::Failure;
 use crate::listening::{Listening, Listens};
@@ -15,7 +15,7 @@ use crate::print::{self, QUIET};
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Serve {
     #[command(subcommand)]
-    command: Option<Asked>,
+    command: Option<ServeRequest>,
 
     #[command(flatten)]
     listening: Listening,
@@ -26,7 +26,7 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Subcommand)]
-enum Asked {
+enum ServeRequest {
     /// Tell where the token is that requests carry, or make a new one
     Token {
         /// Make a new one; the old one opens nothing any more
@@ -39,9 +39,9 @@ enum Asked {
 }
 
 impl Serve {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self.command {
-            Some(Asked::Token { new, json }) => token(place, new, json),
+            Some(ServeRequest::Token { new, json }) => token(place, new, json),
             None => serve(place, self.listening, self.json).await,
         }
     }
@@ -56,7 +56,7 @@ const ROWS: [(&str, &str); 5] = [
     ("metrics", "/metrics"),
 ];
 
-async fn serve(place: &Place, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
+async fn serve(place: &DaemonPaths, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
     let listens = listening.listen(place).await?;
     listens.tell(&ROWS, json)?;
     if !json {
@@ -70,7 +70,7 @@ async fn serve(place: &Place, listening: Listening, json: bool) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-fn token(place: &Place, new: bool, json: bool) -> Result<ExitCode, Failure> {
+fn token(place: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, Failure> {
     let file = token_file(place.state());
     let shown = file.display().to_string();
     if new {

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::clients::edit::{Outcome, Wish, edited};
-use crate::clients::entry::Ours;
-use crate::clients::{CLIENTS, Client, Scope, Surroundings, diff, file};
+use crate::clients::edit::{EditRequest, Outcome, edited};
+use crate::clients::entry::OwnEntry;
+use crate::clients::{CLIENTS, Client, Scope, UserPaths, diff, file};
 use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET};
 
@@ -47,9 +47,9 @@ struct Done {
 
 impl Setup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let around = Surroundings::look()?;
-        let ours = if self.remove { None } else { Some(Ours::find(&around)?) };
-        let wish = ours.as_ref().map_or(Wish::Lack, Wish::Have);
+        let around = UserPaths::look()?;
+        let ours = if self.remove { None } else { Some(OwnEntry::find(&around)?) };
+        let wish = ours.as_ref().map_or(EditRequest::Lack, EditRequest::Have);
         let asked = CLIENTS.iter().filter(|client| self.is_asked(client));
         let done: Vec<Done> = asked.map(|client| self.one(client, wish, &around)).collect();
         let failed: Vec<String> = done.iter().filter_map(|done| done.complaint(&around)).collect();
@@ -80,7 +80,7 @@ impl Setup {
         self.client.is_empty() || self.client.iter().any(|name| name == client.name)
     }
 
-    fn one(&self, client: &'static Client, wish: Wish<'_>, around: &Surroundings) -> Done {
+    fn one(&self, client: &'static Client, wish: EditRequest<'_>, around: &UserPaths) -> Done {
         let path = client.file(self.scope, around);
         // A client that is named explicitly is assumed to be installed.
         if self.client.is_empty() && !client.is_there(self.scope, around) {
@@ -103,7 +103,7 @@ impl Setup {
         Done { client, file: path, outcome: Some(outcome), diff: difference }
     }
 
-    fn tell(&self, done: &[Done], around: &Surroundings) -> Result<(), Failure> {
+    fn tell(&self, done: &[Done], around: &UserPaths) -> Result<(), Failure> {
         let width = done.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
         for done in done {
             let (sign, said) = done.said(self.dry_run);
@@ -179,7 +179,7 @@ impl Done {
         }
     }
 
-    fn complaint(&self, around: &Surroundings) -> Option<String> {
+    fn complaint(&self, around: &UserPaths) -> Option<String> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         Some(format!("{} of {} stays as it was: {error}", around.shown(&self.file), self.client.label))
     }

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use steplatch_protocol::{
-    ContentMode, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, Place, RunCommand, ScreenFormat,
-    SendInput, SessionInfo,
+    ContentMode, DaemonPaths, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunCommand,
+    ScreenFormat, SendInput, SessionInfo,
 };
 
 use crate::attach::{DetachKey, attach};
@@ -183,7 +183,7 @@ pub(crate) struct Close {
 const PAGE: u32 = 1_000_000;
 
 impl Terminal {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::Open(command) => command.run(place).await,
             Self::List { json } => list(place, json).await,
@@ -206,7 +206,7 @@ fn worked(success: bool, error: Option<&String>, reply: &impl Serialize) -> Resu
 }
 
 impl Open {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(
             place,
             OpenTerminal {
@@ -231,7 +231,7 @@ impl Open {
     }
 }
 
-async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let reply = front::ask(place, ListTerminalSessions {}).await?;
     if json {
         print::json(&reply)?;
@@ -281,7 +281,7 @@ fn row(session: &SessionInfo) -> Vec<String> {
 }
 
 impl Send {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut text = self.text;
         if text == "-" {
             text.clear();
@@ -344,7 +344,7 @@ impl Destination {
 }
 
 impl RunOne {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(
             place,
             RunCommand {
@@ -375,7 +375,7 @@ impl RunOne {
 }
 
 impl Screen {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let content_mode = match (self.history, self.tail) {
             (true, _) => ContentMode::History,
             (false, Some(_)) => ContentMode::Tail,
@@ -423,7 +423,7 @@ impl Screen {
 }
 
 impl Close {
-    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let verb = ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force };
         let reply = front::ask(place, verb).await?;
         if !reply.success && reply.message == "Session not found" {

@@ -13,7 +13,7 @@ mod test;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use steplatch_protocol::Place;
+use steplatch_protocol::DaemonPaths;
 
 use crate::failure::Failure;
 
@@ -37,7 +37,7 @@ pub(crate) enum Workflow {
 }
 
 impl Workflow {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(command) => command.run(place).await,
             Self::Show(command) => command.run(place).await,

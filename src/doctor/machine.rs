@@ -3,11 +3,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use steplatch_protocol::Place;
+use steplatch_protocol::DaemonPaths;
 
 use super::{Checks, State};
-use crate::clients::Surroundings;
-use crate::clients::entry::{NAME, Ours, is_same};
+use crate::clients::UserPaths;
+use crate::clients::entry::{NAME, OwnEntry, is_same};
 
 /// The longest path of a socket, in bytes: `sun_path` without its end, see unix(7).
 const LONGEST_SOCKET: usize = 107;
@@ -21,7 +21,7 @@ const FULL: u64 = 16 << 20;
 /// Shells whose prompts and exit codes are known.
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-pub(super) fn look(around: &Surroundings, ours: &Ours, place: &Place) -> Checks {
+pub(super) fn look(around: &UserPaths, ours: &OwnEntry, place: &DaemonPaths) -> Checks {
     let mut checks = Checks::of("This machine");
     program(&mut checks, around, ours);
     folder(&mut checks, "state", place.state(), around);
@@ -32,7 +32,7 @@ pub(super) fn look(around: &Surroundings, ours: &Ours, place: &Place) -> Checks 
     checks
 }
 
-fn program(checks: &mut Checks, around: &Surroundings, ours: &Ours) {
+fn program(checks: &mut Checks, around: &UserPaths, ours: &OwnEntry) {
     let version = env!("CARGO_PKG_VERSION");
     let shown = around.shown(&ours.program);
     match around.find(NAME) {
@@ -52,7 +52,7 @@ fn program(checks: &mut Checks, around: &Surroundings, ours: &Ours) {
     }
 }
 
-fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &Surroundings) {
+fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
     let shown = around.shown(folder);
     let found = match folder.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -84,7 +84,7 @@ fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &Surroundings
     checks.good(about, format!("{shown}, yours alone"));
 }
 
-fn socket(checks: &mut Checks, place: &Place) {
+fn socket(checks: &mut Checks, place: &DaemonPaths) {
     let length = place.socket().as_os_str().len();
     if length > LONGEST_SOCKET {
         let said =
@@ -95,7 +95,7 @@ fn socket(checks: &mut Checks, place: &Place) {
     }
 }
 
-fn disk(checks: &mut Checks, folder: &Path, around: &Surroundings) {
+fn disk(checks: &mut Checks, folder: &Path, around: &UserPaths) {
     let existing = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
     let free = match rustix::fs::statvfs(existing) {
         Ok(about) => about.f_bavail.saturating_mul(about.f_frsize),
@@ -120,7 +120,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn shells(checks: &mut Checks, around: &Surroundings) {
+fn shells(checks: &mut Checks, around: &UserPaths) {
     let found: Vec<&str> = SHELLS.into_iter().filter(|shell| around.find(shell).is_some()).collect();
     if found.is_empty() {
         let said = "none of bash, zsh and fish is found; others work without marks for prompts and exit codes";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steplatch_protocol::{
-    ConnectError, DaemonStatus, DaemonStatusReply, GetApprover, ListRemoteWorkflows, Place, RefreshWorkflows,
+    ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, GetApprover, ListRemoteWorkflows, RefreshWorkflows,
     RemoteInfo, connect,
 };
 
@@ -38,7 +38,7 @@ pub(super) async fn settings() -> Checks {
     checks
 }
 
-pub(super) async fn daemon(place: &Place) -> Checks {
+pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
     let mut checks = Checks::of("The daemon");
     let asked = tokio::time::timeout(super::probe::PATIENCE, async {
         let (client, _) = connect(place, front::hello("steplatch")).await?;
@@ -92,7 +92,7 @@ fn tell_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) {
     }
 }
 
-pub(super) async fn remotes(place: &Place) -> Checks {
+pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
     let mut checks = Checks::of("Remote services");
     let Ok(settings) = Settings::load() else { return checks };
     if settings.remotes.is_empty() {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use steplatch_remote::{Config, Given, KEYS};
+use steplatch_remote::{Config, KEYS, RawValue};
 
 use super::{Origin, Problem};
 
@@ -106,7 +106,7 @@ impl Reading {
             for (key, value) in table.iter().filter(|(key, _)| *key != NAME) {
                 if let Some(known) = KEYS.iter().find(|known| known.name == key) {
                     said.push(known.name);
-                    values.push((known.name, Given::from(value)));
+                    values.push((known.name, RawValue::from(value)));
                 } else {
                     let names = KEYS.iter().map(|key| key.name).chain([NAME]);
                     let problem = format!("'{key}' is not a setting of remote '{name}'{}", super::nearest(key, names));

@@ -6,7 +6,7 @@ pub(crate) mod doorman;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{CommandOutput, Home};
 
 /// Runs a script of this directory with the Python of `client`, and shows its whole output if it fails.
 pub(crate) fn passes(home: &Home, client: &str, script: &str, arguments: &[&str]) {
@@ -18,7 +18,7 @@ pub(crate) fn passes(home: &Home, client: &str, script: &str, arguments: &[&str]
     let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&path))).unwrap();
     let mut command = home.inside(&python);
     command.env("PATH", path).env("PYTHONDONTWRITEBYTECODE", "1").arg(script).args(arguments);
-    let said = Said::of(&command.output().unwrap());
+    let said = CommandOutput::of(&command.output().unwrap());
     assert_eq!(said.code, 0, "{} of {client}:\n{}{}", arguments.join(" "), said.stdout, said.stderr);
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) 
         command.arg("-e").arg(format!("{name}={value}"));
     }
     command.args(server).args(["--protocol-era", era]).args(asked);
-    let said = Said::of(&command.output().unwrap());
+    let said = CommandOutput::of(&command.output().unwrap());
     let told = format!("{era} {}:\n{}{}", asked.join(" "), said.stdout, said.stderr);
     assert_eq!((said.code, said.stderr.trim()), (0, ""), "{told}");
     serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))

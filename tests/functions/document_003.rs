@@ -8,14 +8,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// A project whose library has the workflows of one file, and a client of the daemon's socket.
 struct Session {
     home: Home,
-    loaded: Said,
+    loaded: CommandOutput,
 }
 
 impl Session {
@@ -26,7 +26,7 @@ impl Session {
         std::fs::create_dir_all(folder.join(".git")).unwrap();
         std::fs::write(folder.join("flow.py"), text).unwrap();
         let loading = home.steplatch().current_dir(&folder).args(["workflow", "load", "flow.py"]).output().unwrap();
-        Self { home, loaded: Said::of(&loading) }
+        Self { home, loaded: CommandOutput::of(&loading) }
     }
 
     /// Loads a file that must be valid.

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use steplatch_testkit::Said;
+use steplatch_testkit::CommandOutput;
 
 use crate::story::{Story, types};
 
@@ -25,7 +25,7 @@ fn told(story: &Story, run: &Value) -> String {
         story.home.runs(&["runs", "show", id, "--json"]),
         story.home.runs(&["runs", "list", "--json"]),
     ];
-    let told: String = said.map(Said::well).concat();
+    let told: String = said.map(CommandOutput::well).concat();
     assert!(told.contains(id), "{told}");
     told
 }
@@ -45,7 +45,7 @@ fn is_in_no_file(story: &Story) {
 }
 
 fn begins(mut command: Command) -> Value {
-    let begun = Said::of(&command.output().unwrap());
+    let begun = CommandOutput::of(&command.output().unwrap());
     json!({"run_id": begun.well().trim()})
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Said};
+use steplatch_testkit::{Agent, CommandOutput, Home};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -46,7 +46,7 @@ impl Story {
     }
 
     /// Answers a gate as a person.
-    pub(crate) fn answers(&self, run: &Value, answer: &str) -> Said {
+    pub(crate) fn answers(&self, run: &Value, answer: &str) -> CommandOutput {
         self.home.answers(run["run_id"].as_str().unwrap(), answer)
     }
 

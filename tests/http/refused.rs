@@ -195,7 +195,7 @@ fn a_stream_that_the_old_token_opened_ends_with_it() {
 fn a_token_of_the_environment_opens_the_server_and_reaches_no_terminal() {
     let home = steplatch_testkit::Home::new(crate::client::STEPLATCH);
     let refused = home.steplatch().args(["serve"]).env("STEPLATCH_HTTP_TOKEN", "short").output().unwrap();
-    let said = steplatch_testkit::Said::of(&refused);
+    let said = steplatch_testkit::CommandOutput::of(&refused);
     assert!(said.code == 2 && said.stderr.contains("STEPLATCH_HTTP_TOKEN must be"), "{}", said.stderr);
     let token = "a-token-of-the-environment";
     let mut process = home

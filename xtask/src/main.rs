@@ -12,6 +12,8 @@ mod directions;
 mod laws;
 mod npm;
 mod programs;
+#[cfg(test)]
+mod prose;
 mod repository;
 mod step;
 mod test;

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Map, Value};
 use steplatch_ids::TerminalId;
-use steplatch_terminal::{Hidden, Picture};
+use steplatch_terminal::{Picture, SecretText};
 use tokio::sync::watch;
 
 use encodings::encodings;
@@ -42,7 +42,7 @@ pub const MASK: &str = "••••••";
 /// Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
-    kept: Arc<RwLock<Kept>>,
+    kept: Arc<RwLock<KnownSecrets>>,
     /// How many secrets were ever learned that are hidden everywhere.
     learned: Arc<watch::Sender<u64>>,
     terminal: Option<TerminalId>,
@@ -57,19 +57,19 @@ pub struct Redactor {
 pub struct TooManySecrets;
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KnownSecrets {
     /// In order of arrival, the newest last.
-    arrived: Vec<Hidden>,
+    arrived: Vec<SecretText>,
     /// How many of them were typed by tools.
     typed: usize,
     /// With their encodings, the longest first, so that a secret that contains another one is masked whole.
-    values: Vec<Hidden>,
+    values: Vec<SecretText>,
 }
 
 impl Redactor {
     /// Remembers a secret; line ends around it are not part of it.
     pub fn add(&self, secret: &str) {
-        self.hide(&Hidden { terminal: None, text: secret.to_owned() });
+        self.hide(&SecretText { terminal: None, text: secret.to_owned() });
     }
 
     /// Registers a secret that is typed by a tool.
@@ -79,9 +79,9 @@ impl Redactor {
     /// When the limit is reached. No part of it is registered then.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
-        let hidden = |line: &str| Hidden { terminal: None, text: line.to_owned() };
+        let hidden = |line: &str| SecretText { terminal: None, text: line.to_owned() };
         let whole = hideable(secret).chain(hideable(secret).flat_map(values_in));
-        let mut fresh: Vec<Hidden> = Vec::new();
+        let mut fresh: Vec<SecretText> = Vec::new();
         for line in whole.map(hidden) {
             if !kept.arrived.contains(&line) && !fresh.contains(&line) {
                 fresh.push(line);
@@ -96,10 +96,10 @@ impl Redactor {
     }
 
     /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
-    pub fn hide(&self, hidden: &Hidden) {
+    pub fn hide(&self, hidden: &SecretText) {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         for line in hideable(&hidden.text) {
-            let hidden = Hidden { terminal: hidden.terminal.clone(), text: line.to_owned() };
+            let hidden = SecretText { terminal: hidden.terminal.clone(), text: line.to_owned() };
             let in_terminal = || kept.arrived.iter().filter(|known| known.terminal == hidden.terminal).count();
             if kept.arrived.len() >= MOST || (hidden.terminal.is_some() && in_terminal() >= MOST_TYPED) {
                 tracing::warn!(terminal = ?hidden.terminal, "so many secrets are hidden that one more is not");
@@ -109,14 +109,14 @@ impl Redactor {
         }
     }
 
-    fn keep(&self, kept: &mut Kept, hidden: Hidden) {
+    fn keep(&self, kept: &mut KnownSecrets, hidden: SecretText) {
         if kept.arrived.contains(&hidden) {
             return;
         }
         let encodings = if kept.arrived.len() < MOST_ENCODED { encodings(&hidden.text) } else { Vec::new() };
         for text in encodings.into_iter().chain([hidden.text.clone()]) {
             let place = kept.values.partition_point(|known| known.text.len() >= text.len());
-            kept.values.insert(place, Hidden { terminal: hidden.terminal.clone(), text });
+            kept.values.insert(place, SecretText { terminal: hidden.terminal.clone(), text });
         }
         if hidden.terminal.is_none() {
             self.learned.send_modify(|learned| *learned += 1);
@@ -148,7 +148,7 @@ impl Redactor {
     }
 
     /// Whether a secret is hidden here.
-    fn counts(&self, hidden: &Hidden) -> bool {
+    fn counts(&self, hidden: &SecretText) -> bool {
         hidden.terminal.is_none() || hidden.terminal == self.terminal
     }
 
@@ -543,7 +543,7 @@ mod tests {
     #[test]
     fn a_terminal_that_is_flooded_uncovers_nothing() {
         let (secrets, terminal) = (Redactor::default(), TerminalId::random());
-        let typed = |text: String| secrets.hide(&Hidden { terminal: Some(terminal.clone()), text });
+        let typed = |text: String| secrets.hide(&SecretText { terminal: Some(terminal.clone()), text });
         typed("of a person".to_owned());
         (0..2 * MOST_TYPED).for_each(|number| typed(format!("flood {number}")));
         let within = secrets.within(&terminal);
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!((all, seen), (vec!["first one".to_owned()], 1));
         let mut learned = secrets.learned();
         learned.mark_unchanged();
-        secrets.hide(&Hidden { terminal: Some(TerminalId::random()), text: "of a terminal".to_owned() });
+        secrets.hide(&SecretText { terminal: Some(TerminalId::random()), text: "of a terminal".to_owned() });
         secrets.add("first one");
         assert!(!learned.has_changed().unwrap(), "known, or hidden in one terminal only");
         secrets.add("second one");
@@ -570,7 +570,7 @@ mod tests {
     #[test]
     fn what_was_typed_unseen_is_hidden_in_its_terminal_only() {
         let (secrets, one, other) = (Redactor::default(), TerminalId::random(), TerminalId::random());
-        secrets.hide(&Hidden { terminal: Some(one.clone()), text: "root".to_owned() });
+        secrets.hide(&SecretText { terminal: Some(one.clone()), text: "root".to_owned() });
         assert_eq!(secrets.within(&one).masked("root".into()), MASK);
         assert_eq!(secrets.within(&other).masked("root".into()), "root");
         assert_eq!(secrets.masked("root".into()), "root");

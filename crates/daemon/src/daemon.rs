@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_host::{Hosts, Starter};
 use steplatch_project::{WorkerStarter, Workers};
-use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
+use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
 use steplatch_runs::RetentionPolicy;
 use steplatch_sessions::ShutdownMode;
 use steplatch_store::OpenError;
@@ -29,7 +29,7 @@ use crate::service::Dispatcher;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Its directories.
-    pub place: Place,
+    pub place: DaemonPaths,
     /// How the terminal host process is started.
     pub host: Starter,
     /// How the worker processes, which execute functions, are started.
@@ -224,7 +224,7 @@ fn handle_of(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd)> {
 }
 
 /// Listens where clients look for a daemon.
-fn listen(place: &Place) -> Result<UnixListener, StartError> {
+fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
     ensure_private(place.runtime())?;
     let socket = place.socket();
     let length = socket.as_os_str().len();

@@ -12,7 +12,7 @@ use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
-use steplatch_protocol::{Place, Running};
+use steplatch_protocol::{DaemonPaths, DaemonRecord};
 use tokio::time::Instant;
 
 /// How long acquiring the lock is retried before it counts as owned: longer than a child takes from fork to exec.
@@ -35,7 +35,7 @@ pub enum LockError {
         /// The folder.
         state: String,
         /// The other daemon.
-        owner: Running,
+        owner: DaemonRecord,
     },
     /// Another process owns it and left no name.
     #[error("another process owns '{state}'")]
@@ -56,7 +56,7 @@ pub enum LockError {
 impl StateLock {
     /// Acquires the lock of a state directory and writes this process into it. Retries for 200 ms while the lock is
     /// held.
-    pub(crate) async fn acquire(place: &Place) -> Result<Self, LockError> {
+    pub(crate) async fn acquire(place: &DaemonPaths) -> Result<Self, LockError> {
         let state = place.state().display().to_string();
         let system = |source| LockError::System { state: state.clone(), source };
         let file = OpenOptions::new()
@@ -82,13 +82,16 @@ impl StateLock {
             }
         }
         let mut lock = Self { file };
-        let owner =
-            Running { pid: std::process::id(), socket: place.socket(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let owner = DaemonRecord {
+            pid: std::process::id(),
+            socket: place.socket(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
         lock.write(&owner).map_err(system)?;
         Ok(lock)
     }
 
-    fn write(&mut self, owner: &Running) -> io::Result<()> {
+    fn write(&mut self, owner: &DaemonRecord) -> io::Result<()> {
         let text = serde_json::to_string(owner).map_err(io::Error::other)?;
         self.file.set_len(0)?;
         self.file.rewind()?;
@@ -110,8 +113,8 @@ impl Drop for StateLock {
 mod tests {
     use super::*;
 
-    fn place(folder: &tempfile::TempDir) -> Place {
-        Place::new(folder.path().to_owned(), folder.path().to_owned())
+    fn place(folder: &tempfile::TempDir) -> DaemonPaths {
+        DaemonPaths::new(folder.path().to_owned(), folder.path().to_owned())
     }
 
     /// Simulates a forked child that shares the lock until its `exec`: another descriptor of the same open file.

@@ -11,8 +11,8 @@ use steplatch_access::{Approver, Caller, PersonRefusal, Redactor};
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
-    Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION,
-    Place, Refusal, StopDaemonReply, WatchReply,
+    Command, DaemonPaths, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric,
+    PROTOCOL_VERSION, Refusal, StopDaemonReply, WatchReply,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
@@ -28,7 +28,7 @@ use crate::tools::{ToolSubscription, Tools};
 /// The components of the daemon.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
-    pub(crate) place: Place,
+    pub(crate) place: DaemonPaths,
     pub(crate) stop: watch::Sender<Option<ShutdownMode>>,
     /// Notified when a client does not find the socket.
     pub(crate) listen_again: Arc<Notify>,
@@ -88,7 +88,7 @@ impl Dispatcher {
     ///
     /// When the journal of runs cannot be used.
     pub(crate) async fn start(
-        place: Place,
+        place: DaemonPaths,
         hosts: Hosts,
         workers: Workers,
         secrets: Arc<Redactor>,

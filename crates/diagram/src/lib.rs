@@ -9,7 +9,7 @@ mod svg;
 
 use std::fmt::Write as _;
 
-use steplatch_workflow::{Definition, Ends, State, tool};
+use steplatch_workflow::{Definition, PossibleOutcomes, State, tool};
 
 pub use svg::svg;
 
@@ -73,7 +73,7 @@ struct End {
 
 /// Returns how a run may end in a state, the good end first.
 fn ends(state: &State) -> Vec<End> {
-    let Ends { completes, fails } = state.ends();
+    let PossibleOutcomes { completes, fails } = state.ends();
     let leads_on = !state.transitions().is_empty() || state.on_timeout().is_some();
     let when = |alone: bool, action: &'static str, otherwise: &'static str| match (leads_on, alone) {
         (true, true) => "otherwise",

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use steplatch_host::{Hosts, Starter, WaitFor};
+use steplatch_host::{Hosts, Starter, WaitRequest};
 use steplatch_terminal::{Closing, Size, Spec, Target, Until};
 
 /// A suite that takes longer is stuck.
@@ -43,7 +43,7 @@ async fn main() -> ExitCode {
         }
     };
     let wait =
-        WaitFor { patterns: Vec::new(), target: Target::Output, since: None, until: Until::Exit, timeout: LONGEST };
+        WaitRequest { patterns: Vec::new(), target: Target::Output, since: None, until: Until::Exit, timeout: LONGEST };
     let waited = terminal.wait(wait).await;
     let ended = match waited {
         Ok(Ok((_, view))) => match view.exit {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use steplatch_terminal::Hidden;
+use steplatch_terminal::SecretText;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -21,7 +21,7 @@ use crate::wire::{Ask, Refusal, SECRETS, WIRE_VERSION, read_body};
 /// The greeting of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Greeting {
+pub struct HostHello {
     /// The version of the protocol that it speaks.
     pub wire: u32,
     /// The version of its program.
@@ -29,7 +29,7 @@ pub struct Greeting {
     /// Its process id.
     pub pid: u32,
     /// Texts that must be hidden wherever they come back.
-    pub secrets: Vec<Hidden>,
+    pub secrets: Vec<SecretText>,
     /// Open terminals.
     pub terminals: usize,
 }
@@ -59,7 +59,7 @@ pub struct Host {
 
 #[derive(Debug)]
 struct Shared {
-    greeting: Greeting,
+    greeting: HostHello,
     outbox: Outbox,
     waiting: Arc<Waiting>,
     over: watch::Receiver<bool>,
@@ -93,7 +93,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_BEHIND: usize = 256;
 
 /// The callback that receives texts that must be hidden.
-pub(crate) type OnSecret = Arc<dyn Fn(Hidden) + Send + Sync>;
+pub(crate) type OnSecret = Arc<dyn Fn(SecretText) + Send + Sync>;
 
 impl Host {
     /// Connects to the host that listens at `socket`. `on_secret` receives every text that must be hidden, the known
@@ -133,9 +133,9 @@ impl Host {
             }
         });
         let reading = reading.abort_handle();
-        let unknown = Greeting::default();
+        let unknown = HostHello::default();
         let mut shared = Shared { greeting: unknown, outbox, waiting, over, reading };
-        let greeting: Result<Greeting, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
+        let greeting: Result<HostHello, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
         for secret in std::mem::take(&mut shared.greeting.secrets) {
             on_secret(secret);
@@ -145,7 +145,7 @@ impl Host {
 
     /// Returns the greeting of the host.
     #[must_use]
-    pub fn greeting(&self) -> &Greeting {
+    pub fn greeting(&self) -> &HostHello {
         &self.shared.greeting
     }
 

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_ids::TerminalId;
-use steplatch_terminal::{Description, Hidden, Options, Spec, TERMINAL_VARIABLE, Terminals};
+use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIABLE, Terminals};
 use tokio::net::UnixListener;
 
 use crate::client::{AskError, Host, OnSecret};
 use crate::notes;
 use crate::server::{Identity, serve};
 use crate::terminal::HostedTerminal;
-use crate::wire::{Ask, NewTerminal, OpenRefused, OpenedTerminal};
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal};
 
 /// How a host is started.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Table {
-    hosts: Vec<Known>,
+    hosts: Vec<KnownHost>,
     /// Which host keeps a terminal, as far as it is known.
     kept: HashMap<TerminalId, Host>,
     /// Process ids of hosts that do not answer; 0 where it is not known.
@@ -123,7 +123,7 @@ struct Table {
 }
 
 #[derive(Clone)]
-struct Known {
+struct KnownHost {
     host: Host,
     state: HostState,
 }
@@ -148,7 +148,7 @@ impl Hosts {
         notes: &Path,
         starter: Starter,
         version: &str,
-        on_secret: impl Fn(Hidden) + Send + Sync + 'static,
+        on_secret: impl Fn(SecretText) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let hosts = Self {
             shared: Arc::new(Shared {
@@ -225,7 +225,7 @@ impl Hosts {
         }
         let host = self.current().await?;
         let opened: Result<OpenedTerminal, OpenRefused> =
-            host.ask(&Ask::Open(Box::new(NewTerminal::from(spec)))).await?;
+            host.ask(&Ask::Open(Box::new(OpenRequest::from(spec)))).await?;
         let opened = opened?;
         self.lock().kept.insert(opened.id.clone(), host.clone());
         Ok((HostedTerminal::new(host, opened.id.clone()), opened))
@@ -293,7 +293,7 @@ impl Hosts {
     }
 
     /// Hides a text wherever it comes back, also for the daemons to come.
-    pub async fn remember(&self, secret: &Hidden) {
+    pub async fn remember(&self, secret: &SecretText) {
         for host in self.reachable() {
             // A host that has ended at this moment returns no text any more.
             let _ = host.ask::<()>(&Ask::Remember(secret.clone())).await;
@@ -307,7 +307,7 @@ impl Hosts {
             (table.hosts.clone(), table.silent.clone())
         };
         let mut status = Vec::with_capacity(hosts.len() + silent.len());
-        for Known { host, state } in hosts {
+        for KnownHost { host, state } in hosts {
             let greeting = host.greeting();
             let terminals = match state {
                 HostState::Foreign => greeting.terminals,
@@ -341,7 +341,7 @@ impl Hosts {
             (std::mem::take(&mut table.hosts), std::mem::take(&mut table.silent))
         };
         silent.into_iter().filter(|pid| *pid != 0).for_each(end_process);
-        let ending = hosts.into_iter().map(|Known { host, state }| {
+        let ending = hosts.into_iter().map(|KnownHost { host, state }| {
             tokio::spawn(async move {
                 if state == HostState::Foreign {
                     end_process(host.greeting().pid);
@@ -467,7 +467,7 @@ impl Hosts {
             let kept = host.ask::<Vec<Description>>(&Ask::List).await.unwrap_or_default();
             self.lock().kept.extend(kept.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
-        self.lock().hosts.push(Known { host: host.clone(), state });
+        self.lock().hosts.push(KnownHost { host: host.clone(), state });
         let hosts = Arc::downgrade(&self.shared);
         let (pid, over) = (greeting.pid, host.clone());
         drop(host);

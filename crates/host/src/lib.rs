@@ -15,8 +15,8 @@ mod server;
 mod terminal;
 mod wire;
 
-pub use client::{AskError, Greeting, Host};
+pub use client::{AskError, Host, HostHello};
 pub use hosts::{HostState, HostStatus, Hosts, HostsError, Starter};
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError};
-pub use wire::{Ask, AttachEvent, OpenRefused, OpenedTerminal, Refusal, TerminalAsk, WIRE_VERSION, WaitFor};
+pub use wire::{Ask, AttachEvent, OpenRefused, OpenedTerminal, Refusal, TerminalAsk, WIRE_VERSION, WaitRequest};

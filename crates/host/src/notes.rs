@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// The socket of a host and its process id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub(crate) struct HostRecord {
     pub(crate) socket: PathBuf,
     pub(crate) pid: u32,
 }
@@ -25,7 +25,7 @@ const MOMENT: Duration = Duration::from_millis(10);
 /// How many such moments a host may take to listen again, also on a busy machine.
 pub(crate) const PATIENCE: usize = 500;
 
-impl Note {
+impl HostRecord {
     /// Whether the process that is noted is there and is a host.
     pub(crate) fn lives(&self) -> bool {
         // Its number may be reused by another program.
@@ -59,7 +59,7 @@ fn file(folder: &Path, socket: &Path) -> PathBuf {
 
 /// Notes a host.
 pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
-    let note = Note { socket: socket.to_owned(), pid };
+    let note = HostRecord { socket: socket.to_owned(), pid };
     let text = rmp_serde::to_vec_named(&note).map_err(io::Error::other)?;
     fs::write(file(folder, socket), text)
 }
@@ -71,7 +71,7 @@ pub(crate) fn remove(folder: &Path, socket: &Path) {
 }
 
 /// Returns every note; files that cannot be read are skipped.
-pub(crate) fn all(folder: &Path) -> io::Result<Vec<Note>> {
+pub(crate) fn all(folder: &Path) -> io::Result<Vec<HostRecord>> {
     let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let notes = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));
     Ok(notes.filter_map(|path| rmp_serde::from_slice(&fs::read(path).ok()?).ok()).collect())
@@ -88,7 +88,7 @@ mod tests {
         add(folder.path(), socket, 7).unwrap();
         fs::write(folder.path().join("other.note"), "not a note").unwrap();
         let noted = all(folder.path()).unwrap();
-        assert_eq!(noted, [Note { socket: socket.to_owned(), pid: 7 }]);
+        assert_eq!(noted, [HostRecord { socket: socket.to_owned(), pid: 7 }]);
         assert!(!noted[0].lives());
         remove(folder.path(), socket);
         assert_eq!(all(folder.path()).unwrap(), []);

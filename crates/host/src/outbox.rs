@@ -40,7 +40,7 @@ struct Unsent {
 
 /// The other side is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Over;
+pub(crate) struct OutboxClosed;
 
 impl Outbox {
     pub(crate) fn new(stream: Arc<UnixStream>) -> Self {
@@ -49,15 +49,15 @@ impl Outbox {
     }
 
     /// Sends a frame, or queues it if there is no room.
-    pub(crate) fn say(&self, number: u64, body: &impl Serialize) -> Result<(), Over> {
+    pub(crate) fn say(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         let mut unsent = self.lock();
         if unsent.over {
-            return Err(Over);
+            return Err(OutboxClosed);
         }
         let idle = unsent.bytes.is_empty();
         write_frame(&mut unsent.bytes, number, body);
         if idle && self.write_some(&mut unsent).is_err() {
-            return Err(Over);
+            return Err(OutboxClosed);
         }
         if idle && !unsent.bytes.is_empty() {
             self.shared.filled.notify_one();
@@ -66,13 +66,13 @@ impl Outbox {
     }
 
     /// Sends a frame once the other side is not far behind.
-    pub(crate) async fn tell(&self, number: u64, body: &impl Serialize) -> Result<(), Over> {
+    pub(crate) async fn tell(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         loop {
             let emptied = self.shared.emptied.notified();
             {
                 let unsent = self.lock();
                 if unsent.over {
-                    return Err(Over);
+                    return Err(OutboxClosed);
                 }
                 if unsent.bytes.len() < ENOUGH {
                     break;
@@ -116,7 +116,7 @@ impl Outbox {
         self.shared.emptied.notify_waiters();
     }
 
-    fn write_some(&self, unsent: &mut Unsent) -> Result<(), Over> {
+    fn write_some(&self, unsent: &mut Unsent) -> Result<(), OutboxClosed> {
         let mut written = 0;
         while written < unsent.bytes.len() {
             match self.shared.stream.try_write(&unsent.bytes[written..]) {
@@ -124,7 +124,7 @@ impl Outbox {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Ok(0) | Err(_) => {
                     self.end(unsent);
-                    return Err(Over);
+                    return Err(OutboxClosed);
                 }
             }
         }
@@ -169,7 +169,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         drop(theirs);
-        assert_eq!(outbox.say(1, &"x"), Err(Over));
-        assert_eq!(outbox.tell(1, &"x").await, Err(Over));
+        assert_eq!(outbox.say(1, &"x"), Err(OutboxClosed));
+        assert_eq!(outbox.tell(1, &"x").await, Err(OutboxClosed));
     }
 }

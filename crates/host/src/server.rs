@@ -22,12 +22,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use crate::client::Greeting;
+use crate::client::HostHello;
 use crate::inbox::read_frames;
-use crate::outbox::{Outbox, Over};
+use crate::outbox::{Outbox, OutboxClosed};
 use crate::wire::{
-    Ask, AttachEvent, AttachedNow, NewTerminal, OpenRefused, OpenedTerminal, Refusal, SECRETS, TerminalAsk,
-    WIRE_VERSION, WaitFor, read_body,
+    Ask, AttachEvent, AttachReply, OpenRefused, OpenRequest, OpenedTerminal, Refusal, SECRETS, TerminalAsk,
+    WIRE_VERSION, WaitRequest, read_body,
 };
 
 /// The identity of a host, as sent in its greeting.
@@ -215,11 +215,11 @@ impl Connection {
         noted.insert(number, task.abort_handle());
     }
 
-    fn say<T: Serialize>(&self, number: u64, answer: T) -> Result<(), Over> {
+    fn say<T: Serialize>(&self, number: u64, answer: T) -> Result<(), OutboxClosed> {
         self.outbox.say(number, &Ok::<T, Refusal>(answer))
     }
 
-    async fn answer(self: &Arc<Self>, number: u64, ask: Ask) -> Result<(), Over> {
+    async fn answer(self: &Arc<Self>, number: u64, ask: Ask) -> Result<(), OutboxClosed> {
         let shared = &self.shared;
         match ask {
             Ask::Hello { wire } => self.greet(number, wire),
@@ -269,7 +269,7 @@ impl Connection {
         }
     }
 
-    fn greet(self: &Arc<Self>, number: u64, wire: u32) -> Result<(), Over> {
+    fn greet(self: &Arc<Self>, number: u64, wire: u32) -> Result<(), OutboxClosed> {
         let (secrets, mut news) = self.shared.terminals.hushed().follow();
         let connection = Arc::downgrade(self);
         let outbox = self.outbox.clone();
@@ -292,7 +292,7 @@ impl Connection {
         });
         // Ends with the connection, as every task does.
         self.lock().insert(SECRETS, following.abort_handle());
-        let greeting = Greeting {
+        let greeting = HostHello {
             wire: WIRE_VERSION,
             version: self.shared.identity.version.clone(),
             pid: std::process::id(),
@@ -302,7 +302,7 @@ impl Connection {
         self.say(number, greeting)
     }
 
-    async fn open(&self, new: NewTerminal) -> Result<OpenedTerminal, OpenRefused> {
+    async fn open(&self, new: OpenRequest) -> Result<OpenedTerminal, OpenRefused> {
         let opened = self.shared.terminals.open(new.into()).await?;
         Ok(OpenedTerminal {
             id: opened.terminal.id().clone(),
@@ -316,7 +316,7 @@ impl Connection {
         terminal: &Terminal,
         number: u64,
         ask: TerminalAsk,
-    ) -> Result<Result<(), Over>, steplatch_terminal::Gone> {
+    ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::Gone> {
         Ok(match ask {
             TerminalAsk::Send(input) => self.say(number, terminal.send(input).await),
             TerminalAsk::Wait(wait) => match compiled(wait) {
@@ -381,10 +381,14 @@ impl Connection {
     }
 
     /// Sends the output until the client cancels it. A client that falls behind receives the whole screen anew.
-    async fn attach(&self, terminal: &Terminal, number: u64) -> Result<Result<(), Over>, steplatch_terminal::Gone> {
+    async fn attach(
+        &self,
+        terminal: &Terminal,
+        number: u64,
+    ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::Gone> {
         let Attached { snapshot, size, mut output } = terminal.attach().await?;
-        if self.say(number, AttachedNow { snapshot, size }).is_err() {
-            return Ok(Err(Over));
+        if self.say(number, AttachReply { snapshot, size }).is_err() {
+            return Ok(Err(OutboxClosed));
         }
         loop {
             let event = match output.recv().await {
@@ -402,7 +406,7 @@ impl Connection {
             };
             let last = matches!(event, AttachEvent::Ended(_) | AttachEvent::Closed);
             if self.outbox.tell(number, &event).await.is_err() {
-                return Ok(Err(Over));
+                return Ok(Err(OutboxClosed));
             }
             if last {
                 return Ok(Ok(()));
@@ -411,8 +415,8 @@ impl Connection {
     }
 }
 
-fn compiled(wait: WaitFor) -> Result<Wait, String> {
-    let WaitFor { patterns, target, since, until, timeout } = wait;
+fn compiled(wait: WaitRequest) -> Result<Wait, String> {
+    let WaitRequest { patterns, target, since, until, timeout } = wait;
     let patterns = patterns.iter().map(|source| Pattern::new(source).map_err(|error| error.to_string()));
     Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, timeout })
 }

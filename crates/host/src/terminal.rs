@@ -5,12 +5,13 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
-    Closed, Closing, CommandRequest, Description, Excerpt, Exit, HandedBack, HoldKey, Holder, Input, InputError, Limit,
-    Part, Picture, Quiet, Ran, RunError, Sent, Signal, Size, Stage, Variable, VariablesError, View, Waited,
+    Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
+    Limit, LockHolder, Part, Picture, Quiet, RunError, Sent, Signal, Size, Stage, Variable, VariablesError, View,
+    Waited,
 };
 
 use crate::client::{AskError, Events, Host};
-use crate::wire::{Ask, AttachEvent, AttachedNow, TerminalAsk, WaitFor};
+use crate::wire::{Ask, AttachEvent, AttachReply, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps. Cheap to clone.
 ///
@@ -71,7 +72,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// When there is no such terminal; inside, what is wrong with a pattern.
-    pub async fn wait(&self, wait: WaitFor) -> Result<Result<(Waited, View), String>, AskError> {
+    pub async fn wait(&self, wait: WaitRequest) -> Result<Result<(Waited, View), String>, AskError> {
         self.ask(TerminalAsk::Wait(wait)).await
     }
 
@@ -79,7 +80,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// When there is no such terminal; inside, why the command was not run.
-    pub async fn run(&self, request: CommandRequest) -> Result<Result<Ran, RunError>, AskError> {
+    pub async fn run(&self, request: CommandRequest) -> Result<Result<CommandResult, RunError>, AskError> {
         self.ask(TerminalAsk::Run(request)).await
     }
 
@@ -170,7 +171,7 @@ impl HostedTerminal {
     /// When there is no such terminal.
     pub async fn attach(&self) -> Result<Attached, AskError> {
         let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
-        let (AttachedNow { snapshot, size }, events) = self.host.subscribe(&ask).await?;
+        let (AttachReply { snapshot, size }, events) = self.host.subscribe(&ask).await?;
         Ok(Attached { snapshot, size, events, terminal: self.clone() })
     }
 
@@ -178,7 +179,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// When there is no such terminal; inside, the current holder.
-    pub async fn hold(&self, holder: Holder, key: HoldKey) -> Result<Result<(), Holder>, AskError> {
+    pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, AskError> {
         self.ask(TerminalAsk::Hold(holder, key)).await
     }
 
@@ -194,7 +195,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// When there is no such terminal.
-    pub async fn handed_back(&self) -> Result<Option<HandedBack>, AskError> {
+    pub async fn handed_back(&self) -> Result<Option<Handover>, AskError> {
         self.ask(TerminalAsk::HandedBack).await
     }
 

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
-    CommandRequest, Hidden, HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target,
-    Until,
+    CommandRequest, HoldKey, Input, Limit, LockHolder, OpenError, Part, Quiet, SecretText, Size, SpawnError, Spec,
+    Target, Until,
 };
 
 /// The version of the protocol. A host that speaks another one keeps its terminals and receives no requests about
@@ -42,7 +42,7 @@ pub enum Ask {
         wire: u32,
     },
     /// Open a terminal. → `Result<OpenedTerminal, OpenRefused>`
-    Open(Box<NewTerminal>),
+    Open(Box<OpenRequest>),
     /// List the open terminals. → `Vec<Description>`
     List,
     /// Find the terminal with this id or name. → `Option<TerminalId>`
@@ -52,7 +52,7 @@ pub enum Ask {
     /// A request to one terminal.
     Terminal(TerminalId, TerminalAsk),
     /// Hide this text from now on, also for the daemon that serves the terminals next. → `()`
-    Remember(Hidden),
+    Remember(SecretText),
     /// Take no new terminals, and end with the last one. → `()`
     Retire,
     /// Close every terminal, and end. → `()`
@@ -67,7 +67,7 @@ pub enum TerminalAsk {
     /// Type. → `Result<Sent, InputError>`
     Send(Input),
     /// Wait. → `Result<(Waited, View), String>`, the error being a pattern's
-    Wait(WaitFor),
+    Wait(WaitRequest),
     /// Wait for the first prompt. → `View`
     Ready(Quiet, Duration),
     /// Look, with colours or without. → `View`
@@ -82,17 +82,17 @@ pub enum TerminalAsk {
     Resize(Size),
     /// Send the signal of this number to the foreground program. → `Result<(), Option<Exit>>`
     Signal(i32),
-    /// Join. → `AttachedNow`, then [`AttachEvent`]s until cancelled
+    /// Join. → `AttachReply`, then [`AttachEvent`]s until cancelled
     Attach,
-    /// Take the writer's seat. The host gives it back when the client is gone for a while. → `Result<(), Holder>`
-    Hold(Holder, HoldKey),
+    /// Take the writer's seat. The host gives it back when the client is gone for a while. → `Result<(), LockHolder>`
+    Hold(LockHolder, HoldKey),
     /// Give it back. → `()`
     GiveBack(HoldKey),
-    /// Report who held it meanwhile. → `Option<HandedBack>`
+    /// Report who held it meanwhile. → `Option<Handover>`
     HandedBack,
     /// Report how far the input of a step has come. → `Option<Stage>`
     Stage(String),
-    /// Run a command in its shell. → `Result<Ran, RunError>`
+    /// Run a command in its shell. → `Result<CommandResult, RunError>`
     Run(CommandRequest),
     /// Report variables of its shell. → `Result<Vec<(String, Option<Variable>)>, VariablesError>`
     Variables(Vec<String>),
@@ -104,7 +104,7 @@ pub enum TerminalAsk {
 
 /// A terminal to open, as it travels; see [`Spec`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct NewTerminal {
+pub struct OpenRequest {
     arguments: Vec<OsString>,
     command: String,
     folder: PathBuf,
@@ -116,16 +116,16 @@ pub struct NewTerminal {
     step: Option<String>,
 }
 
-impl From<Spec> for NewTerminal {
+impl From<Spec> for OpenRequest {
     fn from(spec: Spec) -> Self {
         let Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step } = spec;
         Self { arguments, command, folder, inherited, environment, size, name, opened_by, step }
     }
 }
 
-impl From<NewTerminal> for Spec {
-    fn from(new: NewTerminal) -> Self {
-        let NewTerminal { arguments, command, folder, inherited, environment, size, name, opened_by, step } = new;
+impl From<OpenRequest> for Spec {
+    fn from(new: OpenRequest) -> Self {
+        let OpenRequest { arguments, command, folder, inherited, environment, size, name, opened_by, step } = new;
         Self { arguments, command, folder, inherited, environment, size, name, opened_by, step }
     }
 }
@@ -194,7 +194,7 @@ impl From<OpenError> for OpenRefused {
 
 /// What a wait waits for, with its patterns as they were written; see [`steplatch_terminal::Wait`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WaitFor {
+pub struct WaitRequest {
     /// Patterns.
     pub patterns: Vec<String>,
     /// Where to look.
@@ -209,7 +209,7 @@ pub struct WaitFor {
 
 /// What a new viewer sees first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct AttachedNow {
+pub(crate) struct AttachReply {
     pub(crate) snapshot: String,
     pub(crate) size: Size,
 }
@@ -306,8 +306,8 @@ mod tests {
     fn what_is_spoken_is_written_as_in_the_golden_files() {
         use steplatch_golden::{Tag, check_enum, check_struct};
         use steplatch_terminal::{
-            Closed, Description, Excerpt, HandedBack, InputError, Ran, RunError, Sent, Stage, VariablesError, View,
-            Waited,
+            Closed, CommandResult, Description, Excerpt, Handover, InputError, RunError, Sent, Stage, VariablesError,
+            View, Waited,
         };
 
         let (mut seen, mut frames) = (std::collections::BTreeSet::new(), Vec::new());
@@ -338,10 +338,10 @@ mod tests {
         fn outside<T: Serialize + DeserializeOwned>(lines: &str) {
             check_enum::<T>(lines, Tag::Outside);
         }
-        use crate::client::Greeting;
+        use crate::client::HostHello;
         check!(outside; Ask, TerminalAsk, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
-        check!(check_struct; AttachedNow, OpenedTerminal, Greeting, View, Sent, Waited, Excerpt, Description, HandedBack);
-        check!(check_struct; Ran, Closed);
+        check!(check_struct; AttachReply, OpenedTerminal, HostHello, View, Sent, Waited, Excerpt, Description, Handover);
+        check!(check_struct; CommandResult, Closed);
         for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {
             assert!(seen.contains(name), "{name}");
         }

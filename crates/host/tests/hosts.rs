@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use steplatch_host::{
     AskError, AttachEvent, HostState, HostedTerminal, Hosts, HostsError, OpenRefused, Refusal, SendError, Starter,
-    WaitFor,
+    WaitRequest,
 };
 use steplatch_terminal::{
-    Closing, Hidden, HoldKey, Holder, Input, InputError, Settle, Size, Spec, Stage, Target, Until, View, Waited,
+    Closing, HoldKey, Input, InputError, LockHolder, SecretText, Settle, Size, Spec, Stage, Target, Until, View, Waited,
 };
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ async fn hosts(folder: &Path, version: &str) -> Hosts {
     hosts_that_tell(folder, version, |_| {}).await
 }
 
-async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(Hidden) + Send + Sync + 'static) -> Hosts {
+async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(SecretText) + Send + Sync + 'static) -> Hosts {
     let notes = folder.join("notes");
     std::fs::create_dir_all(&notes).unwrap();
     Hosts::find(folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
@@ -47,7 +47,7 @@ async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
 }
 
 async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
-    let wait = WaitFor {
+    let wait = WaitRequest {
         patterns: vec![pattern.to_owned()],
         target: Target::Output,
         since: Some(0),
@@ -77,7 +77,7 @@ async fn who_comes_later_finds_everything_as_it_was() {
     sees(&found, "got word").await;
     let (_, view) = sees(&found, "here").await;
     let ended = view.exit.or(found
-        .wait(WaitFor {
+        .wait(WaitRequest {
             patterns: Vec::new(),
             target: Target::Output,
             since: None,
@@ -190,7 +190,7 @@ async fn an_input_that_was_begun_and_can_not_be_finished_is_in_doubt() {
     terminal.send(input.clone()).await.unwrap();
     assert_eq!(terminal.stage("s").await.unwrap(), Some(Stage::Intent));
     terminal.signal(steplatch_terminal::Signal::KILL).await.unwrap();
-    let exit = WaitFor {
+    let exit = WaitRequest {
         patterns: Vec::new(),
         target: Target::Output,
         since: None,
@@ -230,7 +230,7 @@ async fn a_person_who_holds_a_terminal_types_alone_and_keeps_it_when_the_daemon_
     let first = hosts(folder.path(), "1").await;
     let terminal = opened(&first, &["cat"]).await;
     let key = HoldKey("secret".into());
-    let ann = Holder { name: "ann".into(), since: SystemTime::now() };
+    let ann = LockHolder { name: "ann".into(), since: SystemTime::now() };
     assert_eq!(terminal.hold(ann.clone(), key.clone()).await.unwrap(), Ok(()));
     drop(first);
     let second = hosts(folder.path(), "1").await;
@@ -260,7 +260,7 @@ async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
     sees(&terminal, "^in$").await;
     terminal.send(typed("seen\n")).await.unwrap();
     sees(&terminal, "seen").await;
-    first.remember(&Hidden { terminal: None, text: "given".into() }).await;
+    first.remember(&SecretText { terminal: None, text: "given".into() }).await;
     assert_eq!(*told.lock().unwrap(), ["hunter2", "given"]);
     let later: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = later.clone();

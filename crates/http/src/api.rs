@@ -12,7 +12,7 @@ use axum::routing::{MethodFilter, get, on, post};
 use axum::{Extension, Router};
 use steplatch_protocol::Peer;
 
-use crate::carry_out::{Given, Prepared};
+use crate::carry_out::{RequestInput, RouteHandler};
 use crate::refusal::Refusal;
 use crate::route::{BASE, Method, ROUTES};
 use crate::server::App;
@@ -31,7 +31,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route(&format!("{}/{{id}}/runs/{{run_id}}/status", dialect::BASE), get(dialect::status))
         .route(&format!("{}/{{id}}/runs/{{run_id}}/cancel", dialect::BASE), post(dialect::cancel));
     for route in ROUTES {
-        let prepared = Arc::new(Prepared::new(route));
+        let prepared = Arc::new(RouteHandler::new(route));
         let filter = match route.method {
             Method::Get => MethodFilter::GET,
             Method::Post => MethodFilter::POST,
@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                 let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 let peer = peer.map(|Extension(peer)| peer);
-                prepared.answer(&app.daemon, Given { path, query, headers, body, peer }).await
+                prepared.answer(&app.daemon, RequestInput { path, query, headers, body, peer }).await
             }
         };
         router = router.route(&route.address(), on(filter, answer));

@@ -12,11 +12,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
     AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListRemoteWorkflows,
-    ListTerminalSessions, ListTools, Peer, Steady,
+    ListTerminalSessions, ListTools, Peer, ReconnectingClient,
 };
 
 use crate::refusal::Refusal;
-use crate::route::{Route, Thing, Unsuccessful};
+use crate::route::{FailureStatus, ResourceKind, Route};
 
 /// The header with the idempotency key of a request, so that it is carried out once
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
@@ -31,7 +31,7 @@ const KEY_FIELD: &str = "idempotency_key";
 
 /// A route with cached facts about its verb.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct RouteHandler {
     pub(crate) route: &'static Route,
     /// The properties of the schema of its parameters.
     known: Map<String, Value>,
@@ -39,7 +39,7 @@ pub(crate) struct Prepared {
 
 /// The parts of a request.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct RequestInput {
     /// The parameters of the address, by their names there.
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Vec<(String, String)>,
@@ -49,7 +49,7 @@ pub(crate) struct Given {
     pub(crate) peer: Option<Peer>,
 }
 
-impl Prepared {
+impl RouteHandler {
     pub(crate) fn new(route: &'static Route) -> Self {
         let mut schema = (route.info().parameters)();
         let known = match schema["properties"].take() {
@@ -63,7 +63,7 @@ impl Prepared {
     ///
     /// # Errors
     /// When the request does not fit this route, or the daemon did not carry it out.
-    pub(crate) async fn answer(&self, daemon: &Steady, given: Given) -> Result<Response, Refusal> {
+    pub(crate) async fn answer(&self, daemon: &ReconnectingClient, given: RequestInput) -> Result<Response, Refusal> {
         let named = given.path.first().map(|(_, value)| value.clone());
         let peer = given.peer;
         let params = Value::Object(self.parameters(given)?);
@@ -92,8 +92,8 @@ impl Prepared {
     }
 
     /// Merges the parameters of the verb.
-    fn parameters(&self, given: Given) -> Result<Map<String, Value>, Refusal> {
-        let Given { path, query, headers, body, peer: _ } = given;
+    fn parameters(&self, given: RequestInput) -> Result<Map<String, Value>, Refusal> {
+        let RequestInput { path, query, headers, body, peer: _ } = given;
         let mut params = match self.route.method.has_body() {
             true => {
                 if let Some((name, _)) = query.first() {
@@ -178,7 +178,12 @@ impl Prepared {
     }
 
     /// Returns the status of a reply.
-    async fn status(&self, reply: &Value, daemon: &Steady, named: Option<&str>) -> Result<StatusCode, Refusal> {
+    async fn status(
+        &self,
+        reply: &Value,
+        daemon: &ReconnectingClient,
+        named: Option<&str>,
+    ) -> Result<StatusCode, Refusal> {
         if reply["success"] != false {
             return Ok(StatusCode::OK);
         }
@@ -187,10 +192,10 @@ impl Prepared {
         let is_run = has_state && !text("run_id").is_empty();
         let some = |field: &str| reply[field].as_array().is_some_and(|all| !all.is_empty());
         match self.route.unsuccessful {
-            Unsuccessful::Run if is_run => return Ok(StatusCode::OK),
-            Unsuccessful::Run if text("final_state") == "workflow_not_found" => return Ok(StatusCode::NOT_FOUND),
-            Unsuccessful::Run if text("final_state") == "idempotency_conflict" => return Ok(StatusCode::CONFLICT),
-            Unsuccessful::Value if text("error_type") != "not_found" => return Ok(StatusCode::OK),
+            FailureStatus::Run if is_run => return Ok(StatusCode::OK),
+            FailureStatus::Run if text("final_state") == "workflow_not_found" => return Ok(StatusCode::NOT_FOUND),
+            FailureStatus::Run if text("final_state") == "idempotency_conflict" => return Ok(StatusCode::CONFLICT),
+            FailureStatus::Value if text("error_type") != "not_found" => return Ok(StatusCode::OK),
             _ => {}
         }
         if reply["passphrase_wanted"] == true {
@@ -208,10 +213,10 @@ impl Prepared {
             return Ok(StatusCode::NOT_FOUND);
         }
         Ok(match self.route.unsuccessful {
-            Unsuccessful::Conflict => StatusCode::CONFLICT,
+            FailureStatus::Conflict => StatusCode::CONFLICT,
             // An unsuccessful call of an existing node.
-            Unsuccessful::Value => StatusCode::OK,
-            Unsuccessful::Unprocessable | Unsuccessful::Run => StatusCode::UNPROCESSABLE_ENTITY,
+            FailureStatus::Value => StatusCode::OK,
+            FailureStatus::Unprocessable | FailureStatus::Run => StatusCode::UNPROCESSABLE_ENTITY,
         })
     }
 }
@@ -227,9 +232,9 @@ fn word(status: StatusCode) -> Option<&'static str> {
     }
 }
 
-impl Thing {
+impl ResourceKind {
     /// Returns whether a thing of this name exists.
-    async fn is_there(self, name: &str, daemon: &Steady) -> Result<bool, AskError> {
+    async fn is_there(self, name: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
         let name = name.to_owned();
         Ok(match self {
             Self::Run => daemon.call(GetWorkflowRun { run_id: name }).await?.success,
@@ -263,7 +268,11 @@ impl Thing {
 ///
 /// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase, which the
 /// daemon checks. If no passphrase is set, no answer over HTTP counts as a person's.
-async fn answer_gate(daemon: &Steady, params: Value, peer: Option<Peer>) -> Result<(Value, Vec<String>), AskError> {
+async fn answer_gate(
+    daemon: &ReconnectingClient,
+    params: Value,
+    peer: Option<Peer>,
+) -> Result<(Value, Vec<String>), AskError> {
     let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
     if has_passphrase && daemon.call(GetApprover {}).await?.is_set {
         return daemon.for_person("http", peer).call_raw("ANSWER_GATE", params).await;

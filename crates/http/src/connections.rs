@@ -41,7 +41,7 @@ pub(crate) struct Connection {
 
 /// The place of a connection, held while it is open.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ConnectionSlot {
     connections: Arc<Connections>,
     number: u64,
     pub(crate) connection: Arc<Connection>,
@@ -65,7 +65,7 @@ impl Connections {
     }
 
     /// Gives a new connection a place. `None` when all connections have requests in progress.
-    pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
+    pub(crate) fn seat(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut open = self.lock();
         if open.all.len() >= self.most {
             let quiet = open.all.iter().filter(|(_, one)| !one.is_answering());
@@ -84,11 +84,11 @@ impl Connections {
             gives_way: CancellationToken::new(),
         });
         open.all.insert(number, connection.clone());
-        Some(Seat { connections: self.clone(), number, connection })
+        Some(ConnectionSlot { connections: self.clone(), number, connection })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.lock().all.remove(&self.number);
     }

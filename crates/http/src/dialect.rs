@@ -109,7 +109,7 @@ pub(crate) struct Start {
 
 /// A run that was started.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Started {
+pub(crate) struct StartReply {
     /// Always true
     success: bool,
     /// What the start is known by: the run's id
@@ -256,7 +256,7 @@ pub(crate) async fn start(
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<Started>, Refusal> {
+) -> Result<Json<StartReply>, Refusal> {
     let Path(workflow_id) = id.map_err(|error| Refusal::invalid(error.body_text()))?;
     let fields = object(&headers, &body)?;
     let Start { input, .. } =
@@ -277,7 +277,7 @@ pub(crate) async fn start(
             false => Refusal::not_found(error),
         });
     }
-    Ok(Json(Started { success: true, correlation_id: reply.run_id.clone(), workflow_id: reply.run_id }))
+    Ok(Json(StartReply { success: true, correlation_id: reply.run_id.clone(), workflow_id: reply.run_id }))
 }
 
 /// Returns the record of a run of this workflow.

@@ -21,6 +21,6 @@ mod token;
 
 pub use admission::InvalidName;
 pub use openapi::document;
-pub use route::{BASE, Method, ROUTES, Route, Thing, Unsuccessful, WITHOUT_ROUTE};
+pub use route::{BASE, FailureStatus, Method, ROUTES, ResourceKind, Route, WITHOUT_ROUTE};
 pub use server::{MAX_BODY, Options, ServeError, Server};
 pub use token::{Token, TokenError, token_file};

@@ -11,8 +11,8 @@ use steplatch_protocol::RunEvent;
 use crate::dialect;
 use crate::health::Health;
 use crate::refusal::Refusal;
-use crate::route::{BASE, ROUTES, Route, Thing, Unsuccessful};
-use crate::stream::Wanted;
+use crate::route::{BASE, FailureStatus, ROUTES, ResourceKind, Route};
+use crate::stream::EventQuery;
 
 /// The descriptions of the statuses other than 200.
 const STATUSES: &[(&str, &str)] = &[
@@ -143,16 +143,16 @@ fn of_route(route: &Route, id: &str) -> Value {
     let mut reply = (verb.reply)();
     admit_null(&mut reply);
     let mut statuses = vec!["400"];
-    if route.thing.is_some() || route.unsuccessful == Unsuccessful::Run {
+    if route.thing.is_some() || route.unsuccessful == FailureStatus::Run {
         statuses.push("404");
     }
     if route.method.has_body() {
         statuses.extend(["408", "413", "415"]);
     }
-    if route.unsuccessful == Unsuccessful::Conflict || takes_key {
+    if route.unsuccessful == FailureStatus::Conflict || takes_key {
         statuses.push("409");
     }
-    if matches!(route.thing, Some(Thing::Run)) || route.unsuccessful != Unsuccessful::Value {
+    if matches!(route.thing, Some(ResourceKind::Run)) || route.unsuccessful != FailureStatus::Value {
         statuses.push("422");
     }
     operation["responses"] =
@@ -245,7 +245,7 @@ fn own() -> Vec<(String, &'static str, Value)> {
         "parameters": [in_path("run_id", "The run")],
         "responses": responses(json!({"description": "The events", "content": {"text/event-stream": {"schema": event}}}), &["400", "404"]),
     });
-    events["parameters"].as_array_mut().expect("it is a list").extend(in_query::<Wanted>());
+    events["parameters"].as_array_mut().expect("it is a list").extend(in_query::<EventQuery>());
     let last = json!({"name": "Last-Event-ID", "in": "header", "required": false, "description": "Number of the last event that was seen",
         "schema": {"type": "integer", "minimum": 0}});
     events["parameters"].as_array_mut().expect("it is a list").push(last);
@@ -300,7 +300,7 @@ fn own() -> Vec<(String, &'static str, Value)> {
         "service_start",
         "Start a workflow",
         vec![in_path("id", "The workflow"), idempotency_key()],
-        json_reply("The run", schema::<dialect::Started>()),
+        json_reply("The run", schema::<dialect::StartReply>()),
         &["400", "404", "408", "413", "415", "422"],
     );
     started["requestBody"] =

@@ -42,7 +42,7 @@ impl Method {
 
 /// The thing that an address names, whose existence determines the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thing {
+pub enum ResourceKind {
     /// A run, by its id.
     Run,
     /// A terminal, by its id or its name.
@@ -61,7 +61,7 @@ pub enum Thing {
 
 /// The meaning of a reply with `success: false`, if the thing exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unsuccessful {
+pub enum FailureStatus {
     /// Its state does not allow the request: 409.
     Conflict,
     /// The request is valid but cannot be carried out: 422.
@@ -84,9 +84,9 @@ pub struct Route {
     /// The parameters of the address that have another name in the verb.
     pub renamed: &'static [(&'static str, &'static str)],
     /// The thing that the address names.
-    pub thing: Option<Thing>,
+    pub thing: Option<ResourceKind>,
     /// The meaning of an unsuccessful reply.
-    pub unsuccessful: Unsuccessful,
+    pub unsuccessful: FailureStatus,
 }
 
 macro_rules! routes {
@@ -99,12 +99,12 @@ macro_rules! routes {
                 verb: $verb,
                 renamed: &[$($(($from, $to)),+)?],
                 thing: routes!(@thing $($thing)?),
-                unsuccessful: Unsuccessful::$unsuccessful,
+                unsuccessful: FailureStatus::$unsuccessful,
             }, )*
         ];
     };
     (@thing) => { None };
-    (@thing $thing:ident) => { Some(Thing::$thing) };
+    (@thing $thing:ident) => { Some(ResourceKind::$thing) };
 }
 
 routes! {

@@ -21,7 +21,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use steplatch_protocol::{Peer, Steady};
+use steplatch_protocol::{Peer, ReconnectingClient};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,7 +29,7 @@ use tower::{Service, ServiceExt as _};
 
 use crate::admission::{Admission, Caller, InvalidName};
 use crate::api;
-use crate::connections::{Answering, Connection, Connections, Seat};
+use crate::connections::{Answering, Connection, ConnectionSlot, Connections};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::stream::Streams;
@@ -106,7 +106,7 @@ pub enum ServeError {
 /// The state that all handlers share.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) daemon: Steady,
+    pub(crate) daemon: ReconnectingClient,
     pub(crate) metrics: Metrics,
     pub(crate) streams: Streams,
     pub(crate) connections: Arc<Connections>,
@@ -129,7 +129,7 @@ impl Server {
     ///
     /// # Errors
     /// When the address cannot be listened on, or a name is invalid.
-    pub async fn bind(options: &Options, token: Token, daemon: Steady) -> Result<Self, ServeError> {
+    pub async fn bind(options: &Options, token: Token, daemon: ReconnectingClient) -> Result<Self, ServeError> {
         let Options { host, port, allowed_hosts, allowed_origins, most_connections } = options;
         let failed = |source| ServeError::Listen { host: host.clone(), port: *port, source };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -242,7 +242,7 @@ fn turn_away(stream: &TcpStream) {
 }
 
 /// Serves one connection until its end.
-async fn talk(stream: TcpStream, peer: Peer, seat: Seat, router: Router, ended: CancellationToken) {
+async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Router, ended: CancellationToken) {
     // Responses are written in small pieces, and a delayed acknowledgement of one would hold up the next for 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "small answers may be late");
@@ -323,8 +323,8 @@ fn is_open(method: &Method, path: &str) -> bool {
 async fn admitted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers().clone();
     let mut response = match look(&app, request).await {
-        Ok(Looked::Request(request)) => next.run(request).await,
-        Ok(Looked::Preflight(response)) => response,
+        Ok(HeaderCheck::Request(request)) => next.run(request).await,
+        Ok(HeaderCheck::Preflight(response)) => response,
         Err(refusal) => refusal.into_response(),
     };
     app.admission.share(&headers, &mut response);
@@ -334,15 +334,15 @@ async fn admitted(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     response
 }
 
-enum Looked {
+enum HeaderCheck {
     Request(Request),
     Preflight(Response),
 }
 
-async fn look(app: &App, mut request: Request) -> Result<Looked, Refusal> {
+async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
     app.admission.names(&request)?;
     if let Some(response) = app.admission.preflight(&request) {
-        return Ok(Looked::Preflight(response));
+        return Ok(HeaderCheck::Preflight(response));
     }
     let caller = app.admission.caller(request.headers());
     if caller == Caller::Known {
@@ -354,7 +354,7 @@ async fn look(app: &App, mut request: Request) -> Result<Looked, Refusal> {
     }
     request.extensions_mut().insert(caller);
     if request.body().is_end_stream() {
-        return Ok(Looked::Request(request));
+        return Ok(HeaderCheck::Request(request));
     }
     if caller == Caller::Unknown {
         // A body is read into memory only for requests with the token.
@@ -373,7 +373,7 @@ async fn look(app: &App, mut request: Request) -> Result<Looked, Refusal> {
         Refusal::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", error)
     })?;
     match body {
-        Ok(body) => Ok(Looked::Request(Request::from_parts(parts, Body::from(body.to_bytes())))),
+        Ok(body) => Ok(HeaderCheck::Request(Request::from_parts(parts, Body::from(body.to_bytes())))),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => {
             Err(Refusal::new(StatusCode::BAD_REQUEST, "invalid_body", format!("The body can not be read: {error}")))

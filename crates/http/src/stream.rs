@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use steplatch_protocol::{FollowError, RunEvent, Steady};
+use steplatch_protocol::{FollowError, ReconnectingClient, RunEvent};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Which events are wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct EventQuery {
     /// Number of the first event wanted (default 1); Last-Event-ID goes before it
     #[serde(default)]
     from_seq: Option<u64>,
@@ -57,7 +57,7 @@ pub(crate) struct Wanted {
 /// The followers of all runs.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    daemon: Steady,
+    daemon: ReconnectingClient,
     /// By run. Feeds without followers are dropped when the next feed begins.
     feeds: Mutex<HashMap<String, Weak<Feed>>>,
     open: Arc<AtomicUsize>,
@@ -66,14 +66,14 @@ pub(crate) struct Streams {
 /// The newest events of one run, shared by its followers.
 #[derive(Debug)]
 struct Feed {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<BufferedEvents>>,
     changed: watch::Receiver<()>,
     task: AbortHandle,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    events: VecDeque<Ready>,
+struct BufferedEvents {
+    events: VecDeque<SseEvent>,
     bytes: usize,
     /// All events from this number on are kept.
     from: u64,
@@ -83,13 +83,13 @@ struct Kept {
 
 /// An event as it is sent.
 #[derive(Debug, Clone)]
-struct Ready {
+struct SseEvent {
     seq: u64,
     text: Bytes,
     is_last: bool,
 }
 
-impl Ready {
+impl SseEvent {
     fn new(event: &RunEvent) -> Self {
         let data = serde_json::to_string(event).expect("an event has only JSON in it");
         // An event that a function emits has a type of the author's choice.
@@ -99,9 +99,9 @@ impl Ready {
     }
 }
 
-impl Kept {
+impl BufferedEvents {
     fn take(&mut self, event: &RunEvent) {
-        let ready = Ready::new(event);
+        let ready = SseEvent::new(event);
         self.bytes += ready.text.len();
         self.events.push_back(ready);
         while self.events.len() > KEPT || (self.bytes > KEPT_BYTES && self.events.len() > 1) {
@@ -112,7 +112,7 @@ impl Kept {
     }
 
     /// Returns the events from number `next` on, up to one piece; `None` for a follower that is too far behind.
-    fn from(&self, next: u64) -> Option<Vec<Ready>> {
+    fn from(&self, next: u64) -> Option<Vec<SseEvent>> {
         if next < self.from {
             return None;
         }
@@ -128,7 +128,7 @@ impl Drop for Feed {
 }
 
 impl Streams {
-    pub(crate) fn new(daemon: Steady) -> Self {
+    pub(crate) fn new(daemon: ReconnectingClient) -> Self {
         Self { daemon, feeds: Mutex::default(), open: Arc::default() }
     }
 
@@ -146,7 +146,7 @@ impl Streams {
         }
         let next = next?;
         feeds.retain(|_, feed| feed.strong_count() > 0);
-        let kept = Arc::new(Mutex::new(Kept { from: next, ..Kept::default() }));
+        let kept = Arc::new(Mutex::new(BufferedEvents { from: next, ..BufferedEvents::default() }));
         let (told, changed) = watch::channel(());
         let (mut follower, keeps) = (self.daemon.follow(run_id, next), kept.clone());
         let run = run_id.to_owned();
@@ -179,7 +179,7 @@ struct Following {
     /// The number of the next event.
     next: u64,
     /// The events that were fetched before the response began.
-    first: Option<Vec<Ready>>,
+    first: Option<Vec<SseEvent>>,
     feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
     over: bool,
     /// The headers of the request. The stream ends once they no longer admit a request.
@@ -205,7 +205,7 @@ impl Drop for Counted {
 
 /// The outcome of a fetch by a follower that is behind.
 enum Fetched {
-    Events(Vec<Ready>),
+    Events(Vec<SseEvent>),
     /// There is no event newer than this number yet.
     Nothing {
         newest: u64,
@@ -214,10 +214,10 @@ enum Fetched {
     Over,
 }
 
-async fn fetch(daemon: &Steady, run_id: &str, next: u64) -> Result<Fetched, FollowError> {
+async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<Fetched, FollowError> {
     let found = daemon.events(run_id, next, FETCHED).await?;
     if !found.events.is_empty() {
-        return Ok(Fetched::Events(found.events.iter().map(Ready::new).collect()));
+        return Ok(Fetched::Events(found.events.iter().map(SseEvent::new).collect()));
     }
     let newest = found.newest_seq;
     if newest == 0 {
@@ -257,19 +257,19 @@ impl Following {
         piece.filter(|_| self.app.admission.caller(&self.headers) == Caller::Known)
     }
 
-    fn sent(&mut self, ready: Vec<Ready>) -> Bytes {
+    fn sent(&mut self, ready: Vec<SseEvent>) -> Bytes {
         if let Some(last) = ready.last() {
             self.next = last.seq + 1;
             self.over = last.is_last;
         }
-        match <[Ready; 1]>::try_from(ready) {
+        match <[SseEvent; 1]>::try_from(ready) {
             Ok([only]) => only.text,
             Err(several) => several.iter().flat_map(|event| event.text.iter().copied()).collect(),
         }
     }
 
     /// Waits for the next events.
-    async fn ready(&mut self) -> Result<Option<Vec<Ready>>, FollowError> {
+    async fn ready(&mut self) -> Result<Option<Vec<SseEvent>>, FollowError> {
         let mut caught_up = None;
         loop {
             if self.feed.is_none() {
@@ -310,7 +310,7 @@ impl Following {
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     run_id: Result<Path<String>, axum::extract::rejection::PathRejection>,
-    wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
+    wanted: Result<Query<EventQuery>, axum::extract::rejection::QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let Path(run_id) = run_id.map_err(|error| Refusal::invalid(error.body_text()))?;
@@ -377,16 +377,16 @@ mod tests {
 
     #[test]
     fn an_event_is_one_message_whatever_it_is_called() {
-        let ready = Ready::new(&event(3, "draft\nid: 9\r\nready"));
+        let ready = SseEvent::new(&event(3, "draft\nid: 9\r\nready"));
         let text = String::from_utf8(ready.text.to_vec()).unwrap();
         assert!(text.starts_with("id: 3\nevent: draftid: 9ready\ndata: {\"seq\":3,"), "{text}");
         assert_eq!(text.lines().count(), 4, "{text}");
-        assert!(!ready.is_last && Ready::new(&event(4, "workflow_completed")).is_last);
+        assert!(!ready.is_last && SseEvent::new(&event(4, "workflow_completed")).is_last);
     }
 
     #[test]
     fn only_the_newest_events_are_kept_and_who_is_behind_them_is_told_so() {
-        let mut kept = Kept { from: 5, ..Kept::default() };
+        let mut kept = BufferedEvents { from: 5, ..BufferedEvents::default() };
         // Some numbers are missing.
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
             kept.take(&event(seq, "log"));

@@ -52,11 +52,11 @@ pub fn token_file(state: &Path) -> PathBuf {
 /// The token that a server requires.
 #[derive(Debug)]
 pub struct Token {
-    kept: Kept,
+    kept: StoredToken,
 }
 
 #[derive(Debug)]
-enum Kept {
+enum StoredToken {
     /// A token for the lifetime of the process.
     Here(Secret),
     /// A token in a file, with the version that was read last.
@@ -95,7 +95,7 @@ impl Token {
         if !is_fit(text) {
             return Err(TokenError::Unfit(called.to_owned()));
         }
-        Ok(Self { kept: Kept::Here(Secret(text.to_owned())) })
+        Ok(Self { kept: StoredToken::Here(Secret(text.to_owned())) })
     }
 
     /// Returns the token of a state directory, whose file exists and is private. Returns its text too if it was just
@@ -115,7 +115,7 @@ impl Token {
             Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file, false)?,
             Err(source) => return Err(TokenError::File { file, source }),
         };
-        let token = Self { kept: Kept::File(file.clone(), Mutex::default()) };
+        let token = Self { kept: StoredToken::File(file.clone(), Mutex::default()) };
         // A file that cannot be read is reported now rather than at each request.
         read(&file)?;
         Ok((token, made))
@@ -133,8 +133,8 @@ impl Token {
     pub(crate) fn is(&self, text: &str) -> bool {
         let same = |secret: &Secret| bool::from(secret.0.as_bytes().ct_eq(text.as_bytes()));
         match &self.kept {
-            Kept::Here(secret) => same(secret),
-            Kept::File(file, known) => {
+            StoredToken::Here(secret) => same(secret),
+            StoredToken::File(file, known) => {
                 let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = match Version::of(file) {
                     Ok(now) => now,

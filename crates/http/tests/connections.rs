@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use steplatch_http::{Options, Server, Token};
-use steplatch_protocol::{Hello, Place, Starter, Steady};
+use steplatch_protocol::{DaemonPaths, Hello, ReconnectingClient, Starter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -24,9 +24,9 @@ async fn asks(port: u16, path: &str, rest: &str) -> String {
 #[tokio::test]
 async fn who_holds_places_without_asking_gives_way_to_who_asks() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::new(folder.path().join("state"), folder.path().join("run"));
+    let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
     // No request needs a daemon, so none is started.
-    let daemon = Steady::new(place, Starter { program: "/nonexistent".into() }, Hello::default());
+    let daemon = ReconnectingClient::new(place, Starter { program: "/nonexistent".into() }, Hello::default());
     let options = Options { port: 0, most_connections: 8, ..Options::default() };
     let server = Server::bind(&options, Token::given(TOKEN, "it").unwrap(), daemon).await.unwrap().with_api();
     let port = server.address().port();

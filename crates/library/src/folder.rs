@@ -19,7 +19,7 @@ const IGNORED: &str = "/index.json\n/.lock\n/.unfinished-*\n";
 
 /// The lock, until it is dropped. It belongs to an open file, so that threads exclude each other as processes do.
 #[derive(Debug)]
-pub(crate) struct Locked<'f> {
+pub(crate) struct FolderLock<'f> {
     folder: &'f Path,
     file: File,
 }
@@ -64,14 +64,14 @@ impl Stamp {
 
 /// A file of the folder, before it is read.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) name: OsString,
     pub(crate) path: PathBuf,
     /// Nothing for what is no ordinary file, or leads nowhere.
     pub(crate) stamp: Option<Stamp>,
 }
 
-impl<'f> Locked<'f> {
+impl<'f> FolderLock<'f> {
     /// Waits for the lock. Makes the folder, when it is not there.
     pub(crate) fn wait(folder: &'f Path) -> Result<Self, FolderError> {
         make(folder)?;
@@ -141,7 +141,7 @@ impl<'f> Locked<'f> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
         // Closing is not enough: a forked child that has not reached its `exec` shares the open file and its lock. The
         // kernel releases it in any case when the last holder closes.
@@ -165,7 +165,7 @@ fn lock_file(folder: &Path) -> Result<File, FolderError> {
 }
 
 /// Returns the visible files of the directory that end like that, by name; none when there is no directory.
-pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<Found>, FolderError> {
+pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<FoundFile>, FolderError> {
     let failed = |cause| FolderError::of(&folder.join("."), cause);
     let listed = match fs::read_dir(folder) {
         Ok(listed) => listed,
@@ -178,7 +178,7 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<Found>, FolderErr
         let name = file.file_name();
         let shown = name.to_string_lossy();
         if shown.ends_with(ending) && !shown.starts_with('.') {
-            files.push(Found { stamp: stamp(&file.path()), path: file.path(), name });
+            files.push(FoundFile { stamp: stamp(&file.path()), path: file.path(), name });
         }
     }
     files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -222,9 +222,9 @@ mod tests {
     #[test]
     fn a_lock_that_was_dropped_is_free_while_a_forked_child_still_shares_it() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Locked::wait(folder.path()).unwrap();
+        let first = FolderLock::wait(folder.path()).unwrap();
         let _forked = first.file.try_clone().unwrap();
         drop(first);
-        assert!(Locked::at_once(folder.path()).is_some());
+        assert!(FolderLock::at_once(folder.path()).is_some());
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use steplatch_ids::WorkflowName;
 
 use crate::document::{LARGEST, told};
-use crate::folder::{self, Locked};
+use crate::folder::{self, FolderLock};
 use crate::function_file::{Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 use crate::{CreateError, FolderError, Library, LookupError, Signature};
 
@@ -67,7 +67,7 @@ impl Library {
         if text.len() > LARGEST {
             return Err(CreateError::TooLarge { bytes: text.len(), at_most: LARGEST });
         }
-        let locked = Locked::wait(self.folder())?;
+        let locked = FolderLock::wait(self.folder())?;
         let metadata = match self.function_file(name) {
             Ok(old) if old.text == text || over == Some(&old.metadata.hash) => old.metadata,
             // A file that exists and cannot be read has no signature that a caller could know.
@@ -95,7 +95,7 @@ impl Library {
         if !self.folder().is_dir() {
             return Err(not_found());
         }
-        let locked = Locked::wait(self.folder())?;
+        let locked = FolderLock::wait(self.folder())?;
         let removed = locked.remove(&text_name(name))?;
         locked.remove(&about_name(name))?;
         if removed { Ok(()) } else { Err(not_found()) }
@@ -119,7 +119,7 @@ impl Library {
         if !self.folder().is_dir() {
             return Err(LookupError::NotFound { name: name.clone() });
         }
-        let locked = Locked::wait(self.folder())?;
+        let locked = FolderLock::wait(self.folder())?;
         let FunctionFile { mut metadata, .. } = self.function_file(name)?;
         if metadata.hash != *hash {
             return Ok(false);

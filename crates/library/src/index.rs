@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
 use crate::document::{self, LARGEST, Metadata};
-use crate::folder::{self, Found, Stamp};
+use crate::folder::{self, FoundFile, Stamp};
 use crate::functions::ABOUT;
 use crate::{FolderError, Stored};
 
@@ -63,12 +63,12 @@ pub(crate) struct Index {
 struct Indexed {
     stamp: Option<Stamp>,
     #[serde(flatten)]
-    told: Told,
+    told: CachedListing,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
+enum CachedListing {
     Entry(Box<Entry>),
     Broken(Broken),
 }
@@ -89,12 +89,14 @@ impl Index {
             // The metadata of functions are no workflow, and no mistake of a person.
             name != FILE && !name.ends_with(ABOUT)
         });
-        let renew = |found: Found| {
+        let renew = |found: FoundFile| {
             let same = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);
             match same {
                 // A file that could not be read may be readable by now, without a trace in its stamp.
-                Some(known) if found.stamp.is_some() && matches!(known.told, Told::Entry(_)) => Some((*known).clone()),
-                _ => Some(Indexed { stamp: found.stamp.clone(), told: Told::of(&found)? }),
+                Some(known) if found.stamp.is_some() && matches!(known.told, CachedListing::Entry(_)) => {
+                    Some((*known).clone())
+                }
+                _ => Some(Indexed { stamp: found.stamp.clone(), told: CachedListing::of(&found)? }),
             }
         };
         Ok(Self { format: FORMAT, files: files.filter_map(renew).collect() })
@@ -111,8 +113,8 @@ impl Index {
         let mut listing = Listing::default();
         for file in self.files {
             match file.told {
-                Told::Entry(entry) => listing.entries.push(*entry),
-                Told::Broken(broken) => listing.broken.push(broken),
+                CachedListing::Entry(entry) => listing.entries.push(*entry),
+                CachedListing::Broken(broken) => listing.broken.push(broken),
             }
         }
         listing.entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -120,9 +122,9 @@ impl Index {
     }
 }
 
-impl Told {
+impl CachedListing {
     /// Reads a file; nothing when it has gone meanwhile.
-    fn of(found: &Found) -> Option<Self> {
+    fn of(found: &FoundFile) -> Option<Self> {
         let file = found.name.to_string_lossy().into_owned();
         let read = name(&file).and_then(|name| match folder::read(&found.path, LARGEST)? {
             Some(text) => document::read(&name, &text).map(Some),

@@ -27,5 +27,5 @@ pub use error::{CreateError, FolderError, LookupError};
 pub use folder::Stamp;
 pub use function_file::{Counts, Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 pub use index::{Broken, Entry, Listing};
-pub use library::{Kept, Library};
+pub use library::{Library, SaveOutcome};
 pub use signature::Signature;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use steplatch_ids::WorkflowName;
 
 use crate::document::{self, LARGEST, Metadata, Status, Stored, told};
-use crate::folder::{self, Locked};
+use crate::folder::{self, FolderLock};
 use crate::index::{self, Index, Listing};
 use crate::{CreateError, FolderError, LookupError, Signature};
 
@@ -22,7 +22,7 @@ pub struct Library {
 
 /// The result of keeping a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct SaveOutcome {
     /// Whether there is a new file; otherwise one with the same content was there.
     pub saved: bool,
     /// The name under which the workflow is found.
@@ -61,7 +61,7 @@ impl Library {
         }
         check_length(definition)?;
         let hash = Signature::of(definition);
-        let locked = Locked::wait(&self.folder)?;
+        let locked = FolderLock::wait(&self.folder)?;
         let metadata = match self.read(&name) {
             Err(LookupError::NotFound { .. }) => first(hash, Status::Draft),
             _ if !overwrite => return Err(CreateError::Exists { name }),
@@ -91,7 +91,7 @@ impl Library {
         definition: &Value,
         name: Option<&WorkflowName>,
         is_taken: &dyn Fn(&WorkflowName) -> bool,
-    ) -> Result<Kept, CreateError> {
+    ) -> Result<SaveOutcome, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let hash = Signature::of(definition);
         let wanted = match (name, fields.get("name").and_then(Value::as_str)) {
@@ -100,7 +100,7 @@ impl Library {
             (None, None) => format!("workflow_{}", hash.short()).parse()?,
         };
         check_length(definition)?;
-        let locked = Locked::wait(&self.folder)?;
+        let locked = FolderLock::wait(&self.folder)?;
         let known = Index::read(&self.folder).renewed(&self.folder)?.into_listing();
         let alike = || known.entries.iter().filter(|entry| entry.metadata.hash == hash);
         if let Some(entry) = alike().find(|entry| entry.name == wanted).or_else(|| alike().next()) {
@@ -112,12 +112,12 @@ impl Library {
                 stored.metadata.status = Status::Proven;
                 self.put(&locked, &stored)?;
             }
-            return Ok(Kept { saved: false, name: entry.name.clone() });
+            return Ok(SaveOutcome { saved: false, name: entry.name.clone() });
         }
         let name = self.free_name(&wanted, is_taken);
         let definition = document::named(definition.clone(), &name);
         self.put(&locked, &Stored { name: name.clone(), definition, metadata: first(hash, Status::Proven) })?;
-        Ok(Kept { saved: true, name })
+        Ok(SaveOutcome { saved: true, name })
     }
 
     /// Returns a saved workflow.
@@ -137,7 +137,7 @@ impl Library {
         let index = before.renewed(&self.folder)?;
         // An index that is not written costs the next list some time, and nothing else.
         if index != before
-            && let Some(locked) = Locked::at_once(&self.folder)
+            && let Some(locked) = FolderLock::at_once(&self.folder)
         {
             let _ = locked.put(index::FILE, index.text().as_bytes());
         }
@@ -153,7 +153,7 @@ impl Library {
         if is_reserved(name) || !self.folder.is_dir() {
             return Err(not_found());
         }
-        let locked = Locked::wait(&self.folder)?;
+        let locked = FolderLock::wait(&self.folder)?;
         if locked.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
     }
 
@@ -174,7 +174,7 @@ impl Library {
         if !self.folder.is_dir() {
             return Err(LookupError::NotFound { name: name.clone() });
         }
-        let locked = Locked::wait(&self.folder)?;
+        let locked = FolderLock::wait(&self.folder)?;
         let mut stored = self.read(name)?;
         if stored.metadata.hash != *hash {
             return Ok(false);
@@ -204,7 +204,7 @@ impl Library {
         document::read(name, &text).map_err(|reason| LookupError::Broken { file, reason })
     }
 
-    fn put(&self, locked: &Locked<'_>, stored: &Stored) -> Result<(), FolderError> {
+    fn put(&self, locked: &FolderLock<'_>, stored: &Stored) -> Result<(), FolderError> {
         locked.put(&file_name(&stored.name), document::text(stored).as_bytes())
     }
 

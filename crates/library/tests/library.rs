@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_ids::WorkflowName;
-use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Signature, Status};
+use steplatch_library::{CreateError, FolderError, Library, LookupError, SaveOutcome, Signature, Status};
 use tempfile::TempDir;
 
 /// A library in a folder that is not there yet.
@@ -157,7 +157,8 @@ fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
 fn what_ran_is_kept_once_under_a_name_that_is_free() {
     let (_folder, library) = library();
     let keep = |definition: &Value, wanted: Option<&str>| {
-        let Kept { saved, name } = library.keep_proven(definition, wanted.map(name).as_ref(), &|_| false).unwrap();
+        let SaveOutcome { saved, name } =
+            library.keep_proven(definition, wanted.map(name).as_ref(), &|_| false).unwrap();
         (saved, name.to_string())
     };
     assert_eq!(keep(&machine("build", "make\n"), None), (true, "build".into()));
@@ -184,7 +185,7 @@ fn a_draft_that_ran_to_its_end_is_proven() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false).unwrap();
     let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false).unwrap();
-    assert_eq!(kept, Kept { saved: false, name: name("build") });
+    assert_eq!(kept, SaveOutcome { saved: false, name: name("build") });
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
 }
 

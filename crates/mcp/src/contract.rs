@@ -17,14 +17,14 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AskError, CallError, CallTool, Decide, ErrorCode, GetRun, PNG_FIELD, RunWorkflow, Steady, Verb as _,
+    AskError, CallError, CallTool, Decide, ErrorCode, GetRun, PNG_FIELD, ReconnectingClient, RunWorkflow, Verb as _,
 };
 use tokio::sync::broadcast;
 
-use crate::offer::{Asker, Call, Called, Came, Changed, Listed, Offer, Outcome, Updates};
-use gates::{Caller, People, Reached};
-use registry::{Found, Registry};
-use ways::Ways;
+use crate::offer::{CachedList, Call, Called, Changed, ClientContext, ClientInput, Outcome, ServerBackend, Updates};
+use gates::{Caller, Elicitor, GateStep};
+use registry::{FoundTool, Registry};
+use ways::ClientPool;
 
 /// The server's instructions to an agent. The most important comes first, because some clients cut at 2,048 characters.
 const INSTRUCTIONS: &str = "\
@@ -54,22 +54,22 @@ const TO_ITS_END: f64 = 7200.0;
 /// The daemon's verbs and workflows, offered as MCP tools, prompts, resources and tasks.
 #[derive(Debug)]
 pub struct Contract {
-    ways: Ways,
-    people: People,
+    ways: ClientPool,
+    people: Elicitor,
     registry: Registry,
 }
 
 impl Contract {
     /// Creates the offer of the daemon behind `daemon`.
     #[must_use]
-    pub fn new(daemon: Steady) -> Self {
+    pub fn new(daemon: ReconnectingClient) -> Self {
         // On a connection of its own, because watching the list of tools belongs to no client's call.
         let registry = Registry::new(daemon.apart("mcp tools"));
-        Self { registry, people: People::default(), ways: Ways::new(daemon) }
+        Self { registry, people: Elicitor::default(), ways: ClientPool::new(daemon) }
     }
 
     /// Returns the connection to the daemon that carries the client's name.
-    fn daemon_of(&self, asker: &Asker<'_>) -> Steady {
+    fn daemon_of(&self, asker: &ClientContext<'_>) -> ReconnectingClient {
         self.ways.of(asker.name())
     }
 
@@ -78,20 +78,20 @@ impl Contract {
         let may_ask = [RunWorkflow::NAME, GetRun::NAME, CallTool::NAME].contains(&verb);
         let round = std::mem::take(&mut call.round);
         let asked = async {
-            if !matches!(round.came, Came::Nothing) {
+            if !matches!(round.came, ClientInput::Nothing) {
                 let reached = self.people.resume(round, &mut Caller::new(&daemon, call)).await?;
                 return Ok(reached.map(|reached| (reached, Vec::new())));
             }
             let (reply, warnings) = waiting::ask(&daemon, verb, params, call.progress.as_mut()).await?;
             let reached = match may_ask && reply["status"] == "waiting" {
                 true => self.people.reach(reply, &Caller::new(&daemon, call)).await?,
-                false => Reached::Reply(reply),
+                false => GateStep::Reply(reply),
             };
             Ok(Some((reached, warnings)))
         };
         match asked.await {
-            Ok(Some((Reached::Reply(data), warnings))) => Outcome::Done(Called::Result(replied(verb, data, warnings))),
-            Ok(Some((Reached::Ask(ask), _))) => Outcome::Ask(ask),
+            Ok(Some((GateStep::Reply(data), warnings))) => Outcome::Done(Called::Result(replied(verb, data, warnings))),
+            Ok(Some((GateStep::Ask(ask), _))) => Outcome::Ask(ask),
             Ok(None) => {
                 let error = "inputResponses come with the requestState of the question that they answer";
                 Outcome::Refused(ErrorData::invalid_params(error, None))
@@ -174,7 +174,7 @@ fn internal(error: &AskError) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-impl Offer for Contract {
+impl ServerBackend for Contract {
     fn about(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -191,9 +191,9 @@ impl Offer for Contract {
         about
     }
 
-    async fn tools(&self) -> Listed<Tool> {
+    async fn tools(&self) -> CachedList<Tool> {
         let (items, ttl_ms) = self.registry.all().await;
-        Listed { items, ttl_ms }
+        CachedList { items, ttl_ms }
     }
 
     fn tool(&self, name: &str) -> Option<Tool> {
@@ -204,8 +204,8 @@ impl Offer for Contract {
         let arguments = call.arguments.clone();
         let (verb, params) = match self.registry.find(&call.name).await {
             None => return Outcome::Unknown,
-            Some(Found::Verb(verb)) => (verb.name, arguments.map_or(Value::Null, Value::Object)),
-            Some(Found::Workflow { sync }) => {
+            Some(FoundTool::Verb(verb)) => (verb.name, arguments.map_or(Value::Null, Value::Object)),
+            Some(FoundTool::Workflow { sync }) => {
                 let mut params = json!({"name": call.name, "arguments": arguments.unwrap_or_default()});
                 if sync {
                     params["wait_seconds"] = TO_ITS_END.into();
@@ -214,7 +214,7 @@ impl Offer for Contract {
             }
         };
         let begins = [RunWorkflow::NAME, CallTool::NAME].contains(&verb);
-        if begins && call.asker.takes_tasks() && matches!(call.round.came, Came::Nothing) {
+        if begins && call.asker.takes_tasks() && matches!(call.round.came, ClientInput::Nothing) {
             return match tasks::begin(verb, params, &self.daemon_of(&call.asker)).await {
                 Ok(Ok(task)) => Outcome::Done(Called::Task(task)),
                 Ok(Err((reply, warnings))) => Outcome::Done(Called::Result(replied(verb, reply, warnings))),
@@ -224,7 +224,7 @@ impl Offer for Contract {
         self.run(verb, params, call).await
     }
 
-    fn prompts(&self) -> Listed<Prompt> {
+    fn prompts(&self) -> CachedList<Prompt> {
         prompts::all()
     }
 
@@ -232,15 +232,15 @@ impl Offer for Contract {
         prompts::write(&call.name, call.arguments.as_ref(), &self.daemon_of(&call.asker)).await
     }
 
-    async fn resources(&self, asker: &Asker<'_>) -> Result<Listed<Resource>, ErrorData> {
+    async fn resources(&self, asker: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
         resources::all(&self.daemon_of(asker)).await.map_err(|error| internal(&error))
     }
 
-    fn templates(&self) -> Listed<ResourceTemplate> {
+    fn templates(&self) -> CachedList<ResourceTemplate> {
         resources::templates()
     }
 
-    async fn read(&self, uri: &str, asker: &Asker<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
+    async fn read(&self, uri: &str, asker: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
         resources::read(uri, &self.daemon_of(asker)).await.map_err(|error| internal(&error))
     }
 
@@ -255,15 +255,15 @@ impl Offer for Contract {
         })
     }
 
-    async fn task(&self, id: &str, asker: &Asker<'_>) -> Result<Option<DetailedTask>, ErrorData> {
+    async fn task(&self, id: &str, asker: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
         self.people.task(id, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
     }
 
-    async fn answer_task(&self, id: &str, said: InputResponses, asker: &Asker<'_>) -> Result<bool, ErrorData> {
+    async fn answer_task(&self, id: &str, said: InputResponses, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
         self.people.told(id, said, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
     }
 
-    async fn cancel_task(&self, id: &str, asker: &Asker<'_>) -> Result<bool, ErrorData> {
+    async fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
         tasks::cancel(id, &self.daemon_of(asker)).await.map_err(|error| internal(&error))
     }
 

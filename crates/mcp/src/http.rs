@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use steplatch_protocol::{MAX_LINE, Steady};
+use steplatch_protocol::{MAX_LINE, ReconnectingClient};
 use tokio_util::sync::CancellationToken;
 
 use crate::contract::Contract;
-use crate::offer::Offer;
+use crate::offer::ServerBackend;
 use crate::questions::LONGEST_QUESTION;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
@@ -59,18 +59,18 @@ pub type HttpService<O> = StreamableHttpService<Server<O>, Sessions>;
 
 /// Offers the contract to MCP clients. The service is cheap to clone; all clones share one state.
 #[must_use]
-pub fn http_service(daemon: Steady, options: HttpOptions) -> HttpService<Contract> {
+pub fn http_service(daemon: ReconnectingClient, options: HttpOptions) -> HttpService<Contract> {
     let seals = Seals::new(Some(daemon.place().state().to_owned()));
     service(Shared { offer: Contract::new(daemon), seals }, options)
 }
 
 /// Offers `offer` to MCP clients over the same server.
 #[must_use]
-pub fn http_service_of<O: Offer>(offer: O, options: HttpOptions) -> HttpService<O> {
+pub fn http_service_of<O: ServerBackend>(offer: O, options: HttpOptions) -> HttpService<O> {
     service(Shared { offer, seals: Seals::new(None) }, options)
 }
 
-fn service<O: Offer>(shared: Shared<O>, options: HttpOptions) -> HttpService<O> {
+fn service<O: ServerBackend>(shared: Shared<O>, options: HttpOptions) -> HttpService<O> {
     let HttpOptions { hosts, origins, longest_body, ended } = options;
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(KEEP_ALIVE);

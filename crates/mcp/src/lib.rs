@@ -19,7 +19,7 @@ mod stdio;
 
 pub use contract::Contract;
 pub use http::{HttpOptions, HttpService, Sessions, http_service, http_service_of};
-pub use offer::Offer;
+pub use offer::ServerBackend;
 pub use progress::Progress;
 pub use server::Server;
 pub use stdio::serve_stdio;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::offer::{Changed, Offer, Updates};
+use crate::offer::{Changed, ServerBackend, Updates};
 
 /// How long changes of lists are collected.
 const GATHERING: Duration = Duration::from_millis(150);
@@ -88,7 +88,7 @@ pub(crate) fn tell_of_changes(
 ) {
     let token = ended.child_token();
     *listeners.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone().drop_guard());
-    let mut changes = Gathered::new(changes);
+    let mut changes = DebouncedChanges::new(changes);
     tokio::spawn(token.run_until_cancelled_owned(async move {
         while let Some(changed) = changes.next().await {
             for list in changed {
@@ -115,11 +115,11 @@ pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
 /// # Errors
 /// When a resource cannot be followed.
 pub(crate) async fn listen(
-    offer: &impl Offer,
+    offer: &impl ServerBackend,
     context: SubscriptionContext,
     ended: &CancellationToken,
 ) -> Result<(), ErrorData> {
-    let mut changes = Gathered::new(offer.changes());
+    let mut changes = DebouncedChanges::new(offer.changes());
     let (sender, mut updated) = mpsc::channel(MOST_FOLLOWED);
     // They end with this request.
     let mut following = JoinSet::new();
@@ -168,14 +168,14 @@ pub(crate) async fn listen(
 }
 
 /// Changes of lists, collected over a short interval.
-struct Gathered {
+struct DebouncedChanges {
     changes: broadcast::Receiver<Changed>,
     changed: BTreeSet<Changed>,
     /// The end of the interval that began with the first change.
     until: Option<Instant>,
 }
 
-impl Gathered {
+impl DebouncedChanges {
     fn new(changes: broadcast::Receiver<Changed>) -> Self {
         Self { changes, changed: BTreeSet::new(), until: None }
     }
@@ -209,7 +209,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn changes_of_a_moment_are_told_at_once_and_none_is_lost_to_a_listener_that_looks_elsewhere_meanwhile() {
         let (sender, receiver) = broadcast::channel(2);
-        let mut gathered = Gathered::new(receiver);
+        let mut gathered = DebouncedChanges::new(receiver);
         let began = Instant::now();
         sender.send(Changed::Tools).unwrap();
         tokio::time::timeout(GATHERING / 3, gathered.next()).await.unwrap_err();

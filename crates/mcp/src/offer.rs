@@ -1,6 +1,6 @@
 //! What a server offers, independent of the protocol.
 //!
-//! Tools, prompts, resources and tasks come from an [`Offer`]. The [`Server`](crate::Server) owns the protocol's two
+//! Tools, prompts, resources and tasks come from an [`ServerBackend`]. The [`Server`](crate::Server) owns the protocol's two
 //! eras: how clients are asked and notified, what is carried between two rounds of a call, and the hints for caches.
 //! The public test suite therefore tests the server that agents use, with another offer in it
 //! (`examples/conformance.rs`).
@@ -24,12 +24,12 @@ use crate::progress::Progress;
 
 /// What a server offers. It is the same for every client and every connection; the requesting client only determines
 /// which questions it can be asked in return.
-pub trait Offer: Send + Sync + 'static {
+pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the server's identity, capabilities and instructions.
     fn about(&self) -> ServerConfig;
 
     /// Returns the tools, sorted by name.
-    fn tools(&self) -> impl Future<Output = Listed<Tool>> + Send;
+    fn tools(&self) -> impl Future<Output = CachedList<Tool>> + Send;
 
     /// Returns the tool called `name`, from what is known without a request to the daemon.
     fn tool(&self, name: &str) -> Option<Tool>;
@@ -38,7 +38,7 @@ pub trait Offer: Send + Sync + 'static {
     fn call(&self, call: &mut Call<'_>) -> impl Future<Output = Outcome<Called>> + Send;
 
     /// Returns the prompts.
-    fn prompts(&self) -> Listed<Prompt>;
+    fn prompts(&self) -> CachedList<Prompt>;
 
     /// Writes a prompt.
     fn prompt(&self, call: &mut Call<'_>) -> impl Future<Output = Outcome<GetPromptResult>> + Send;
@@ -47,10 +47,13 @@ pub trait Offer: Send + Sync + 'static {
     ///
     /// # Errors
     /// When they cannot be listed.
-    fn resources(&self, asker: &Asker<'_>) -> impl Future<Output = Result<Listed<Resource>, ErrorData>> + Send;
+    fn resources(
+        &self,
+        asker: &ClientContext<'_>,
+    ) -> impl Future<Output = Result<CachedList<Resource>, ErrorData>> + Send;
 
     /// Returns the URI templates of the resources.
-    fn templates(&self) -> Listed<ResourceTemplate>;
+    fn templates(&self) -> CachedList<ResourceTemplate>;
 
     /// Reads a resource; `None` if there is none of that URI.
     ///
@@ -59,7 +62,7 @@ pub trait Offer: Send + Sync + 'static {
     fn read(
         &self,
         uri: &str,
-        asker: &Asker<'_>,
+        asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<Option<Vec<ResourceContents>>, ErrorData>> + Send;
 
     /// Follows a resource; `None` if there is none of that URI.
@@ -75,8 +78,11 @@ pub trait Offer: Send + Sync + 'static {
     ///
     /// # Errors
     /// When the state cannot be read.
-    fn task(&self, id: &str, asker: &Asker<'_>)
-    -> impl Future<Output = Result<Option<DetailedTask>, ErrorData>> + Send;
+    fn task(
+        &self,
+        id: &str,
+        asker: &ClientContext<'_>,
+    ) -> impl Future<Output = Result<Option<DetailedTask>, ErrorData>> + Send;
 
     /// Passes on the input that a task requested. Returns whether there is such a task.
     ///
@@ -86,14 +92,14 @@ pub trait Offer: Send + Sync + 'static {
         &self,
         id: &str,
         said: InputResponses,
-        asker: &Asker<'_>,
+        asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
     /// Cancels a task; no effect on one that has ended. Returns whether there is such a task.
     ///
     /// # Errors
     /// When it cannot be cancelled.
-    fn cancel_task(&self, id: &str, asker: &Asker<'_>) -> impl Future<Output = Result<bool, ErrorData>> + Send;
+    fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
     /// Returns a receiver of the changes of the lists from now on. Starts the watcher of the lists, since there is a
     /// listener.
@@ -102,7 +108,7 @@ pub trait Offer: Send + Sync + 'static {
 
 /// All items of one kind, and for how long a client may cache them.
 #[derive(Debug, Clone)]
-pub struct Listed<T> {
+pub struct CachedList<T> {
     /// The items, in a stable order.
     pub items: Vec<T>,
     /// Milliseconds for which the list is fresh.
@@ -130,25 +136,25 @@ pub struct Call<'c> {
     /// The arguments.
     pub arguments: Option<JsonObject>,
     /// The requesting client.
-    pub asker: Asker<'c>,
+    pub asker: ClientContext<'c>,
     /// Sends progress to the client, if it requested that.
     pub progress: Option<Progress>,
     /// The previous round of the call.
-    pub round: Round,
+    pub round: CallRound,
 }
 
 /// The previous round of a call: a call that asks its client a question is made again with the outcome.
 #[derive(Debug, Default)]
-pub struct Round {
+pub struct CallRound {
     /// The state that the previous round gave to the client, unchanged.
     pub carried: Option<Value>,
     /// The outcome of the questions.
-    pub came: Came,
+    pub came: ClientInput,
 }
 
 /// The outcome of questions to a client.
 #[derive(Debug, Default)]
-pub enum Came {
+pub enum ClientInput {
     /// No question was asked yet.
     #[default]
     Nothing,
@@ -214,11 +220,11 @@ impl Ask {
 
 /// The requesting client, as it describes itself: with each request since 2026-07-28, once per session before that.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'c> {
+pub struct ClientContext<'c> {
     context: &'c RequestContext<RoleServer>,
 }
 
-impl<'c> Asker<'c> {
+impl<'c> ClientContext<'c> {
     pub(crate) fn of(context: &'c RequestContext<RoleServer>) -> Self {
         Self { context }
     }

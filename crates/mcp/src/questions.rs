@@ -11,7 +11,7 @@ use rmcp::model::{ClientResult, InputRequest, InputRequiredResult, InputResponse
 use rmcp::service::PeerRequestOptions;
 use serde_json::Value;
 
-use crate::offer::{Ask, Asker, Call, Came, Round};
+use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
 use crate::progress::Progress;
 use crate::seal::{Seals, Unsealed, same_call};
 
@@ -22,17 +22,17 @@ pub(crate) const LONGEST_QUESTION: Duration = Duration::from_secs(600);
 pub(crate) const MOST_ROUNDS: usize = 100;
 
 /// A call as the server received it.
-pub(crate) struct Arrived<'c> {
+pub(crate) struct IncomingCall<'c> {
     pub(crate) method: &'static str,
     pub(crate) name: String,
     pub(crate) arguments: Option<JsonObject>,
     pub(crate) answers: Option<InputResponses>,
     pub(crate) state: Option<String>,
-    pub(crate) asker: Asker<'c>,
+    pub(crate) asker: ClientContext<'c>,
 }
 
 /// A call in progress.
-pub(crate) struct UnderWay<'c> {
+pub(crate) struct ActiveCall<'c> {
     pub(crate) call: Call<'c>,
     method: &'static str,
     rounds: usize,
@@ -42,13 +42,13 @@ fn refused(why: &Unsealed) -> ErrorData {
     ErrorData::invalid_params(why.to_string(), None)
 }
 
-impl<'c> UnderWay<'c> {
+impl<'c> ActiveCall<'c> {
     /// Begins or continues a call.
     ///
     /// # Errors
     /// When the client returned another state than it was given.
-    pub(crate) async fn new(arrived: Arrived<'c>, seals: &Seals) -> Result<Self, ErrorData> {
-        let Arrived { method, name, arguments, answers, state, asker } = arrived;
+    pub(crate) async fn new(arrived: IncomingCall<'c>, seals: &Seals) -> Result<Self, ErrorData> {
+        let IncomingCall { method, name, arguments, answers, state, asker } = arrived;
         let round = match (state, answers) {
             (Some(sealed), answers) => {
                 let same = same_call(method, &name, arguments.as_ref());
@@ -59,10 +59,10 @@ impl<'c> UnderWay<'c> {
                 if !answers.is_empty() {
                     seals.spend(&carried).map_err(|why| refused(&why))?;
                 }
-                Round { carried: Some(carried.state), came: Came::Answers(answers) }
+                CallRound { carried: Some(carried.state), came: ClientInput::Answers(answers) }
             }
-            (None, Some(answers)) => Round { carried: None, came: Came::Answers(answers) },
-            (None, None) => Round::default(),
+            (None, Some(answers)) => CallRound { carried: None, came: ClientInput::Answers(answers) },
+            (None, None) => CallRound::default(),
         };
         let progress = Progress::of(asker.context());
         Ok(Self { call: Call { name, arguments, asker, progress, round }, method, rounds: 0 })
@@ -81,7 +81,7 @@ impl<'c> UnderWay<'c> {
         }
         let call = &mut self.call;
         if !questions.values().all(|question| call.asker.takes(question)) {
-            call.round = Round { carried, came: Came::Unreachable };
+            call.round = CallRound { carried, came: ClientInput::Unreachable };
             return Ok(None);
         }
         if call.asker.is_modern() {
@@ -107,7 +107,7 @@ impl<'c> UnderWay<'c> {
                 }
             }
         }
-        call.round = Round { carried, came: came.unwrap_or(Came::Answers(answers)) };
+        call.round = CallRound { carried, came: came.unwrap_or(ClientInput::Answers(answers)) };
         Ok(None)
     }
 }
@@ -118,16 +118,16 @@ async fn requested(
     call: &mut Call<'_>,
     moot: &mut (impl Future<Output = ()> + Unpin),
     mut late: std::pin::Pin<&mut tokio::time::Sleep>,
-) -> Result<Value, Came> {
+) -> Result<Value, ClientInput> {
     let request = match question {
         InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
         InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
         InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
-        _ => return Err(Came::Unreachable),
+        _ => return Err(ClientInput::Unreachable),
     };
     let context = call.asker.context();
     let asked = context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-    let Ok(mut asked) = asked else { return Err(Came::Unreachable) };
+    let Ok(mut asked) = asked else { return Err(ClientInput::Unreachable) };
     let began = Instant::now();
     let instead = loop {
         tokio::select! {
@@ -136,14 +136,14 @@ async fn requested(
                     Ok(Ok(ClientResult::ElicitResult(answer))) => serde_json::to_value(answer),
                     Ok(Ok(ClientResult::CreateMessageResult(answer))) => serde_json::to_value(answer),
                     Ok(Ok(ClientResult::ListRootsResult(answer))) => serde_json::to_value(answer),
-                    _ => return Err(Came::Unreachable),
+                    _ => return Err(ClientInput::Unreachable),
                 };
-                return answer.map_err(|_| Came::Unreachable);
+                return answer.map_err(|_| ClientInput::Unreachable);
             }
-            () = &mut *moot => break Came::Moot,
-            () = &mut late => break Came::Late,
+            () = &mut *moot => break ClientInput::Moot,
+            () = &mut late => break ClientInput::Late,
             () = sign_of_life(&mut call.progress, began) => {}
-            () = context.ct.cancelled() => break Came::Moot,
+            () = context.ct.cancelled() => break ClientInput::Moot,
         }
     };
     // The client closes a dialog whose answer is no longer needed.

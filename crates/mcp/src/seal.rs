@@ -45,7 +45,7 @@ pub(crate) struct Seals {
 
 /// The content of a seal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Carried {
+pub(crate) struct RequestState {
     /// The names of the questions that were asked.
     pub(crate) asked: Vec<String>,
     /// The state that is needed to continue.
@@ -78,7 +78,7 @@ impl Seals {
     pub(crate) async fn close(&self, asked: Vec<String>, state: Value, call: &str) -> String {
         let mut once = [0; 16];
         getrandom::fill(&mut once).expect("the operating system has randomness");
-        let carried = Carried { asked, state, once: u128::from_le_bytes(once) };
+        let carried = RequestState { asked, state, once: u128::from_le_bytes(once) };
         let options = SealOptions::new().associated_data(call.as_bytes()).ttl(self.lasts);
         self.codec().await.seal_json_with(&carried, &options).expect("what is carried has only JSON in it")
     }
@@ -87,9 +87,9 @@ impl Seals {
     ///
     /// # Errors
     /// When it was not issued for that call, is too old, or was used.
-    pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<Carried, Unsealed> {
+    pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<RequestState, Unsealed> {
         let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
-        let carried: Carried = opened.map_err(|error| match error {
+        let carried: RequestState = opened.map_err(|error| match error {
             RequestStateError::Expired => Unsealed::Expired,
             _ => Unsealed::Foreign,
         })?;
@@ -101,7 +101,7 @@ impl Seals {
     ///
     /// # Errors
     /// When it was used already.
-    pub(crate) fn spend(&self, carried: &Carried) -> Result<(), Unsealed> {
+    pub(crate) fn spend(&self, carried: &RequestState) -> Result<(), Unsealed> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.contains(&carried.once) {
             return Err(Unsealed::Used);

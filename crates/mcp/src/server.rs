@@ -20,8 +20,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::listeners::{Listeners, listen, tell_of_changes};
-use crate::offer::{Asker, Called, Offer, Outcome};
-use crate::questions::{Arrived, UnderWay};
+use crate::offer::{Called, ClientContext, Outcome, ServerBackend};
+use crate::questions::{ActiveCall, IncomingCall};
 use crate::seal::Seals;
 
 /// The key under which a server identifies itself in a result (2026-07-28).
@@ -47,7 +47,7 @@ pub(crate) struct Shared<O> {
     pub(crate) seals: Seals,
 }
 
-impl<O: Offer> Server<O> {
+impl<O: ServerBackend> Server<O> {
     pub(crate) fn new(shared: Arc<Shared<O>>, ended: CancellationToken) -> Self {
         Self { shared, ended, listeners: Arc::default() }
     }
@@ -73,7 +73,7 @@ impl<O: Offer> Server<O> {
 
     /// Adds the server's identity to a result, for clients without a session.
     fn signed(&self, meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
-        if !Asker::of(context).is_modern() {
+        if !ClientContext::of(context).is_modern() {
             return meta;
         }
         let mut meta = meta.unwrap_or_default();
@@ -82,7 +82,7 @@ impl<O: Offer> Server<O> {
         Some(meta)
     }
 
-    async fn called(&self, mut under_way: UnderWay<'_>) -> Result<CallToolResponse, ErrorData> {
+    async fn called(&self, mut under_way: ActiveCall<'_>) -> Result<CallToolResponse, ErrorData> {
         let context = under_way.call.asker.context();
         loop {
             return match self.offer().call(&mut under_way.call).await {
@@ -113,7 +113,7 @@ impl<O: Offer> Server<O> {
         ErrorData::invalid_params(format!("there is no tool '{name}'; there are {}", known.join(", ")), None)
     }
 
-    async fn written(&self, mut under_way: UnderWay<'_>) -> Result<GetPromptResponse, ErrorData> {
+    async fn written(&self, mut under_way: ActiveCall<'_>) -> Result<GetPromptResponse, ErrorData> {
         let context = under_way.call.asker.context();
         loop {
             return match self.offer().prompt(&mut under_way.call).await {
@@ -166,7 +166,7 @@ fn first_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> 
     }
 }
 
-impl<O: Offer> ServerHandler for Server<O> {
+impl<O: ServerBackend> ServerHandler for Server<O> {
     fn get_info(&self) -> ServerConfig {
         self.offer().about()
     }
@@ -202,15 +202,15 @@ impl<O: Offer> ServerHandler for Server<O> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arrived = Arrived {
+        let arrived = IncomingCall {
             method: "tools/call",
             name: request.name.into_owned(),
             arguments: request.arguments,
             answers: request.input_responses,
             state: request.request_state,
-            asker: Asker::of(&context),
+            asker: ClientContext::of(&context),
         };
-        let under_way = UnderWay::new(arrived, &self.shared.seals).await?;
+        let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
         self.awaited(&context, self.called(under_way)).await
     }
 
@@ -231,15 +231,15 @@ impl<O: Offer> ServerHandler for Server<O> {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let arrived = Arrived {
+        let arrived = IncomingCall {
             method: "prompts/get",
             name: request.name,
             arguments: request.arguments,
             answers: request.input_responses,
             state: request.request_state,
-            asker: Asker::of(&context),
+            asker: ClientContext::of(&context),
         };
-        let under_way = UnderWay::new(arrived, &self.shared.seals).await?;
+        let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
         self.awaited(&context, self.written(under_way)).await
     }
 
@@ -249,7 +249,7 @@ impl<O: Offer> ServerHandler for Server<O> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         first_page(request)?;
-        let asker = Asker::of(&context);
+        let asker = ClientContext::of(&context);
         let listed = self.awaited(&context, self.offer().resources(&asker)).await?;
         let mut list = ListResourcesResult::with_all_items(listed.items);
         list.meta = self.signed(list.meta, &context);
@@ -273,7 +273,7 @@ impl<O: Offer> ServerHandler for Server<O> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let asker = Asker::of(&context);
+        let asker = ClientContext::of(&context);
         let read = self.awaited(&context, self.offer().read(&request.uri, &asker)).await?;
         let mut result = ReadResourceResult::new(read.ok_or_else(|| no_such_resource(&request.uri))?);
         result.meta = self.signed(result.meta, &context);
@@ -347,7 +347,7 @@ impl<O: Offer> ServerHandler for Server<O> {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let asker = Asker::of(&context);
+        let asker = ClientContext::of(&context);
         let task = self.awaited(&context, self.offer().task(&request.task_id, &asker)).await?;
         let mut result = GetTaskResult::new(task.ok_or_else(|| no_such_task(&request.task_id))?);
         result.meta = self.signed(result.meta, &context);
@@ -359,7 +359,7 @@ impl<O: Offer> ServerHandler for Server<O> {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = Asker::of(&context);
+        let asker = ClientContext::of(&context);
         let answer = self.offer().answer_task(&request.task_id, request.input_responses, &asker);
         if self.awaited(&context, answer).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }
@@ -369,7 +369,7 @@ impl<O: Offer> ServerHandler for Server<O> {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let asker = Asker::of(&context);
+        let asker = ClientContext::of(&context);
         let cancel = self.offer().cancel_task(&request.task_id, &asker);
         if self.awaited(&context, cancel).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }

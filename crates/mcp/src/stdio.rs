@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::stdio_pipes;
-use steplatch_protocol::{MAX_LINE, Steady};
+use steplatch_protocol::{MAX_LINE, ReconnectingClient};
 use tokio::io::BufReader;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
 ///
 /// # Errors
 /// When the client violates the protocol before the session has begun.
-pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
+pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();
     let transport = Lines::new(BufReader::new(input), output, LONGEST_MESSAGE);

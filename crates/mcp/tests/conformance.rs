@@ -18,14 +18,14 @@ use fixture::Fixture;
 use steplatch_mcp::{HttpOptions, http_service_of};
 
 /// The suite's outcome: each line of its summary, and the sums of passed and failed checks.
-struct Found {
+struct ConformanceResult {
     lines: Vec<String>,
     passed: usize,
     failed: usize,
 }
 
 /// Runs the suite and returns its outcome. A suite that cannot be run is a failure, not a reason to skip it.
-fn tested(arguments: &[&str]) -> Found {
+fn tested(arguments: &[&str]) -> ConformanceResult {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let options = HttpOptions::default();
     let ended = options.ended.clone();
@@ -56,7 +56,7 @@ fn tested(arguments: &[&str]) -> Found {
     let total = summary.lines().find_map(|line| line.strip_prefix("Total: ")).unwrap();
     let (passed, failed) = total.split_once(" passed, ").unwrap();
     let failed = failed.split_once(' ').unwrap().0.parse().unwrap();
-    let found = Found { lines, passed: passed.parse().unwrap(), failed };
+    let found = ConformanceResult { lines, passed: passed.parse().unwrap(), failed };
     // Includes checks that the suite itself does not count.
     if found.failed > 0 || !output.status.success() {
         let details: Vec<&str> = said.lines().filter(|line| line.contains('✗') || line.contains("Error: ")).collect();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_mcp::offer::Changed;
-use steplatch_mcp::{Contract, Offer as _};
-use steplatch_protocol::{Hello, Place, Starter, Steady};
+use steplatch_mcp::{Contract, ServerBackend as _};
+use steplatch_protocol::{DaemonPaths, Hello, ReconnectingClient, Starter};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixListener;
 use tokio::sync::broadcast;
@@ -38,14 +38,14 @@ impl Daemon {
         Self { folder, state: Arc::default(), events: broadcast::Sender::new(16), listening: None }
     }
 
-    fn place(&self) -> Place {
-        Place::new(self.folder.path().join("state"), self.folder.path().to_owned())
+    fn place(&self) -> DaemonPaths {
+        DaemonPaths::new(self.folder.path().join("state"), self.folder.path().to_owned())
     }
 
     /// Returns a connection to it. The connection cannot start a daemon.
-    fn steady(&self) -> Steady {
+    fn steady(&self) -> ReconnectingClient {
         let hello = Hello { client: "test".to_owned(), ..Hello::default() };
-        Steady::new(self.place(), Starter { program: PathBuf::from("/bin/false") }, hello)
+        ReconnectingClient::new(self.place(), Starter { program: PathBuf::from("/bin/false") }, hello)
     }
 
     fn has(&self, names: &[&str]) {

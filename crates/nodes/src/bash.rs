@@ -11,15 +11,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_terminal::{Ended, Exit, Piped, PipedSpec, Signal, SpawnError, Stdin, Survivor};
+use steplatch_terminal::{Exit, Piped, PipedSpec, ProcessEnd, Signal, SpawnError, Stdin, Survivor};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 
-use crate::call::Cut;
+use crate::call::CallLimit;
 use crate::node::Bash;
 use crate::nodes::Surroundings;
 use crate::result::{Came, ErrorType, Failure};
-use crate::template::Filling;
+use crate::template::TemplateValues;
 use capture::Capture;
 
 /// How long the output of a command that has ended may be kept open by what it left running.
@@ -27,10 +27,10 @@ const GRACE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(
     bash: &Bash,
-    filling: &Filling,
+    filling: &TemplateValues,
     surroundings: &Surroundings,
     family: Option<String>,
-    cut: &Cut,
+    cut: &CallLimit,
 ) -> Came {
     let command = match &bash.command {
         Some(command) => filling.text(command),
@@ -66,30 +66,30 @@ pub(crate) async fn run(
                     if !all_read {
                         let _ = tokio::time::timeout(GRACE, &mut reading).await;
                     }
-                    break Over::ByItself(exit);
+                    break ProgramOutcome::ByItself(exit);
                 }
-                failure = cut.reached() => break Over::Cut(failure),
+                failure = cut.reached() => break ProgramOutcome::Cut(failure),
                 _ = &mut reading, if !all_read => all_read = true,
             }
         }
     };
     let (exit, survivors, cut) = match over {
-        Over::ByItself(exit) => (exit.ok(), Vec::new(), None),
-        Over::Cut(failure) => {
-            let Ended { exit, survivors } = end(piped, &mut out, &mut err).await;
+        ProgramOutcome::ByItself(exit) => (exit.ok(), Vec::new(), None),
+        ProgramOutcome::Cut(failure) => {
+            let ProcessEnd { exit, survivors } = end(piped, &mut out, &mut err).await;
             (exit, survivors, Some(failure))
         }
     };
     told(command, &out, &err, exit, &survivors, cut)
 }
 
-enum Over {
+enum ProgramOutcome {
     ByItself(std::io::Result<Exit>),
     Cut(Failure),
 }
 
 /// Ends a command, and captures the rest of its output.
-async fn end(piped: Piped, out: &mut Capture, err: &mut Capture) -> Ended {
+async fn end(piped: Piped, out: &mut Capture, err: &mut Capture) -> ProcessEnd {
     let ending = piped.end(Some(Signal::TERM));
     let reading = async { tokio::join!(out.read(), err.read()) };
     tokio::pin!(ending, reading);
@@ -151,14 +151,14 @@ pub(crate) fn not_started(error: &SpawnError) -> Failure {
 }
 
 /// Returns the working directory that a declaration names, relative to the workspace.
-pub(crate) fn folder(declared: Option<&str>, filling: &Filling, surroundings: &Surroundings) -> PathBuf {
+pub(crate) fn folder(declared: Option<&str>, filling: &TemplateValues, surroundings: &Surroundings) -> PathBuf {
     declared.map_or_else(|| surroundings.folder.clone(), |folder| surroundings.folder.join(filling.text(folder)))
 }
 
 /// Returns the environment of a node's program.
 pub(crate) fn environment(
     declared: &std::collections::BTreeMap<String, String>,
-    filling: &Filling,
+    filling: &TemplateValues,
     surroundings: &Surroundings,
 ) -> Vec<(OsString, OsString)> {
     let own = declared.iter().map(|(name, value)| (name.into(), filling.text(value).into()));

@@ -47,13 +47,13 @@ impl fmt::Debug for Call {
 
 /// The conditions that end a call early.
 #[derive(Debug, Clone)]
-pub(crate) struct Cut {
+pub(crate) struct CallLimit {
     limit: Option<Duration>,
     deadline: Option<Instant>,
     interrupt: CancellationToken,
 }
 
-impl Cut {
+impl CallLimit {
     pub(crate) fn of(node: &Node, call: &Call) -> Self {
         let own = node.timeout.map(crate::node::Seconds::duration);
         let limit = [own, call.timeout].into_iter().flatten().min();

@@ -20,7 +20,7 @@ use steplatch_workflow::{Problem, Problems, suggestion};
 
 pub use decide::{Decision, Effect, GraphInput, decide, hold, resume};
 pub use event::{Ending, GraphEvent, StepOutcome};
-pub use policy::{Otherwise, Policy, Retry};
+pub use policy::{OnFailure, Policy, Retry};
 pub use progress::{Progress, Status};
 pub(crate) use read::{GraphShape, StepShape, read};
 pub use told::result;

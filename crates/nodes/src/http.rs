@@ -18,7 +18,7 @@ pub(crate) use body::{Bounded, read};
 use crate::node::{Http, Method};
 use crate::result::{Came, ErrorType, Failure};
 use crate::secrets;
-use crate::template::Filling;
+use crate::template::TemplateValues;
 
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(30);
@@ -26,9 +26,9 @@ const CONNECTING: Duration = Duration::from_secs(30);
 /// The HTTP client that all nodes share, created on first use: reading the system's certificates takes a while, and
 /// nodes that need no network work without them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Web(Arc<OnceCell<Client>>);
+pub(crate) struct HttpClient(Arc<OnceCell<Client>>);
 
-impl Web {
+impl HttpClient {
     pub(crate) async fn client(&self) -> Result<&Client, Failure> {
         let made = self.0.get_or_try_init(async || {
             let made = tokio::task::spawn_blocking(client).await;
@@ -61,14 +61,14 @@ struct Request {
     body_is_private: bool,
 }
 
-pub(crate) async fn run(http: &Http, filling: &Filling, web: &Web) -> Came {
+pub(crate) async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Came {
     match exchange(http, filling, web).await {
         Ok(came) => came,
         Err(failure) => failure.into(),
     }
 }
 
-async fn exchange(http: &Http, filling: &Filling, web: &Web) -> Result<Came, Failure> {
+async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Result<Came, Failure> {
     let client = web.client().await?;
     let mut request = Request::of(http, filling)?;
     let mut redirects = 0;
@@ -109,7 +109,7 @@ async fn exchange(http: &Http, filling: &Filling, web: &Web) -> Result<Came, Fai
 }
 
 impl Request {
-    fn of(http: &Http, filling: &Filling) -> Result<Self, Failure> {
+    fn of(http: &Http, filling: &TemplateValues) -> Result<Self, Failure> {
         let invalid = |message: String| Failure::new(ErrorType::InvalidInput, message);
         let url = filling.url(&http.url);
         let url: Url = url.parse().map_err(|error| invalid(format!("'{url}' is not a URL: {error}.")))?;

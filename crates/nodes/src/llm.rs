@@ -12,12 +12,12 @@ use std::time::Duration;
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::call::{Cut, OnText};
-use crate::http::{self, Web, content_type, read, unreachable};
+use crate::call::{CallLimit, OnText};
+use crate::http::{self, HttpClient, content_type, read, unreachable};
 use crate::node::Llm;
 use crate::nodes::as_text;
 use crate::result::{Came, ErrorType, Failure};
-use crate::template::Filling;
+use crate::template::TemplateValues;
 use answer::Answer;
 use stream::{Events, StreamError};
 
@@ -28,7 +28,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 const MOST_ANSWER: usize = 16 << 20;
 const MOST_ERROR: usize = 16 << 10;
 
-pub(crate) async fn run(llm: &Llm, filling: &Filling, web: &Web, on_text: Option<&OnText>, cut: &Cut) -> Came {
+pub(crate) async fn run(
+    llm: &Llm,
+    filling: &TemplateValues,
+    web: &HttpClient,
+    on_text: Option<&OnText>,
+    cut: &CallLimit,
+) -> Came {
     let mut asking = Asking { llm, web, on_text, answer: Answer::default(), attempts: 0 };
     let failure = match asking.request(filling) {
         Err(failure) => Some(failure),
@@ -44,21 +50,21 @@ pub(crate) async fn run(llm: &Llm, filling: &Filling, web: &Web, on_text: Option
 /// One request, repeated until it is answered.
 struct Asking<'a> {
     llm: &'a Llm,
-    web: &'a Web,
+    web: &'a HttpClient,
     on_text: Option<&'a OnText>,
     answer: Answer,
     attempts: u32,
 }
 
 /// Why one attempt failed.
-enum Missed {
+enum AttemptError {
     /// It may be tried again, after the time that the endpoint named.
     Busy(Failure, Option<Duration>),
     ForGood(Failure),
 }
 
 impl Asking<'_> {
-    fn request(&self, filling: &Filling) -> Result<Value, Failure> {
+    fn request(&self, filling: &TemplateValues) -> Result<Value, Failure> {
         let mut messages = Vec::new();
         if let Some(system) = &self.llm.system {
             messages.push(json!({"role": "system", "content": filling.text(system)}));
@@ -83,14 +89,14 @@ impl Asking<'_> {
         Ok(request.into())
     }
 
-    async fn ask(&mut self, request: &Value, filling: &Filling) -> Result<(), Failure> {
+    async fn ask(&mut self, request: &Value, filling: &TemplateValues) -> Result<(), Failure> {
         let mut delay = self.llm.retry_delay.duration();
         loop {
             self.attempts += 1;
             let (failure, named) = match self.attempt(request, filling).await {
                 Ok(()) => return Ok(()),
-                Err(Missed::ForGood(failure)) => return Err(failure),
-                Err(Missed::Busy(failure, named)) => (failure, named),
+                Err(AttemptError::ForGood(failure)) => return Err(failure),
+                Err(AttemptError::Busy(failure, named)) => (failure, named),
             };
             let wait = named.unwrap_or(delay);
             if self.attempts > u32::from(self.llm.retries) || wait > LONGEST_WAIT {
@@ -101,36 +107,36 @@ impl Asking<'_> {
         }
     }
 
-    async fn attempt(&mut self, request: &Value, filling: &Filling) -> Result<(), Missed> {
+    async fn attempt(&mut self, request: &Value, filling: &TemplateValues) -> Result<(), AttemptError> {
         let url = format!("{}/chat/completions", filling.url(&self.llm.base_url).trim_end_matches('/'));
-        let client = self.web.client().await.map_err(Missed::ForGood)?;
+        let client = self.web.client().await.map_err(AttemptError::ForGood)?;
         let mut asked = client.post(url).header("content-type", "application/json").body(request.to_string());
         if let Some(key) = &self.llm.api_key {
             asked = asked.bearer_auth(filling.text(key));
         }
         // Repeating a request costs money, but is otherwise harmless.
         let response = asked.send().await.map_err(|error| match unreachable(&error) {
-            failure if error.is_builder() => Missed::ForGood(failure),
-            failure => Missed::Busy(failure, None),
+            failure if error.is_builder() => AttemptError::ForGood(failure),
+            failure => AttemptError::Busy(failure, None),
         })?;
         let status = response.status();
         if !status.is_success() {
             return Err(refused(status, response).await);
         }
         let is_stream = content_type(response.headers()).as_deref() == Some("text/event-stream");
-        if is_stream { self.follow(response).await.map_err(Missed::ForGood) } else { self.whole(response).await }
+        if is_stream { self.follow(response).await.map_err(AttemptError::ForGood) } else { self.whole(response).await }
     }
 
     /// Reads an answer that comes in one piece.
-    async fn whole(&mut self, response: Response) -> Result<(), Missed> {
-        let body = read(response, MOST_ANSWER).await.map_err(|error| Missed::Busy(unreachable(&error), None))?;
+    async fn whole(&mut self, response: Response) -> Result<(), AttemptError> {
+        let body = read(response, MOST_ANSWER).await.map_err(|error| AttemptError::Busy(unreachable(&error), None))?;
         if body.is_cut {
-            return Err(Missed::ForGood(too_large()));
+            return Err(AttemptError::ForGood(too_large()));
         }
         let answered = serde_json::from_slice(&body.bytes).ok().filter(|answer| self.answer.take(answer));
         if answered.is_none() {
             let message = "The endpoint answered something that is not a chat completion; look at base_url.";
-            return Err(Missed::ForGood(Failure::new(ErrorType::Protocol, message)));
+            return Err(AttemptError::ForGood(Failure::new(ErrorType::Protocol, message)));
         }
         if let Some(on_text) = self.on_text {
             on_text(self.answer.text());
@@ -181,7 +187,7 @@ fn too_large() -> Failure {
 }
 
 /// Returns the error of a refused request, and whether the request may be repeated.
-async fn refused(status: StatusCode, response: Response) -> Missed {
+async fn refused(status: StatusCode, response: Response) -> AttemptError {
     let named = retry_after(&response);
     let body = read(response, MOST_ERROR).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
@@ -190,9 +196,9 @@ async fn refused(status: StatusCode, response: Response) -> Missed {
     let colon = if why.is_empty() { "." } else { ": " };
     let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{why}", status.as_u16()));
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-        Missed::Busy(failure, named)
+        AttemptError::Busy(failure, named)
     } else {
-        Missed::ForGood(failure)
+        AttemptError::ForGood(failure)
     }
 }
 

@@ -15,16 +15,21 @@ pub(crate) use servers::Servers;
 use crate::node::Mcp;
 use crate::nodes::Surroundings;
 use crate::result::{Came, ErrorType, Failure};
-use crate::template::Filling;
+use crate::template::TemplateValues;
 
-pub(crate) async fn run(mcp: &Mcp, filling: &Filling, servers: &Servers, surroundings: &Surroundings) -> Came {
+pub(crate) async fn run(mcp: &Mcp, filling: &TemplateValues, servers: &Servers, surroundings: &Surroundings) -> Came {
     match call(mcp, filling, servers, surroundings).await {
         Ok(came) => came,
         Err(failure) => failure.into(),
     }
 }
 
-async fn call(mcp: &Mcp, filling: &Filling, servers: &Servers, surroundings: &Surroundings) -> Result<Came, Failure> {
+async fn call(
+    mcp: &Mcp,
+    filling: &TemplateValues,
+    servers: &Servers,
+    surroundings: &Surroundings,
+) -> Result<Came, Failure> {
     let (tool, args) = asked(mcp, filling)?;
     let params = CallToolRequestParams::new(tool.clone()).with_arguments(args.clone());
     let server = servers.get(&mcp.server, filling, surroundings).await?;
@@ -47,7 +52,7 @@ async fn call(mcp: &Mcp, filling: &Filling, servers: &Servers, surroundings: &Su
 }
 
 /// Returns which tool is called, and with what.
-fn asked(mcp: &Mcp, filling: &Filling) -> Result<(String, Map<String, Value>), Failure> {
+fn asked(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<String, Value>), Failure> {
     let invalid = |message: &str| Failure::new(ErrorType::InvalidInput, message);
     let Some(tool) = &mcp.tool else {
         let message = "The node names no tool, so its input must be {\"tool\": …, \"args\": {…}}.";

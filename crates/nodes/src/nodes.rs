@@ -11,13 +11,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use steplatch_terminal::Programs;
 
-use crate::call::{Call, Cut};
-use crate::http::Web;
+use crate::call::{Call, CallLimit};
+use crate::http::HttpClient;
 use crate::mcp::Servers;
 use crate::node::{Node, NodeKind, Pty};
 use crate::result::{Came, ErrorType, Failure, NodeResult};
 use crate::secrets::Secrets;
-use crate::template::Filling;
+use crate::template::TemplateValues;
 use crate::{bash, http, llm, mcp};
 
 /// Performs nodes. Cheap to clone.
@@ -28,7 +28,7 @@ pub struct Nodes {
 
 struct Shared {
     surroundings: Surroundings,
-    web: Web,
+    web: HttpClient,
     servers: Servers,
 }
 
@@ -73,7 +73,7 @@ impl Nodes {
     /// Begins without a call.
     #[must_use]
     pub fn new(surroundings: Surroundings) -> Self {
-        let web = Web::default();
+        let web = HttpClient::default();
         let servers = Servers::new(web.clone());
         Self { shared: Arc::new(Shared { surroundings, web, servers }) }
     }
@@ -90,9 +90,9 @@ impl Nodes {
         }
         // A declaration consists of texts and numbers, all of which JSON can represent.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
-        let cut = Cut::of(node, &call);
+        let cut = CallLimit::of(node, &call);
         let filling = tokio::select! {
-            filling = Filling::new(&declared, &input, &*self.shared.surroundings.secrets) => filling,
+            filling = TemplateValues::new(&declared, &input, &*self.shared.surroundings.secrets) => filling,
             failure = cut.reached() => Err(failure),
         };
         let filling = match filling {
@@ -109,7 +109,7 @@ impl Nodes {
         NodeResult::of(node, hidden.value(input), came)
     }
 
-    async fn perform(&self, kind: &NodeKind, filling: &Filling, call: &Call, cut: &Cut) -> Came {
+    async fn perform(&self, kind: &NodeKind, filling: &TemplateValues, call: &Call, cut: &CallLimit) -> Came {
         let Shared { surroundings, web, servers } = &*self.shared;
         // The future that connects to a server is large; boxed, so that other calls do not reserve its size.
         match kind {
@@ -132,7 +132,7 @@ impl Nodes {
     pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
         let surroundings = &self.shared.surroundings;
         let declared = serde_json::to_value(pty).unwrap_or_default();
-        let filling = Filling::new(&declared, &Value::Null, &*surroundings.secrets).await;
+        let filling = TemplateValues::new(&declared, &Value::Null, &*surroundings.secrets).await;
         let filling = filling.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })?;
         let environment = pty.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();
         Ok((bash::folder(pty.cwd.as_deref(), &filling, surroundings), environment))
@@ -144,7 +144,7 @@ impl Nodes {
     }
 }
 
-async fn within(cut: &Cut, work: impl Future<Output = Came>) -> Came {
+async fn within(cut: &CallLimit, work: impl Future<Output = Came>) -> Came {
     tokio::select! {
         came = work => came,
         failure = cut.reached() => failure.into(),

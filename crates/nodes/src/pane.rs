@@ -87,12 +87,12 @@ impl Reading {
 
 /// Sections as they are found, line by line.
 #[derive(Debug, Default)]
-struct Found {
+struct PaneMatch {
     sections: Vec<Section>,
     open: Option<(SectionKind, Vec<String>)>,
 }
 
-impl Found {
+impl PaneMatch {
     fn begin(&mut self, kind: SectionKind, line: &str) {
         self.close();
         self.open = Some((kind, vec![line.to_owned()]));

@@ -13,23 +13,23 @@ use crate::secrets::{Hidden, Part, Secrets, names, parts};
 
 /// The values with which the texts of one call are filled in.
 #[derive(Debug)]
-pub(crate) struct Filling {
+pub(crate) struct TemplateValues {
     input: Value,
     secrets: BTreeMap<String, String>,
 }
 
 /// `{input}` is the input; where that is an object, `{field}` is one of its fields, and `{input}` too if there is one of
 /// that name.
-struct Given<'a>(&'a Value);
+struct InputFields<'a>(&'a Value);
 
-impl Lookup for Given<'_> {
+impl Lookup for InputFields<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         let field = self.0.as_object().and_then(|fields| fields.get(name));
         field.or_else(|| (name == "input").then_some(self.0))
     }
 }
 
-/// As [`Given`], for a part of a URL.
+/// As [`InputFields`], for a part of a URL.
 struct Encoded(BTreeMap<String, Value>);
 
 impl Lookup for Encoded {
@@ -38,7 +38,7 @@ impl Lookup for Encoded {
     }
 }
 
-impl Filling {
+impl TemplateValues {
     /// Resolves what `declared` refers to.
     pub(crate) async fn new(declared: &Value, input: &Value, secrets: &dyn Secrets) -> Result<Self, Failure> {
         let mut resolved = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Filling {
 
     /// Returns a text with its input and secrets.
     pub(crate) fn text(&self, template: &str) -> String {
-        self.with(template, |text| substitute::text(text, &Given(&self.input)), str::to_owned)
+        self.with(template, |text| substitute::text(text, &InputFields(&self.input)), str::to_owned)
     }
 
     /// Returns a URL: what is filled in is percent-encoded, except where the URL begins with it.
@@ -87,7 +87,7 @@ impl Filling {
             Value::String(text) if parts(text).iter().any(|part| matches!(part, Part::Secret(_))) => {
                 self.text(text).into()
             }
-            Value::String(_) => substitute::value(template, &Given(&self.input), true),
+            Value::String(_) => substitute::value(template, &InputFields(&self.input), true),
             Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
             Value::Object(fields) => Value::Object(self.map(fields)),
             Value::Null | Value::Bool(_) | Value::Number(_) => template.clone(),
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn filling(input: Value) -> Filling {
-        Filling { input, secrets: BTreeMap::from([("KEY".to_owned(), "s3cret/&".to_owned())]) }
+    fn filling(input: Value) -> TemplateValues {
+        TemplateValues { input, secrets: BTreeMap::from([("KEY".to_owned(), "s3cret/&".to_owned())]) }
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
     #[tokio::test]
     async fn a_secret_that_is_not_there_is_named() {
         let known: BTreeMap<String, String> = BTreeMap::new();
-        let failed = Filling::new(&json!({"h": ["{secret:NOPE}"]}), &Value::Null, &known).await.unwrap_err();
+        let failed = TemplateValues::new(&json!({"h": ["{secret:NOPE}"]}), &Value::Null, &known).await.unwrap_err();
         assert_eq!(failed.message, "Secret 'NOPE' is not known here; set it, or correct the reference to it.");
     }
 }

@@ -21,12 +21,12 @@ const NOTHING: usize = usize::MAX;
 
 /// A search was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GivenUp;
+pub(crate) struct BudgetExceeded;
 
 /// Finds the first match that begins at `from` or later; `from` is a boundary of characters.
 ///
 /// Returns the slots of the run: begin and end of the match, then of each group, [`usize::MAX`] where there is none.
-pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Vec<usize>>, GivenUp> {
+pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Vec<usize>>, BudgetExceeded> {
     let budget = STEPS.saturating_add((text.len() - from).saturating_mul(STEPS_PER_BYTE));
     let mut run = Run { program, text, slots: vec![NOTHING; program.slots], ways: Vec::new(), budget };
     let mut at = from;
@@ -55,7 +55,7 @@ pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Optio
 
 /// A backtracking point.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum Backtrack {
     /// Another step to continue with.
     Resume { step: usize, at: usize },
     /// One more iteration of the lazy loop at this step.
@@ -75,7 +75,7 @@ struct Run<'a> {
     program: &'a Program,
     text: &'a str,
     slots: Vec<usize>,
-    ways: Vec<Way>,
+    ways: Vec<Backtrack>,
     budget: usize,
 }
 
@@ -83,7 +83,7 @@ impl Run<'_> {
     /// Runs from a step up to its `Accept`, and returns where that was. A failed attempt leaves no trace.
     ///
     /// Calls itself for independent parts, as deep as groups are nested.
-    fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, GivenUp> {
+    fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, BudgetExceeded> {
         let base = self.ways.len();
         let (mut step, mut at) = (step, at);
         loop {
@@ -98,7 +98,7 @@ impl Run<'_> {
                 Step::Many { one, min, max, mode } => self.many(step, at, one, (*min, *max), *mode)?,
                 Step::Anchor(anchor) => self.stands(*anchor, at).then_some((step + 1, at)),
                 Step::Split { first, second } => {
-                    self.push(Way::Resume { step: *second, at })?;
+                    self.push(Backtrack::Resume { step: *second, at })?;
                     Some((*first, at))
                 }
                 Step::Jump(target) => Some((*target, at)),
@@ -135,11 +135,11 @@ impl Run<'_> {
     }
 
     /// Gives up every way since `base`. What slots held stays: ways before `base` may need it.
-    fn commit(&mut self, base: usize) -> Result<(), GivenUp> {
+    fn commit(&mut self, base: usize) -> Result<(), BudgetExceeded> {
         self.spend(self.ways.len() - base)?;
         let mut kept = base;
         for index in base..self.ways.len() {
-            if matches!(self.ways[index], Way::Restore { .. }) {
+            if matches!(self.ways[index], Backtrack::Restore { .. }) {
                 self.ways[kept] = self.ways[index];
                 kept += 1;
             }
@@ -149,33 +149,33 @@ impl Run<'_> {
     }
 
     /// Goes back to the last way that is open since `base`, putting slots back in between.
-    fn back(&mut self, base: usize) -> Result<Next, GivenUp> {
+    fn back(&mut self, base: usize) -> Result<Next, BudgetExceeded> {
         let program = self.program;
         while self.ways.len() > base
             && let Some(way) = self.ways.pop()
         {
             self.spend(1)?;
             match way {
-                Way::Restore { slot, value } => self.slots[slot] = value,
-                Way::Resume { step, at } => return Ok(Some((step, at))),
-                Way::Iterate { step, at } => {
+                Backtrack::Restore { slot, value } => self.slots[slot] = value,
+                Backtrack::Resume { step, at } => return Ok(Some((step, at))),
+                Backtrack::Iterate { step, at } => {
                     if let Step::Loop(turn) = &program.steps[step] {
                         return self.iterate(step, at, turn).map(Some);
                     }
                 }
-                Way::Retreat { step, at, low } => {
+                Backtrack::Retreat { step, at, low } => {
                     let at = self.earlier(at, 1)?.unwrap_or(low);
                     if at > low {
-                        self.push(Way::Retreat { step, at, low })?;
+                        self.push(Backtrack::Retreat { step, at, low })?;
                     }
                     return Ok(Some((step, at)));
                 }
-                Way::Advance { step, at, left } => {
+                Backtrack::Advance { step, at, left } => {
                     if let Step::Many { one, .. } = &program.steps[step]
                         && let Some(at) = self.take(one, at)
                     {
                         if left > 1 {
-                            self.push(Way::Advance { step, at, left: left - 1 })?;
+                            self.push(Backtrack::Advance { step, at, left: left - 1 })?;
                         }
                         return Ok(Some((step + 1, at)));
                     }
@@ -192,7 +192,7 @@ impl Run<'_> {
         one: &One,
         counts: (u32, u32),
         mode: RepeatMode,
-    ) -> Result<Next, GivenUp> {
+    ) -> Result<Next, BudgetExceeded> {
         let (min, max) = counts;
         let wanted = if mode == RepeatMode::Lazy { min } else { max };
         let (mut end, mut low, mut taken) = (at, at, 0);
@@ -210,14 +210,14 @@ impl Run<'_> {
             return Ok(None);
         }
         match mode {
-            RepeatMode::Greedy if end > low => self.push(Way::Retreat { step: step + 1, at: end, low })?,
-            RepeatMode::Lazy if max > min => self.push(Way::Advance { step, at: end, left: max - min })?,
+            RepeatMode::Greedy if end > low => self.push(Backtrack::Retreat { step: step + 1, at: end, low })?,
+            RepeatMode::Lazy if max > min => self.push(Backtrack::Advance { step, at: end, left: max - min })?,
             RepeatMode::Greedy | RepeatMode::Lazy | RepeatMode::Possessive => {}
         }
         Ok(Some((step + 1, end)))
     }
 
-    fn turn(&mut self, step: usize, at: usize, turn: &Turn) -> Result<Next, GivenUp> {
+    fn turn(&mut self, step: usize, at: usize, turn: &Turn) -> Result<Next, BudgetExceeded> {
         let done = self.slots[turn.count];
         if done < turn.min as usize {
             return self.iterate(step, at, turn).map(Some);
@@ -227,14 +227,14 @@ impl Run<'_> {
             return Ok(Some((turn.exit, at)));
         }
         if turn.lazy {
-            self.push(Way::Iterate { step, at })?;
+            self.push(Backtrack::Iterate { step, at })?;
             return Ok(Some((turn.exit, at)));
         }
-        self.push(Way::Resume { step: turn.exit, at })?;
+        self.push(Backtrack::Resume { step: turn.exit, at })?;
         self.iterate(step, at, turn).map(Some)
     }
 
-    fn iterate(&mut self, step: usize, at: usize, turn: &Turn) -> Result<(usize, usize), GivenUp> {
+    fn iterate(&mut self, step: usize, at: usize, turn: &Turn) -> Result<(usize, usize), BudgetExceeded> {
         let done = self.slots[turn.count];
         self.save(turn.count, done.saturating_add(1))?;
         // Required iterations may take nothing.
@@ -246,7 +246,7 @@ impl Run<'_> {
 
     /// Returns whether the part that begins at `step` is found here, or `back` characters earlier. What a negated part
     /// saved is undone: there is no match that it belongs to.
-    fn look(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, GivenUp> {
+    fn look(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, BudgetExceeded> {
         let Some(start) = self.earlier(at, back)? else { return Ok(false) };
         let base = self.ways.len();
         let found = self.attempt(step, start)?.is_some();
@@ -257,7 +257,7 @@ impl Run<'_> {
     }
 
     /// Takes what a group took, once more.
-    fn group_again(&mut self, group: usize, ignore_case: bool, at: usize) -> Result<Option<usize>, GivenUp> {
+    fn group_again(&mut self, group: usize, ignore_case: bool, at: usize) -> Result<Option<usize>, BudgetExceeded> {
         let Some((begin, end)) = self.group(group) else { return Ok(None) };
         let text = self.text;
         self.spend(end - begin)?;
@@ -285,7 +285,7 @@ impl Run<'_> {
     }
 
     /// Returns the position so many characters earlier, when there is one.
-    fn earlier(&mut self, at: usize, characters: u64) -> Result<Option<usize>, GivenUp> {
+    fn earlier(&mut self, at: usize, characters: u64) -> Result<Option<usize>, BudgetExceeded> {
         let Ok(characters) = usize::try_from(characters) else { return Ok(None) };
         if characters == 0 {
             return Ok(Some(at));
@@ -310,21 +310,21 @@ impl Run<'_> {
         }
     }
 
-    fn spend(&mut self, steps: usize) -> Result<(), GivenUp> {
-        self.budget = self.budget.checked_sub(steps).ok_or(GivenUp)?;
+    fn spend(&mut self, steps: usize) -> Result<(), BudgetExceeded> {
+        self.budget = self.budget.checked_sub(steps).ok_or(BudgetExceeded)?;
         Ok(())
     }
 
-    fn push(&mut self, way: Way) -> Result<(), GivenUp> {
+    fn push(&mut self, way: Backtrack) -> Result<(), BudgetExceeded> {
         if self.ways.len() >= MOST_WAYS {
-            return Err(GivenUp);
+            return Err(BudgetExceeded);
         }
         self.ways.push(way);
         Ok(())
     }
 
-    fn save(&mut self, slot: usize, value: usize) -> Result<(), GivenUp> {
-        self.push(Way::Restore { slot, value: self.slots[slot] })?;
+    fn save(&mut self, slot: usize, value: usize) -> Result<(), BudgetExceeded> {
+        self.push(Backtrack::Restore { slot, value: self.slots[slot] })?;
         self.slots[slot] = value;
         Ok(())
     }

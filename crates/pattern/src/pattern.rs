@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::backtrack::{self, GivenUp};
+use crate::backtrack::{self, BudgetExceeded};
 use crate::error::{PatternError, TooMuchWork};
 use crate::program::{self, Program};
 use crate::{syntax, translate};
@@ -119,7 +119,7 @@ impl Pattern {
                     },
                     None => from,
                 };
-                let slots = backtrack::search(program, text, from).map_err(|GivenUp| self.too_much_work())?;
+                let slots = backtrack::search(program, text, from).map_err(|BudgetExceeded| self.too_much_work())?;
                 let range =
                     |slots: &[usize]| (slots[0] <= slots[1] && slots[1] <= text.len()).then(|| slots[0]..slots[1]);
                 Ok(slots.and_then(|slots| {

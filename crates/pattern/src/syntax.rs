@@ -96,7 +96,7 @@ pub(crate) enum RepeatMode {
 
 /// A rule of the dialect that a pattern breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub(crate) struct SyntaxError {
     /// In characters from the start of the pattern.
     pub(crate) position: usize,
     /// What it is, as a fragment.
@@ -107,7 +107,7 @@ pub(crate) struct Mistake {
 const MAX_DEPTH: usize = 40;
 
 /// Reads a pattern.
-pub(crate) fn parse(source: &str) -> Result<Syntax, Mistake> {
+pub(crate) fn parse(source: &str) -> Result<Syntax, SyntaxError> {
     let mut parser = Parser::new(source);
     let mut flags = Flags { multi_line: true, ..Flags::default() };
     let root = parser.alternation(&mut flags, 0, true)?;
@@ -121,8 +121,8 @@ pub(crate) fn parse(source: &str) -> Result<Syntax, Mistake> {
     Ok(Syntax { root, names: parser.names })
 }
 
-fn mistake(position: usize, reason: impl Into<String>) -> Mistake {
-    Mistake { position, reason: reason.into() }
+fn mistake(position: usize, reason: impl Into<String>) -> SyntaxError {
+    SyntaxError { position, reason: reason.into() }
 }
 
 /// The inline flags that hold at a place, beside "ignore case" inside groups, which the tree carries.
@@ -207,7 +207,7 @@ impl Parser {
     }
 
     /// Reads branches up to the closing parenthesis or the end. Flags for the whole pattern may come first in it.
-    fn alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, Mistake> {
+    fn alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, SyntaxError> {
         let mut branches = vec![self.branch(flags, depth, whole)?];
         while self.accept('|') {
             branches.push(self.branch(flags, depth, false)?);
@@ -215,7 +215,7 @@ impl Parser {
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternation(branches) })
     }
 
-    fn branch(&mut self, flags: &mut Flags, depth: usize, first: bool) -> Result<Node, Mistake> {
+    fn branch(&mut self, flags: &mut Flags, depth: usize, first: bool) -> Result<Node, SyntaxError> {
         let mut nodes: Vec<(Node, Before)> = Vec::new();
         while let Some(next) = self.peek() {
             let start = self.at;
@@ -290,7 +290,7 @@ impl Parser {
     }
 
     /// Reads `{…}` if it is a quantifier; as in Python, any other brace is a character.
-    fn counts(&mut self, start: usize) -> Result<Option<(u32, Option<u32>)>, Mistake> {
+    fn counts(&mut self, start: usize) -> Result<Option<(u32, Option<u32>)>, SyntaxError> {
         self.at += 1;
         if self.peek() == Some('}') {
             return Ok(None);
@@ -321,7 +321,7 @@ impl Parser {
         min: u32,
         max: Option<u32>,
         start: usize,
-    ) -> Result<(Node, Before), Mistake> {
+    ) -> Result<(Node, Before), SyntaxError> {
         let node = match item {
             None | Some((_, Before::Anchor)) => return Err(mistake(start, "nothing to repeat")),
             Some((_, Before::Repeat)) => return Err(mistake(start, "multiple repeat")),
@@ -338,7 +338,13 @@ impl Parser {
     }
 
     /// Reads what follows an opening parenthesis; `None` for a comment, and for flags of the whole pattern.
-    fn group(&mut self, flags: &mut Flags, depth: usize, first: bool, start: usize) -> Result<Option<Node>, Mistake> {
+    fn group(
+        &mut self,
+        flags: &mut Flags,
+        depth: usize,
+        first: bool,
+        start: usize,
+    ) -> Result<Option<Node>, SyntaxError> {
         if depth >= MAX_DEPTH {
             return Err(mistake(start, "groups nested too deeply"));
         }
@@ -406,7 +412,13 @@ impl Parser {
         Ok(Some(node))
     }
 
-    fn capture(&mut self, name: Option<String>, mut flags: Flags, depth: usize, start: usize) -> Result<Node, Mistake> {
+    fn capture(
+        &mut self,
+        name: Option<String>,
+        mut flags: Flags,
+        depth: usize,
+        start: usize,
+    ) -> Result<Node, SyntaxError> {
         if let Some(taken) = name.as_deref().filter(|name| self.named(name).is_some()) {
             return Err(mistake(start + 4, format!("redefinition of group name '{taken}'")));
         }
@@ -421,7 +433,13 @@ impl Parser {
         Ok(Node::Capture(Box::new(node)))
     }
 
-    fn look_behind(&mut self, negated: bool, mut flags: Flags, depth: usize, start: usize) -> Result<Node, Mistake> {
+    fn look_behind(
+        &mut self,
+        negated: bool,
+        mut flags: Flags,
+        depth: usize,
+        start: usize,
+    ) -> Result<Node, SyntaxError> {
         let outermost = self.before_look_behind.is_none();
         if outermost {
             self.before_look_behind = Some(self.names.len());
@@ -439,7 +457,7 @@ impl Parser {
     }
 
     /// Python's rule: a reference needs a group that is closed, and closed before a look-behind around it began.
-    fn may_refer_to(&self, group: usize, at: usize) -> Result<(), Mistake> {
+    fn may_refer_to(&self, group: usize, at: usize) -> Result<(), SyntaxError> {
         if self.open.contains(&group) {
             return Err(mistake(at, "cannot refer to an open group"));
         }
@@ -451,7 +469,7 @@ impl Parser {
         }
     }
 
-    fn conditional(&mut self, mut flags: Flags, depth: usize) -> Result<Node, Mistake> {
+    fn conditional(&mut self, mut flags: Flags, depth: usize) -> Result<Node, SyntaxError> {
         let at = self.at;
         let name = self.until(')', "group name")?;
         let group = if is_identifier(&name) {
@@ -481,7 +499,7 @@ impl Parser {
         Ok(Node::Conditional { group, yes: Box::new(yes), no: Box::new(no) })
     }
 
-    fn close(&mut self, start: usize) -> Result<(), Mistake> {
+    fn close(&mut self, start: usize) -> Result<(), SyntaxError> {
         if self.accept(')') { Ok(()) } else { Err(mistake(start, "unclosed group")) }
     }
 
@@ -489,13 +507,13 @@ impl Parser {
         self.names.iter().position(|known| known.as_deref() == Some(name)).map(|index| index + 1)
     }
 
-    fn name(&mut self, terminator: char, what: &str) -> Result<String, Mistake> {
+    fn name(&mut self, terminator: char, what: &str) -> Result<String, SyntaxError> {
         let at = self.at;
         let name = self.until(terminator, what)?;
         if is_identifier(&name) { Ok(name) } else { Err(mistake(at, format!("bad character in group name '{name}'"))) }
     }
 
-    fn until(&mut self, terminator: char, what: &str) -> Result<String, Mistake> {
+    fn until(&mut self, terminator: char, what: &str) -> Result<String, SyntaxError> {
         let at = self.at;
         let text = self.take_while(usize::MAX, |character| character != terminator);
         let closed = self.accept(terminator);
@@ -509,7 +527,7 @@ impl Parser {
     }
 
     /// Reads flags and what ends them: `)` for the whole pattern, `:` for a group.
-    fn flags(&mut self, flags: &mut Flags) -> Result<Scope, Mistake> {
+    fn flags(&mut self, flags: &mut Flags) -> Result<Scope, SyntaxError> {
         let (mut added, mut removed, mut negative) = (String::new(), String::new(), false);
         loop {
             let at = self.at;
@@ -559,7 +577,7 @@ impl Parser {
         Ok(Scope::Group { ignore_case })
     }
 
-    fn class(&mut self, flags: Flags, start: usize) -> Result<Node, Mistake> {
+    fn class(&mut self, flags: Flags, start: usize) -> Result<Node, SyntaxError> {
         let unclosed = || mistake(start, "unterminated character set");
         let negated = self.accept('^');
         let mut items = Vec::new();
@@ -603,7 +621,7 @@ impl Parser {
         Ok(Node::Class { negated, items })
     }
 
-    fn class_member(&mut self, flags: Flags) -> Result<ClassItem, Mistake> {
+    fn class_member(&mut self, flags: Flags) -> Result<ClassItem, SyntaxError> {
         if self.peek() == Some('\\') {
             return match self.escape(flags, true)? {
                 Escape::Character(character) => Ok(ClassItem::Range(character, character)),
@@ -616,7 +634,7 @@ impl Parser {
     }
 
     /// Reads an escape; the parser is at its backslash.
-    fn escape(&mut self, flags: Flags, in_class: bool) -> Result<Escape, Mistake> {
+    fn escape(&mut self, flags: Flags, in_class: bool) -> Result<Escape, SyntaxError> {
         let start = self.at;
         self.at += 1;
         let letter = self.next().ok_or_else(|| mistake(start, "bad escape (end of pattern)"))?;
@@ -649,7 +667,7 @@ impl Parser {
         }
     }
 
-    fn hexadecimal(&mut self, start: usize, count: usize) -> Result<char, Mistake> {
+    fn hexadecimal(&mut self, start: usize, count: usize) -> Result<char, SyntaxError> {
         let digits = self.take_while(count, |character| character.is_ascii_hexdigit());
         let written = || self.rest[start..self.at].iter().collect::<String>();
         if digits.len() != count {
@@ -660,7 +678,7 @@ impl Parser {
     }
 
     /// Reads an octal escape or group reference: the dialect distinguishes them by counting digits.
-    fn digits(&mut self, start: usize, in_class: bool) -> Result<Escape, Mistake> {
+    fn digits(&mut self, start: usize, in_class: bool) -> Result<Escape, SyntaxError> {
         let octal = |character: char| ('0'..='7').contains(&character);
         self.at = start + 1;
         let leading_zero = self.peek() == Some('0');

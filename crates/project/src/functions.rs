@@ -37,7 +37,7 @@ pub(crate) struct FunctionFiles {
 }
 
 /// The state of one library, with exclusive access.
-type Place = Arc<Turn<Kept>>;
+type Place = Arc<Turn<CachedLibraries>>;
 
 /// The files of functions in one library. The same instance is returned until something in it changes.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ pub struct LoadedFile {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedLibraries {
     shelf: Arc<FunctionLibrary>,
     /// By the names of the files.
     seen: Arc<HashMap<String, FileState>>,

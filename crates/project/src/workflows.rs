@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, WorkflowName};
-use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Metadata, Signature, Stored};
+use steplatch_library::{CreateError, FolderError, Library, LookupError, Metadata, SaveOutcome, Signature, Stored};
 
 use crate::disk::BlockingPool;
 use crate::folders::{LibraryPaths, LibrarySearch};
@@ -108,7 +108,7 @@ impl Workflows {
     /// # Errors
     ///
     /// With a whole sentence, when it cannot be written.
-    pub async fn keep(&self, folder: &Path, definition: Value) -> Result<Kept, String> {
+    pub async fn keep(&self, folder: &Path, definition: Value) -> Result<SaveOutcome, String> {
         let library = Library::open(folder);
         let shelf = self.functions.of(folder).await?;
         let kept = self.disk.writing(move || {

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 
 use crate::client::{CallError, Client};
 use crate::daemon::{Hello, HelloReply};
-use crate::place::Place;
+use crate::place::DaemonPaths;
 use crate::{ErrorCode, PROTOCOL_VERSION};
 
 /// How a daemon is started: the program, which then gets `daemon start`.
@@ -42,7 +42,7 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When none is running, or it does not understand us.
-pub async fn connect(place: &Place, hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
+pub async fn connect(place: &DaemonPaths, hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
     let socket = place.socket();
     let stream = match UnixStream::connect(&socket).await {
         Ok(stream) => stream,
@@ -66,7 +66,7 @@ fn absent(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)
 }
 
-fn not_running(place: &Place) -> ConnectError {
+fn not_running(place: &DaemonPaths) -> ConnectError {
     ConnectError::NotRunning(place.state().to_owned())
 }
 
@@ -88,7 +88,7 @@ async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply),
 /// # Errors
 /// When it can not be started, or does not understand us.
 pub async fn connect_or_start(
-    place: &Place,
+    place: &DaemonPaths,
     hello: Hello,
     starter: &Starter,
 ) -> Result<(Client, HelloReply), ConnectError> {

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use crate::client::{CallError, Events};
 use crate::connect::ConnectError;
 use crate::runs::{RunEvent, Subscribe};
-use crate::steady::{Losses, Steady};
+use crate::steady::{ReconnectingClient, RetryBudget};
 
 /// Events that were received and not taken yet; beyond them the task waits.
 const AHEAD: usize = 64;
@@ -41,7 +41,7 @@ pub enum FollowError {
 }
 
 impl Follower {
-    pub(crate) fn new(steady: Steady, run_id: String, from: u64, begins_soon: bool) -> Self {
+    pub(crate) fn new(steady: ReconnectingClient, run_id: String, from: u64, begins_soon: bool) -> Self {
         let (sender, received) = mpsc::channel(AHEAD);
         let (known, newest) = watch::channel(None);
         let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender, newest: known };
@@ -88,14 +88,14 @@ pub struct SomeEvents {
     pub newest_seq: u64,
 }
 
-impl Steady {
+impl ReconnectingClient {
     /// Returns at most so many events of a run, from number `from` on, without waiting for any that is yet to come: for
     /// followers that take events at a pace of their own.
     ///
     /// # Errors
     /// As [`Follower::next`].
     pub async fn events(&self, run_id: &str, from: u64, at_most: u64) -> Result<SomeEvents, FollowError> {
-        let mut losses = Losses::new();
+        let mut losses = RetryBudget::new();
         loop {
             let why = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
                 Ok(Some(found)) => return Ok(found),
@@ -150,7 +150,7 @@ impl Drop for Follower {
 
 /// The task of a [`Follower`].
 struct Following {
-    steady: Steady,
+    steady: ReconnectingClient,
     run_id: String,
     /// Number of the event that is due next.
     next: u64,
@@ -171,7 +171,7 @@ enum Over {
 
 impl Following {
     async fn follow(&mut self) -> Result<(), FollowError> {
-        let mut losses = Losses::new();
+        let mut losses = RetryBudget::new();
         loop {
             let due = self.next;
             let why = match self.over_one_connection().await {

@@ -49,7 +49,7 @@ pub use nodes::{
     BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
     NodeInfo, NodeReply, RunGraph, RunNode,
 };
-pub use place::{NotPrivate, Place, Running, ensure_private};
+pub use place::{DaemonPaths, DaemonRecord, NotPrivate, ensure_private};
 pub use remote::{
     CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, RefreshWorkflows,
     RefreshWorkflowsReply, RemoteInfo, RemoteWorkflowInfo, StatusTimes,
@@ -62,7 +62,7 @@ pub use runs::{
 };
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};
-pub use steady::{Again, AskError, Steady};
+pub use steady::{AskError, ReconnectingClient, RetryPolicy};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,
     AwaitUntil, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
@@ -72,7 +72,7 @@ pub use terminals::{
     SetVariables, SetVariablesReply, Survivor, TerminalEvent, VariableInfo, WriteTerminal, WriteTerminalReply,
 };
 pub use tools::{CallTool, Change, ListTools, ListToolsReply, ToolInfo, ToolScope, Watch, WatchReply};
-pub use verb::{Command, Nature, VERBS, Verb, VerbInfo};
+pub use verb::{Command, VERBS, Verb, VerbInfo, VerbTraits};
 pub use visible::{is_format, visible};
 
 /// The version of the contract. Raised when an older front-end or daemon would misread the other.

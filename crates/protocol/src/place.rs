@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 
 /// The folders of one daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct DaemonPaths {
     state: PathBuf,
     runtime: PathBuf,
 }
 
 /// What a running daemon notes about itself in its state folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Running {
+pub struct DaemonRecord {
     /// Its process id.
     pub pid: u32,
     /// Where it listens.
@@ -66,7 +66,7 @@ fn usual() -> Option<PathBuf> {
         .map(|folder| folder.join("steplatch"))
 }
 
-impl Place {
+impl DaemonPaths {
     /// Returns the place for `state` folder, or the user's own without one.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Place {
 
     /// What the daemon that owns this state noted about itself, if one did. It may have died since.
     #[must_use]
-    pub fn running(&self) -> Option<Running> {
+    pub fn running(&self) -> Option<DaemonRecord> {
         serde_json::from_slice(&fs::read(self.lock()).ok()?).ok()
     }
 }
@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn two_state_folders_have_two_sockets() {
-        let one = Place::from_environment(Some(Path::new("/tmp/one"))).unwrap();
-        let other = Place::from_environment(Some(Path::new("/tmp/other"))).unwrap();
+        let one = DaemonPaths::from_environment(Some(Path::new("/tmp/one"))).unwrap();
+        let other = DaemonPaths::from_environment(Some(Path::new("/tmp/other"))).unwrap();
         assert_ne!(one.socket(), other.socket());
-        assert_eq!(one.socket(), Place::from_environment(Some(Path::new("/tmp/one"))).unwrap().socket());
+        assert_eq!(one.socket(), DaemonPaths::from_environment(Some(Path::new("/tmp/one"))).unwrap().socket());
     }
 }

@@ -1,7 +1,7 @@
 //! A client that reconnects to the daemon and retries what is safe to retry.
 //!
 //! Owns one connection, made when it is first needed and again after it broke. A request that was under way when the daemon ended is sent
-//! to the next one where repeating it does no harm, as the verb's [`Nature`] says. Every front-end uses it, so a daemon that is killed
+//! to the next one where repeating it does no harm, as the verb's [`VerbTraits`] says. Every front-end uses it, so a daemon that is killed
 //! goes unnoticed.
 
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::client::{CallError, Client};
 use crate::connect::{ConnectError, Starter, connect, connect_or_start};
 use crate::daemon::{Hello, Peer};
 use crate::follow::Follower;
-use crate::place::Place;
+use crate::place::DaemonPaths;
 use crate::runs::{RUN_WAIT_SECONDS, RunWorkflow};
-use crate::verb::{Nature, VERBS, Verb};
+use crate::verb::{VERBS, Verb, VerbTraits};
 
 /// A connection that mends itself. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Steady {
+pub struct ReconnectingClient {
     shared: Arc<Shared>,
     /// The name under which is asked, where it is not that of the introduction.
     who: Option<Arc<str>>,
@@ -29,7 +29,7 @@ pub struct Steady {
 
 #[derive(Debug)]
 struct Shared {
-    place: Place,
+    place: DaemonPaths,
     starter: Starter,
     /// What every connection introduces itself with.
     hello: Hello,
@@ -56,7 +56,7 @@ pub enum AskError {
 
 /// What to do when the connection breaks before the answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum RetryPolicy {
     /// Ask again: it does no harm.
     Freely,
     /// Ask again as the same step, which is done once.
@@ -65,13 +65,13 @@ pub enum Again {
     Never,
 }
 
-impl Again {
+impl RetryPolicy {
     /// Returns what to do with a deed of this kind.
     #[must_use]
-    pub fn of(nature: Nature) -> Self {
+    pub fn of(nature: VerbTraits) -> Self {
         match nature {
-            Nature { once: true, .. } => Self::AsTheSame,
-            Nature { idempotent: true, .. } => Self::Freely,
+            VerbTraits { once: true, .. } => Self::AsTheSame,
+            VerbTraits { idempotent: true, .. } => Self::Freely,
             _ => Self::Never,
         }
     }
@@ -88,12 +88,12 @@ impl Again {
 /// A question that brings down every daemon it reaches should not go on for ever, and a daemon that is just
 /// ending should not be run into twenty times before it has ended.
 #[derive(Debug)]
-pub(crate) struct Losses {
+pub(crate) struct RetryBudget {
     count: usize,
     since: Instant,
 }
 
-/// Losses in a row after which is given up.
+/// RetryBudget in a row after which is given up.
 const MOST_LOSSES: usize = 20;
 
 /// The same for a daemon that can not be started: one that was ended while it started can be started again, one that
@@ -106,7 +106,7 @@ const HELD: Duration = Duration::from_secs(30);
 /// The first loss is mended at once. The pauses after the next ones double, from the shorter to the longer.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
-impl Losses {
+impl RetryBudget {
     pub(crate) fn new() -> Self {
         Self { count: 0, since: Instant::now() }
     }
@@ -130,12 +130,12 @@ impl Losses {
         true
     }
 
-    /// Like [`Losses::again`] for a lost connection.
+    /// Like [`RetryBudget::again`] for a lost connection.
     pub(crate) async fn after_a_loss(&mut self) -> bool {
         self.again(MOST_LOSSES).await
     }
 
-    /// Like [`Losses::again`] for a connection that did not come about.
+    /// Like [`RetryBudget::again`] for a connection that did not come about.
     pub(crate) async fn after(&mut self, error: &ConnectError) -> bool {
         match error {
             ConnectError::NotRunning(_) | ConnectError::HungUp(_) => self.again(MOST_LOSSES).await,
@@ -182,10 +182,10 @@ fn without_time_waited(name: &str, params: &mut Value, waited: Duration) {
     }
 }
 
-impl Steady {
+impl ReconnectingClient {
     /// A way to the daemon of `place`. Nothing is connected yet.
     #[must_use]
-    pub fn new(place: Place, starter: Starter, hello: Hello) -> Self {
+    pub fn new(place: DaemonPaths, starter: Starter, hello: Hello) -> Self {
         Self { shared: Arc::new(Shared { place, starter, hello, current: Mutex::new(None) }), who: None }
     }
 
@@ -215,7 +215,7 @@ impl Steady {
 
     /// Returns where the daemon is.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DaemonPaths {
         &self.shared.place
     }
 
@@ -234,11 +234,11 @@ impl Steady {
     /// the daemon remarked on the parameters.
     ///
     /// # Errors
-    /// As [`Steady::call`].
+    /// As [`ReconnectingClient::call`].
     pub async fn call_raw(&self, name: &str, mut params: Value) -> Result<(Value, Vec<String>), AskError> {
-        let again = Again::of_verb(name);
+        let again = RetryPolicy::of_verb(name);
         let step = random_name();
-        let mut losses = Losses::new();
+        let mut losses = RetryBudget::new();
         loop {
             let client = match self.client().await {
                 Ok(client) => client,
@@ -248,11 +248,11 @@ impl Steady {
             };
             let began = Instant::now();
             let asked = match again {
-                Again::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
-                Again::Freely | Again::Never => client.call_raw(name, params.clone()).await,
+                RetryPolicy::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
+                RetryPolicy::Freely | RetryPolicy::Never => client.call_raw(name, params.clone()).await,
             };
             match asked {
-                Err(CallError::Lost) if again != Again::Never && losses.after_a_loss().await => {
+                Err(CallError::Lost) if again != RetryPolicy::Never && losses.after_a_loss().await => {
                     without_time_waited(name, &mut params, began.elapsed());
                 }
                 answered => return Ok(answered?),
@@ -281,7 +281,7 @@ impl Steady {
         self.reached(true).await
     }
 
-    /// Like [`Steady::client`], and starts no daemon: for callers that only observe.
+    /// Like [`ReconnectingClient::client`], and starts no daemon: for callers that only observe.
     ///
     /// # Errors
     /// When there is no daemon, or it does not understand us.
@@ -322,12 +322,12 @@ mod tests {
 
     #[test]
     fn what_is_asked_again_follows_from_the_kind_of_deed() {
-        assert_eq!(Again::of_verb("GET_RUN"), Again::Freely);
-        assert_eq!(Again::of_verb("CANCEL_WORKFLOW"), Again::Freely);
-        assert_eq!(Again::of_verb("RUN_WORKFLOW"), Again::AsTheSame);
-        assert_eq!(Again::of_verb("SEND_INPUT"), Again::AsTheSame);
-        assert_eq!(Again::of_verb("SEND_SIGNAL"), Again::Never);
-        assert_eq!(Again::of_verb("NO_SUCH_VERB"), Again::Never);
+        assert_eq!(RetryPolicy::of_verb("GET_RUN"), RetryPolicy::Freely);
+        assert_eq!(RetryPolicy::of_verb("CANCEL_WORKFLOW"), RetryPolicy::Freely);
+        assert_eq!(RetryPolicy::of_verb("RUN_WORKFLOW"), RetryPolicy::AsTheSame);
+        assert_eq!(RetryPolicy::of_verb("SEND_INPUT"), RetryPolicy::AsTheSame);
+        assert_eq!(RetryPolicy::of_verb("SEND_SIGNAL"), RetryPolicy::Never);
+        assert_eq!(RetryPolicy::of_verb("NO_SUCH_VERB"), RetryPolicy::Never);
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn losses_in_a_row_are_too_many_at_some_time() {
-        let mut losses = Losses::new();
+        let mut losses = RetryBudget::new();
         assert!(losses.again(2).await && losses.again(2).await);
         assert!(!losses.again(2).await);
         losses.forget();

@@ -18,7 +18,7 @@ pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'st
     /// The name on the wire, such as `OPEN_TERMINAL`.
     const NAME: &'static str;
     /// What kind of deed it is.
-    const NATURE: Nature;
+    const NATURE: VerbTraits;
     /// What comes back.
     type Reply: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static;
 
@@ -28,7 +28,7 @@ pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'st
 
 /// What kind of deed a verb is, for those who ask before it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Nature {
+pub struct VerbTraits {
     /// It changes nothing.
     pub read_only: bool,
     /// It may destroy something.
@@ -41,7 +41,7 @@ pub struct Nature {
     pub once: bool,
 }
 
-impl Nature {
+impl VerbTraits {
     /// Looks and touches nothing.
     pub const READS: Self =
         Self { read_only: true, destructive: false, idempotent: true, open_world: false, once: false };
@@ -79,7 +79,7 @@ pub struct VerbInfo {
     /// What is shown as the tool's title.
     pub title: &'static str,
     /// What kind of deed it is.
-    pub nature: Nature,
+    pub nature: VerbTraits,
     /// The JSON Schema of the parameters; its description is the verb's.
     pub parameters: fn() -> Value,
     /// The JSON Schema of the reply.
@@ -91,7 +91,7 @@ macro_rules! verbs {
         $(
             impl Verb for $module::$verb {
                 const NAME: &'static str = $name;
-                const NATURE: Nature = Nature::$nature;
+                const NATURE: VerbTraits = VerbTraits::$nature;
                 type Reply = $module::$reply;
 
                 fn schema() -> &'static Value {
@@ -125,7 +125,7 @@ macro_rules! verbs {
                 name: $name,
                 tool: $tool,
                 title: $title,
-                nature: Nature::$nature,
+                nature: VerbTraits::$nature,
                 parameters: crate::schema::parameters::<$module::$verb>,
                 reply: crate::schema::reply::<$module::$verb>,
             }, )*

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AskError, CallError, CancelWorkflow, ConnectError, FollowError, GetRun, Hello, ListWorkflowRuns, PROTOCOL_VERSION,
-    Place, RunWorkflow, SendSignal, Starter, Steady,
+    AskError, CallError, CancelWorkflow, ConnectError, DaemonPaths, FollowError, GetRun, Hello, ListWorkflowRuns,
+    PROTOCOL_VERSION, ReconnectingClient, RunWorkflow, SendSignal, Starter,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -37,7 +37,7 @@ enum HelloIs {
 
 /// A daemon that keeps to a script, and what it was asked.
 struct Played {
-    place: Place,
+    place: DaemonPaths,
     asked: Arc<Mutex<Vec<Value>>>,
     _folder: TempDir,
 }
@@ -45,7 +45,7 @@ struct Played {
 impl Played {
     fn new(script: impl IntoIterator<Item = Play>) -> Self {
         let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();
-        let place = Place::new(folder.path().join("state"), folder.path().to_owned());
+        let place = DaemonPaths::new(folder.path().join("state"), folder.path().to_owned());
         std::fs::create_dir_all(place.socket().parent().unwrap()).unwrap();
         let listener = UnixListener::bind(place.socket()).unwrap();
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
@@ -61,9 +61,9 @@ impl Played {
     }
 
     /// A client whose daemons start at once, or not at all.
-    fn steady(&self, starter: &str) -> Steady {
+    fn steady(&self, starter: &str) -> ReconnectingClient {
         let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "test".to_owned(), ..Hello::default() };
-        Steady::new(self.place.clone(), Starter { program: starter.into() }, hello)
+        ReconnectingClient::new(self.place.clone(), Starter { program: starter.into() }, hello)
     }
 
     fn asked(&self) -> Vec<Value> {
@@ -262,7 +262,7 @@ async fn a_run_that_is_about_to_begin_is_asked_for_until_it_has() {
 async fn following_is_taken_back_when_nobody_follows() {
     let (sender, ended) = tokio::sync::oneshot::channel();
     let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();
-    let place = Place::new(folder.path().join("state"), folder.path().to_owned());
+    let place = DaemonPaths::new(folder.path().join("state"), folder.path().to_owned());
     std::fs::create_dir_all(place.socket().parent().unwrap()).unwrap();
     let listener = UnixListener::bind(place.socket()).unwrap();
     tokio::spawn(async move {
@@ -272,7 +272,7 @@ async fn following_is_taken_back_when_nobody_follows() {
         sender.send(()).unwrap();
     });
     let hello = Hello { protocol_version: PROTOCOL_VERSION, ..Hello::default() };
-    let steady = Steady::new(place, Starter { program: "/bin/true".into() }, hello);
+    let steady = ReconnectingClient::new(place, Starter { program: "/bin/true".into() }, hello);
     let mut follower = steady.follow("run_x", 1);
     assert!(follower.next().await.unwrap().is_some());
     drop((follower, steady));

@@ -1,16 +1,16 @@
 //! The client side of the conversation with a worker.
 //!
-//! [`Conversation`] is its state, without a thread or a socket: the caller reads and writes in its own way.
+//! [`WorkerProtocol`] is its state, without a thread or a socket: the caller reads and writes in its own way.
 
 use std::collections::VecDeque;
 use std::io;
 use std::process::ExitStatus;
 
-use crate::wire::{Ask, Asked, OUT_OF_MEMORY, Reply, Said, WIRE_VERSION, line_of};
+use crate::wire::{Ask, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, line_of};
 
 /// The requests to one worker and its answers.
 #[derive(Debug, Default)]
-pub struct Conversation {
+pub struct WorkerProtocol {
     greeted: bool,
     last: u64,
     /// The requests without an answer, with the execution concerned.
@@ -20,7 +20,7 @@ pub struct Conversation {
 
 /// What a line from a worker means.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum WorkerEvent {
     /// It is alive, and has no answer yet.
     Alive,
     /// It answers the request of this number.
@@ -38,7 +38,7 @@ pub enum ConversationError {
     Version(u32),
 }
 
-impl Conversation {
+impl WorkerProtocol {
     /// Begins one with a worker that was just started.
     #[must_use]
     pub fn new() -> Self {
@@ -50,26 +50,30 @@ impl Conversation {
         self.last += 1;
         let number = self.last;
         self.open.push_back((number, ask.execution()));
-        (number, line_of(&Asked { number, ask }))
+        (number, line_of(&RequestLine { number, ask }))
     }
 
     /// Takes a line from the worker.
     ///
     /// # Errors
     /// When no worker of ours sends such a line. The worker is unusable then.
-    pub fn heard(&mut self, line: &str) -> Result<Heard, ConversationError> {
+    pub fn heard(&mut self, line: &str) -> Result<WorkerEvent, ConversationError> {
         let senseless = |what: &dyn std::fmt::Display| ConversationError::Senseless(what.to_string());
         match serde_json::from_str(line).map_err(|error| senseless(&error))? {
-            Said::Hello { wire: WIRE_VERSION } if !self.greeted => {
+            ResponseLine::Hello { wire: WIRE_VERSION } if !self.greeted => {
                 self.greeted = true;
-                Ok(Heard::Alive)
+                Ok(WorkerEvent::Alive)
             }
-            Said::Hello { wire } if !self.greeted => Err(ConversationError::Version(wire)),
-            Said::StillAt(number) if self.open.front().is_some_and(|open| open.0 == number) => Ok(Heard::Alive),
-            Said::Replied { number, reply, memory } if self.open.front().is_some_and(|open| open.0 == number) => {
+            ResponseLine::Hello { wire } if !self.greeted => Err(ConversationError::Version(wire)),
+            ResponseLine::StillAt(number) if self.open.front().is_some_and(|open| open.0 == number) => {
+                Ok(WorkerEvent::Alive)
+            }
+            ResponseLine::Replied { number, reply, memory }
+                if self.open.front().is_some_and(|open| open.0 == number) =>
+            {
                 self.open.pop_front();
                 self.memory = memory;
-                Ok(Heard::Reply(number, reply))
+                Ok(WorkerEvent::Reply(number, reply))
             }
             said => Err(senseless(&format!("{said:?}").chars().take(200).collect::<String>())),
         }
@@ -91,7 +95,7 @@ impl Conversation {
 
 /// Why a worker does not answer any more.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum WorkerError {
     /// It had no memory left for its work.
     #[error("the worker ran out of memory")]
     Memory,
@@ -106,7 +110,7 @@ pub enum Lost {
     Io(#[from] io::Error),
 }
 
-impl Lost {
+impl WorkerError {
     /// Returns why a worker was lost, from the end of its process.
     #[must_use]
     pub fn of(status: ExitStatus) -> Self {

@@ -1,6 +1,6 @@
 //! The wire format of a worker.
 //!
-//! Lines of JSON: [`Asked`] to the worker, [`Said`] from it. It answers every request once and in order, and may first
+//! Lines of JSON: [`RequestLine`] to the worker, [`ResponseLine`] from it. It answers every request once and in order, and may first
 //! report that it is still busy. A field or a request may be added; any other change raises [`WIRE_VERSION`].
 
 use std::io::{self, BufRead, Read};
@@ -25,7 +25,7 @@ pub const LONGEST: u64 = 256 << 20;
 
 /// A line to a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RequestLine {
     /// A number for the answer to carry.
     pub number: u64,
     /// The request.
@@ -104,7 +104,7 @@ impl Ask {
 /// A line from a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum ResponseLine {
     /// The greeting, before anything else.
     Hello {
         /// Its version of the protocol.
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn lines_are_spoken_as_in_the_golden_files() {
         let (asked, said) = (include_str!("../golden/asked.jsonl"), include_str!("../golden/said.jsonl"));
-        check_struct::<Asked>(asked);
+        check_struct::<RequestLine>(asked);
         check_enum::<Ask>(&field(asked, |line| line.get("ask")), Tag::Outside);
-        check_enum::<Said>(said, Tag::Outside);
+        check_enum::<ResponseLine>(said, Tag::Outside);
         check_enum::<Reply>(&field(said, |line| line.get("replied")?.get("reply")), Tag::Outside);
     }
 }

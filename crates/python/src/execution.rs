@@ -18,7 +18,7 @@ use crate::value::weight;
 
 /// One execution. To end it early, drop it.
 pub struct Execution {
-    standing: Standing,
+    standing: ExecutionPhase,
     /// The number of the last call.
     last: u64,
     most: u64,
@@ -52,7 +52,7 @@ enum EarlyInput {
     Inline,
 }
 
-enum Standing {
+enum ExecutionPhase {
     /// At a call that stops it.
     Stopped {
         ordinal: u64,
@@ -76,7 +76,7 @@ impl Execution {
     /// Begins one. `is_cancelled` is whether its history has it cancelled: what it gathered is waited for at its end then.
     fn begin_as(program: &Program, start: &Start, limits: &Limits, is_cancelled: bool) -> (Self, Progress) {
         let mut execution = Self {
-            standing: Standing::Over,
+            standing: ExecutionPhase::Over,
             last: 0,
             most: limits.calls,
             told: 0,
@@ -121,8 +121,10 @@ impl Execution {
     fn take(&mut self, ordinal: u64, came: EarlyInput) -> Progress {
         let mut calls = Vec::new();
         if self.open.contains_key(&ordinal) && !self.early.iter().any(|(early, _)| *early == ordinal) {
-            match (std::mem::replace(&mut self.standing, Standing::Over), came) {
-                (Standing::Stopped { ordinal: stopped, paused }, EarlyInput::Answer(answer)) if stopped == ordinal => {
+            match (std::mem::replace(&mut self.standing, ExecutionPhase::Over), came) {
+                (ExecutionPhase::Stopped { ordinal: stopped, paused }, EarlyInput::Answer(answer))
+                    if stopped == ordinal =>
+                {
                     self.open.remove(&ordinal);
                     let step = paused.go_on(match &answer {
                         Answer::Value(value) => Resume::Return(value),
@@ -130,16 +132,16 @@ impl Execution {
                     });
                     self.run(step, &mut calls);
                 }
-                (standing @ Standing::Stopped { .. }, came) => {
+                (standing @ ExecutionPhase::Stopped { .. }, came) => {
                     self.early.push_back((ordinal, came));
                     self.standing = standing;
                 }
-                (Standing::Waiting { numbers, paused }, came) => {
+                (ExecutionPhase::Waiting { numbers, paused }, came) => {
                     self.early.push_back((ordinal, came));
                     let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                     self.run(step, &mut calls);
                 }
-                (Standing::Over, _) => {}
+                (ExecutionPhase::Over, _) => {}
             }
         }
         self.progress(calls)
@@ -151,8 +153,8 @@ impl Execution {
     fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
         self.cancelling = true;
-        match std::mem::replace(&mut self.standing, Standing::Over) {
-            Standing::Waiting { numbers, paused } => {
+        match std::mem::replace(&mut self.standing, ExecutionPhase::Over) {
+            ExecutionPhase::Waiting { numbers, paused } => {
                 let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                 self.run(step, &mut calls);
             }
@@ -169,10 +171,10 @@ impl Execution {
 
     /// Compresses it for a long wait, at the cost of some 100 µs. Nothing else changes.
     pub fn park(&mut self) {
-        self.standing = match std::mem::replace(&mut self.standing, Standing::Over) {
-            Standing::Stopped { ordinal, paused } => Standing::Stopped { ordinal, paused: paused.park() },
-            Standing::Waiting { numbers, paused } => Standing::Waiting { numbers, paused: paused.park() },
-            Standing::Over => Standing::Over,
+        self.standing = match std::mem::replace(&mut self.standing, ExecutionPhase::Over) {
+            ExecutionPhase::Stopped { ordinal, paused } => ExecutionPhase::Stopped { ordinal, paused: paused.park() },
+            ExecutionPhase::Waiting { numbers, paused } => ExecutionPhase::Waiting { numbers, paused: paused.park() },
+            ExecutionPhase::Over => ExecutionPhase::Over,
         };
     }
 
@@ -213,8 +215,10 @@ impl Execution {
             }
         }
         match &mut execution.standing {
-            Standing::Stopped { paused, .. } | Standing::Waiting { paused, .. } => paused.allow(limits.time),
-            Standing::Over => {}
+            ExecutionPhase::Stopped { paused, .. } | ExecutionPhase::Waiting { paused, .. } => {
+                paused.allow(limits.time);
+            }
+            ExecutionPhase::Over => {}
         }
         let progress = Progress { calls: asked.into(), abandoned: Vec::new(), state: execution.state.clone() };
         Ok((execution, progress))
@@ -269,7 +273,7 @@ impl Execution {
                             self.open.insert(ordinal, number);
                         }
                         if stops {
-                            self.standing = Standing::Stopped { ordinal, paused };
+                            self.standing = ExecutionPhase::Stopped { ordinal, paused };
                             return;
                         }
                         paused.go_on(if wants_answer { Resume::Later } else { Resume::Return(&Value::Null) })
@@ -303,7 +307,7 @@ impl Execution {
                         return;
                     }
                     None => {
-                        self.standing = Standing::Waiting { numbers, paused };
+                        self.standing = ExecutionPhase::Waiting { numbers, paused };
                         return;
                     }
                 },
@@ -375,7 +379,7 @@ impl Execution {
     }
 
     fn end(&mut self, state: State) {
-        self.standing = Standing::Over;
+        self.standing = ExecutionPhase::Over;
         self.early.clear();
         self.inlined.clear();
         self.state = state;
@@ -384,7 +388,7 @@ impl Execution {
     fn progress(&mut self, calls: Vec<Call>) -> Progress {
         let mut abandoned = self.take_abandoned();
         abandoned.append(&mut self.cancelled);
-        if !matches!(self.standing, Standing::Over) {
+        if !matches!(self.standing, ExecutionPhase::Over) {
             self.state = State::Waiting(if self.lists_waits { self.waits() } else { Vec::new() });
         }
         Progress { calls, abandoned, state: self.state.clone() }
@@ -393,17 +397,17 @@ impl Execution {
     /// Takes the open calls that the program awaits no more.
     fn take_abandoned(&mut self) -> Vec<u64> {
         let waited = |number: &u32| match &self.standing {
-            Standing::Stopped { .. } => true,
-            Standing::Waiting { numbers, .. } => is_in(numbers, *number),
-            Standing::Over => false,
+            ExecutionPhase::Stopped { .. } => true,
+            ExecutionPhase::Waiting { numbers, .. } => is_in(numbers, *number),
+            ExecutionPhase::Over => false,
         };
         let none = match &self.standing {
-            Standing::Stopped { .. } => true,
+            ExecutionPhase::Stopped { .. } => true,
             // So many numbers can only be awaited if those of all open calls are among them. There may be thousands.
-            Standing::Waiting { numbers, .. } => {
+            ExecutionPhase::Waiting { numbers, .. } => {
                 numbers.len() >= self.open.len() + usize::from(self.resting.is_some()) + self.strays
             }
-            Standing::Over => self.open.is_empty(),
+            ExecutionPhase::Over => self.open.is_empty(),
         };
         if none {
             return Vec::new();

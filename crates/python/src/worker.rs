@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monty_types::LIVE_MEMORY;
-use steplatch_python_api::wire::{Ask, Asked, Begin, OUT_OF_MEMORY, Reply, Said, WIRE_VERSION, line_of, read_line};
+use steplatch_python_api::wire::{
+    Ask, Begin, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, line_of, read_line,
+};
 use steplatch_python_api::{Failure, Progress, State};
 
 use crate::execution::Execution;
@@ -68,17 +70,17 @@ impl<W: Write> Worker<W> {
 
     fn serve(mut self, input: impl Read) -> io::Result<()> {
         let mut input = BufReader::new(input);
-        self.say(&Said::Hello { wire: WIRE_VERSION })?;
+        self.say(&ResponseLine::Hello { wire: WIRE_VERSION })?;
         while let Some(line) = read_line(&mut input)? {
-            let Asked { number, ask } = serde_json::from_str(&line)?;
+            let RequestLine { number, ask } = serde_json::from_str(&line)?;
             let reply = self.answer(number, ask);
             let memory = LIVE_MEMORY.load(std::sync::atomic::Ordering::Relaxed);
-            self.say(&Said::Replied { number, reply, memory })?;
+            self.say(&ResponseLine::Replied { number, reply, memory })?;
         }
         Ok(())
     }
 
-    fn say(&mut self, said: &Said) -> io::Result<()> {
+    fn say(&mut self, said: &ResponseLine) -> io::Result<()> {
         self.output.write_all(&line_of(said))?;
         self.output.flush()
     }
@@ -101,7 +103,7 @@ impl<W: Write> Worker<W> {
                     if said.elapsed() > SIGN {
                         said = Instant::now();
                         // A client that closed the connection is noticed when it is answered.
-                        let _ = self.say(&Said::StillAt(number));
+                        let _ = self.say(&ResponseLine::StillAt(number));
                     }
                 };
                 match Execution::replay(&program, &start, &limits, history, at_it) {

@@ -22,7 +22,7 @@ use crate::config::{Config, is_loopback};
 use crate::filter::Filter;
 use crate::listing::{Listing, MOST_BYTES, MOST_PAGES, Page};
 use crate::pace;
-use crate::status::{Started, Status};
+use crate::status::{StartedRun, Status};
 use answer::Answer;
 use error::Trouble;
 use sender::{Request, Sender};
@@ -179,7 +179,7 @@ impl Client {
         id: &str,
         input: &Map<String, Value>,
         idempotency_key: &str,
-    ) -> Result<Started, StartError> {
+    ) -> Result<StartedRun, StartError> {
         let refused = |words: String| StartError::Refused { words, status: None, retry_after: None };
         let url = self.url(&[id, "start"]).map_err(|error| refused(error.words))?;
         let key: HeaderValue =
@@ -192,7 +192,7 @@ impl Client {
             Err(Trouble::Lost(words)) => return Err(StartError::Unknown { words }),
         };
         match answer.status.as_u16() {
-            200..=299 => answer.json().and_then(|json| Started::read(&json)).map_err(|why| StartError::Unknown {
+            200..=299 => answer.json().and_then(|json| StartedRun::read(&json)).map_err(|why| StartError::Unknown {
                 words: format!("The service answered the start with {}, and {why}.", answer.status.as_u16()),
             }),
             // These codes say that the request belongs elsewhere; the other redirects say that it was performed.

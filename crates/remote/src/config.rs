@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-pub use given::Given;
+pub use given::RawValue;
 pub use keys::{KEYS, Key};
 pub use token::{Secret, Token, TokenError};
 
@@ -65,7 +65,7 @@ impl Default for Config {
 /// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {problem}.")]
-pub struct Invalid {
+pub struct ConfigError {
     /// Its place: a variable of the environment, or a key and its service.
     pub place: String,
     /// What is wrong with it and which values are allowed, without a full stop.
@@ -79,16 +79,21 @@ impl Config {
     ///
     /// All invalid settings: an invalid name or unknown key, a value of the wrong kind or out of bounds, a token in
     /// clear text, and a service that is enabled without a URL.
-    pub fn read<'a>(name: &str, values: impl IntoIterator<Item = (&'a str, Given)>) -> Result<Self, Vec<Invalid>> {
-        let mut reading = Reading::new(name, |key| format!("{key} of remote '{name}'"));
+    pub fn read<'a>(
+        name: &str,
+        values: impl IntoIterator<Item = (&'a str, RawValue)>,
+    ) -> Result<Self, Vec<ConfigError>> {
+        let mut reading = ConfigReader::new(name, |key| format!("{key} of remote '{name}'"));
         if !is_name(name) {
             let problem = "must be 1 to 64 letters, digits, '.', '_' or '-'".to_owned();
-            reading.invalid.push(Invalid { place: format!("The name of remote '{}'", name.escape_debug()), problem });
+            reading
+                .invalid
+                .push(ConfigError { place: format!("The name of remote '{}'", name.escape_debug()), problem });
         }
         for (key, given) in values {
             match keys::find(key) {
                 Some(_) if key == "token" => match given {
-                    Given::Text(text) => match Token::parse(&text) {
+                    RawValue::Text(text) => match Token::parse(&text) {
                         Ok(token) => reading.config.token = Some(token),
                         Err(error) => reading.wrong("token", error.to_string()),
                     },
@@ -107,8 +112,9 @@ impl Config {
     /// # Errors
     ///
     /// All invalid settings, by the names of the variables.
-    pub fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, Vec<Invalid>> {
-        let mut reading = Reading::new("default", |key| keys::find(key).map_or(key, |key| key.variable).to_owned());
+    pub fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, Vec<ConfigError>> {
+        let mut reading =
+            ConfigReader::new("default", |key| keys::find(key).map_or(key, |key| key.variable).to_owned());
         let mut is_there = false;
         for key in KEYS {
             let Some(value) = lookup(key.variable).filter(|value| !value.is_empty()) else { continue };
@@ -119,8 +125,8 @@ impl Config {
                     Ok(_) => reading.config.token = Some(Token::Value(value)),
                     Err(error) => reading.wrong(key.name, error.to_string()),
                 },
-                Ok(value) if key.name == "filter_patterns" => reading.take(key.name, Given::separated(&value)),
-                Ok(value) => reading.take(key.name, Given::Written(value)),
+                Ok(value) if key.name == "filter_patterns" => reading.take(key.name, RawValue::separated(&value)),
+                Ok(value) => reading.take(key.name, RawValue::Written(value)),
             }
         }
         if is_there { reading.end().map(Some) } else { Ok(None) }
@@ -128,28 +134,28 @@ impl Config {
 }
 
 /// A configuration that is being read.
-struct Reading<P> {
+struct ConfigReader<P> {
     config: Config,
-    invalid: Vec<Invalid>,
+    invalid: Vec<ConfigError>,
     place: P,
 }
 
-impl<P: Fn(&str) -> String> Reading<P> {
+impl<P: Fn(&str) -> String> ConfigReader<P> {
     fn new(name: &str, place: P) -> Self {
         Self { config: Config { name: name.to_owned(), ..Config::default() }, invalid: Vec::new(), place }
     }
 
     fn wrong(&mut self, key: &str, problem: String) {
-        self.invalid.push(Invalid { place: (self.place)(key), problem });
+        self.invalid.push(ConfigError { place: (self.place)(key), problem });
     }
 
-    fn take(&mut self, key: &str, given: Given) {
+    fn take(&mut self, key: &str, given: RawValue) {
         if let Err(problem) = self.set(key, &given) {
             self.wrong(key, problem);
         }
     }
 
-    fn set(&mut self, key: &str, given: &Given) -> Result<(), String> {
+    fn set(&mut self, key: &str, given: &RawValue) -> Result<(), String> {
         let config = &mut self.config;
         match key {
             "enabled" => config.enabled = given.boolean()?,
@@ -175,7 +181,7 @@ impl<P: Fn(&str) -> String> Reading<P> {
         Ok(())
     }
 
-    fn end(mut self) -> Result<Config, Vec<Invalid>> {
+    fn end(mut self) -> Result<Config, Vec<ConfigError>> {
         let is_told = self.invalid.iter().any(|invalid| invalid.place == (self.place)("base_url"));
         if self.config.enabled && self.config.base_url.is_empty() && !is_told {
             self.wrong("base_url", "is missing, and the service is enabled; say where it is".to_owned());

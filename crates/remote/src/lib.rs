@@ -20,11 +20,11 @@ mod status;
 mod text;
 
 pub use client::{AskError, Cancelled, Client, Limits, SetUpError, StartError, jitter};
-pub use config::{Config, Given, Invalid, KEYS, Key, Secret, Token, TokenError};
+pub use config::{Config, ConfigError, KEYS, Key, RawValue, Secret, Token, TokenError};
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};
 pub use filter::Filter;
 pub use listing::{Listing, MOST_BYTES, MOST_PAGES, MOST_WORKFLOWS, Page};
-pub use pace::{Looked, Pace};
-pub use status::{Ids, LocalEnd, Started, State, Status, failure_words, result};
+pub use pace::{PollBackoff, PollResult};
+pub use status::{Ids, LocalEnd, StartedRun, State, Status, failure_words, result};
 pub use text::clean as clean_text;

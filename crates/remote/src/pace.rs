@@ -14,14 +14,14 @@ const GROWTH: f64 = 1.5;
 
 /// The schedule of status requests for one run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pace {
+pub struct PollBackoff {
     longest: Duration,
     next: Duration,
 }
 
 /// The result of a status request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Looked {
+pub enum PollResult {
     /// The run changed.
     Changed,
     /// The run did not change.
@@ -33,7 +33,7 @@ pub enum Looked {
     },
 }
 
-impl Pace {
+impl PollBackoff {
     /// Begins with the shortest time; `longest` is the longest one while the service answers.
     #[must_use]
     pub fn new(longest: Duration) -> Self {
@@ -49,18 +49,18 @@ impl Pace {
     /// Returns how long to wait before the next status request, at least a second. Times grow to the longest while
     /// nothing changes, to five minutes at most while the service fails, and are short again when the run changes.
     #[must_use]
-    pub fn next(&mut self, looked: Looked, jitter: f64) -> Duration {
+    pub fn next(&mut self, looked: PollResult, jitter: f64) -> Duration {
         let retry_after = match looked {
-            Looked::Changed => {
+            PollResult::Changed => {
                 self.next = SHORTEST;
                 None
             }
-            Looked::Same => {
+            PollResult::Same => {
                 // The time that the service requested after a failure does not count any more.
                 self.next = self.next.mul_f64(GROWTH).min(self.longest);
                 None
             }
-            Looked::Failed { retry_after } => {
+            PollResult::Failed { retry_after } => {
                 self.next = (self.next * 2).min(LONGEST.max(self.longest));
                 retry_after
             }
@@ -111,30 +111,30 @@ mod tests {
 
     #[test]
     fn looks_get_rarer_while_nothing_changes_and_are_frequent_again_when_something_does() {
-        let mut pace = Pace::new(ms(5_000));
+        let mut pace = PollBackoff::new(ms(5_000));
         assert_eq!(pace.first(), ms(1_000));
-        let same: Vec<u128> = (0..6).map(|_| pace.next(Looked::Same, 0.0).as_millis()).collect();
+        let same: Vec<u128> = (0..6).map(|_| pace.next(PollResult::Same, 0.0).as_millis()).collect();
         assert_eq!(same, [1_500, 2_250, 3_375, 5_000, 5_000, 5_000]);
-        assert_eq!(pace.next(Looked::Changed, 0.0), ms(1_000));
-        assert_eq!(pace.next(Looked::Same, 1.0), ms(1_350));
+        assert_eq!(pace.next(PollResult::Changed, 0.0), ms(1_000));
+        assert_eq!(pace.next(PollResult::Same, 1.0), ms(1_350));
     }
 
     #[test]
     fn a_service_that_fails_is_left_alone_longer_and_longer() {
-        let mut pace = Pace::new(ms(5_000));
-        let failed = Looked::Failed { retry_after: None };
+        let mut pace = PollBackoff::new(ms(5_000));
+        let failed = PollResult::Failed { retry_after: None };
         let waits: Vec<u64> = (0..10).map(|_| pace.next(failed, 0.0).as_secs()).collect();
         assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(pace.next(Looked::Same, 0.0), ms(5_000), "it answers again");
+        assert_eq!(pace.next(PollResult::Same, 0.0), ms(5_000), "it answers again");
     }
 
     #[test]
     fn what_a_service_asks_for_is_kept_to_within_reason() {
-        let after = |seconds| Looked::Failed { retry_after: Some(Duration::from_secs(seconds)) };
-        assert_eq!(Pace::new(ms(5_000)).next(after(60), 1.0), ms(60_000));
-        assert_eq!(Pace::new(ms(5_000)).next(after(0), 0.0), ms(2_000));
-        assert_eq!(Pace::new(ms(5_000)).next(after(86_400), 0.0), ms(300_000));
-        assert_eq!(Pace::new(ms(1_000)).next(Looked::Same, 1.0), ms(1_000));
+        let after = |seconds| PollResult::Failed { retry_after: Some(Duration::from_secs(seconds)) };
+        assert_eq!(PollBackoff::new(ms(5_000)).next(after(60), 1.0), ms(60_000));
+        assert_eq!(PollBackoff::new(ms(5_000)).next(after(0), 0.0), ms(2_000));
+        assert_eq!(PollBackoff::new(ms(5_000)).next(after(86_400), 0.0), ms(300_000));
+        assert_eq!(PollBackoff::new(ms(1_000)).next(PollResult::Same, 1.0), ms(1_000));
     }
 
     #[test]
@@ -153,16 +153,16 @@ mod tests {
             longest in 0u64..400_000,
             looks in prop::collection::vec((0u8..3, 0u64..1_000_000_000, -1.0f64..2.0), 0..60),
         ) {
-            let mut pace = Pace::new(ms(longest));
+            let mut pace = PollBackoff::new(ms(longest));
             for (looked, retry_after, jitter) in looks {
                 let looked = match looked {
-                    0 => Looked::Changed,
-                    1 => Looked::Same,
-                    _ => Looked::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
+                    0 => PollResult::Changed,
+                    1 => PollResult::Same,
+                    _ => PollResult::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
                 };
                 let wait = pace.next(looked, jitter);
                 prop_assert!(wait >= SHORTEST && wait <= LONGEST.max(ms(longest)));
-                if !matches!(looked, Looked::Failed { .. }) {
+                if !matches!(looked, PollResult::Failed { .. }) {
                     prop_assert!(wait <= ms(longest).max(SHORTEST));
                 }
             }

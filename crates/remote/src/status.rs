@@ -224,14 +224,14 @@ pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -
 
 /// The answer of a service to a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedRun {
     /// What the service correlates the start by.
     pub correlation_id: String,
     /// The id of the run, for status requests.
     pub workflow_instance: String,
 }
 
-impl Started {
+impl StartedRun {
     /// Reads the answer to a start: `correlation_id` and `workflow_id`, both needed.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use serde_json::Value;
 use steplatch_access::{Caller, RedactedStream};
 use steplatch_host::{AttachEvent, Attached, HostedTerminal};
 use steplatch_protocol::{AttachTerminal, AttachTerminalReply, HandBackTerminal, HandBackTerminalReply, TerminalEvent};
-use steplatch_terminal::{HoldKey, Holder};
+use steplatch_terminal::{HoldKey, LockHolder};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -94,7 +94,7 @@ impl Sessions {
             None => None,
             Some(key) => {
                 let key = HoldKey(key);
-                let holder = Holder { name: caller.who().await, since: SystemTime::now() };
+                let holder = LockHolder { name: caller.who().await, since: SystemTime::now() };
                 terminal.hold(holder, key.clone()).await?.map_err(|holder| held(&holder))?;
                 Some(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
             }

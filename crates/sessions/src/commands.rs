@@ -10,7 +10,7 @@ use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
     SetVariablesReply, VariableInfo,
 };
-use steplatch_terminal::{CommandRequest, Excerpt, Limit, Ran, RunError, Variable, VariablesError};
+use steplatch_terminal::{CommandRequest, CommandResult, Excerpt, Limit, RunError, Variable, VariablesError};
 use tokio::time::Instant;
 
 use super::trouble::{SessionError, held};
@@ -109,7 +109,7 @@ impl Sessions {
         }
     }
 
-    fn ran(&self, terminal: &HostedTerminal, ran: Ran) -> RunCommandReply {
+    fn ran(&self, terminal: &HostedTerminal, ran: CommandResult) -> RunCommandReply {
         let session_id = Some(terminal.id().to_string());
         let error = match (&ran.ended, &ran.replaced_by) {
             (Some(exit), _) => Some(format!("the command ended the shell, with exit code {}", exit.code)),

@@ -19,8 +19,8 @@ use steplatch_protocol::{
     WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Description, Excerpt, HandedBack, Hidden, HoldKey, Input, Limit, Part, Picture, Quiet, Settle, Size, Spec,
-    View,
+    Closing, Description, Excerpt, Handover, HoldKey, Input, Limit, Part, Picture, Quiet, SecretText, Settle, Size,
+    Spec, View,
 };
 use tokio::sync::watch;
 
@@ -253,7 +253,7 @@ impl Sessions {
     /// Makes every terminal host hide these texts, also for later daemons.
     pub async fn remember_secrets(&self, secrets: &[String]) {
         for text in secrets {
-            self.hosts.remember(&Hidden { terminal: None, text: text.clone() }).await;
+            self.hosts.remember(&SecretText { terminal: None, text: text.clone() }).await;
         }
     }
 
@@ -270,7 +270,7 @@ impl Sessions {
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
             // The next daemon that serves these terminals has to hide it too.
-            self.hosts.remember(&Hidden { terminal: None, text: verb.input_text.clone() }).await;
+            self.hosts.remember(&SecretText { terminal: None, text: verb.input_text.clone() }).await;
         }
         let settle = match verb.wait_for_quiet_ms {
             None => Some(Settle { quiet: QUIET, at_most: AT_MOST }),
@@ -570,7 +570,7 @@ impl Sessions {
             return None;
         }
         // Another client may have received the report just now, and a terminal that has ended has nothing to report.
-        let HandedBack { holder, until, from, .. } = terminal.handed_back().await.ok()??;
+        let Handover { holder, until, from, .. } = terminal.handed_back().await.ok()??;
         let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
         let secrets = self.secrets.within(terminal.id());
         let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);

@@ -2,7 +2,7 @@
 
 use steplatch_clock as clock;
 use steplatch_host::{AskError, HostsError, OpenRefused, Refusal, SendError, SignalError};
-use steplatch_terminal::{Holder, InputError};
+use steplatch_terminal::{InputError, LockHolder};
 
 use crate::sessions::Sessions;
 
@@ -69,7 +69,7 @@ impl From<SignalError> for SessionError {
 }
 
 /// Says who holds a terminal, and what can be done meanwhile.
-pub(super) fn held(holder: &Holder) -> String {
+pub(super) fn held(holder: &LockHolder) -> String {
     format!(
         "{} has held this terminal since {}; reading and waiting go on, typing is possible once they hand it back",
         holder.name,

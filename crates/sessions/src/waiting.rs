@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use steplatch_access::Caller;
 use steplatch_clock as clock;
-use steplatch_host::{HostedTerminal, WaitFor};
+use steplatch_host::{HostedTerminal, WaitRequest};
 use steplatch_protocol::{AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil};
 use steplatch_terminal::{Quiet, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
@@ -48,7 +48,7 @@ impl Sessions {
         if !(0.0..=LONGEST).contains(&verb.timeout) {
             return Err(words(format!("timeout must be between 0 and {LONGEST} seconds, not {}", verb.timeout)));
         }
-        let wait = WaitFor {
+        let wait = WaitRequest {
             patterns: sources.clone(),
             target: match verb.target {
                 AwaitTarget::Output => Target::Output,
@@ -133,7 +133,7 @@ impl Sessions {
 /// Waits in several terminals: for the first match, else for the last one to end.
 async fn first_of(
     terminals: Vec<(String, HostedTerminal)>,
-    wait: WaitFor,
+    wait: WaitRequest,
 ) -> Result<(HostedTerminal, Waited, View), (String, SessionError)> {
     let mut waits = JoinSet::new();
     for (name, terminal) in terminals {

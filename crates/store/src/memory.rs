@@ -17,20 +17,20 @@ pub struct MemoryJournal {
 
 #[derive(Debug, Default)]
 struct Histories {
-    runs: HashMap<RunId, Kept>,
+    runs: HashMap<RunId, StoredRun>,
     keys: HashMap<String, RunId>,
     begun: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredRun {
     number: u64,
     records: Vec<Record>,
     summary: Option<Summary>,
     private: Option<String>,
 }
 
-impl Kept {
+impl StoredRun {
     fn known(&self, run: &RunId) -> KnownRun {
         KnownRun {
             run: run.clone(),
@@ -61,7 +61,7 @@ impl Histories {
         let begun = &mut self.begun;
         let kept = self.runs.entry(run.clone()).or_insert_with(|| {
             *begun += 1;
-            Kept { number: *begun, records: Vec::new(), summary: None, private: None }
+            StoredRun { number: *begun, records: Vec::new(), summary: None, private: None }
         });
         for (seq, text) in redacted {
             if let Some(record) = kept.records.iter_mut().find(|record| record.seq == seq) {
@@ -132,7 +132,7 @@ impl Journal for MemoryJournal {
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
         self.with(|histories| {
-            let wanted = |kept: &Kept| {
+            let wanted = |kept: &StoredRun| {
                 filter.before.is_none_or(|before| kept.number < before)
                     && filter.finished.is_none_or(|finished| kept.finished_at().is_some() == finished)
                     && filter

@@ -28,8 +28,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, ReadError, Record, Retention, RunFilter, StorageError,
 };
-use reader::Question;
-use writer::{Answer, Ask, Request};
+use reader::ReaderQuery;
+use writer::{Answer, WriterCommand, WriterRequest};
 
 /// Requests that may wait for a thread before their callers wait for a place.
 const WAITING: usize = 1024;
@@ -60,8 +60,8 @@ impl Default for SqliteOptions {
 pub struct SqliteJournal {
     path: PathBuf,
     epoch: u64,
-    writer: mpsc::Sender<Request>,
-    reader: mpsc::Sender<Question>,
+    writer: mpsc::Sender<WriterRequest>,
+    reader: mpsc::Sender<ReaderQuery>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -109,7 +109,7 @@ impl SqliteJournal {
     /// # Errors
     /// When the journal cannot write.
     pub async fn empty_log(&self) -> Result<bool, StorageError> {
-        Ok(matches!(self.ask(Ask::EmptyLog).await?, Answer::Emptied(true)))
+        Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }
 
     /// Finishes the pending requests and closes the file. Blocks until that is done; dropping a journal finishes as
@@ -123,15 +123,15 @@ impl SqliteJournal {
         }
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Answer, StorageError> {
+    async fn ask(&self, ask: WriterCommand) -> Result<Answer, StorageError> {
         let (reply, answer) = oneshot::channel();
-        self.writer.send(Request { ask, reply }).await.map_err(|_| StorageError::Closed)?;
+        self.writer.send(WriterRequest { ask, reply }).await.map_err(|_| StorageError::Closed)?;
         answer.await.map_err(|_| StorageError::Closed)?
     }
 
     async fn look<T, E: From<StorageError>>(
         &self,
-        question: impl FnOnce(oneshot::Sender<Result<T, E>>) -> Question,
+        question: impl FnOnce(oneshot::Sender<Result<T, E>>) -> ReaderQuery,
     ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
         self.reader.send(question(reply)).await.map_err(|_| StorageError::Closed)?;
@@ -142,7 +142,7 @@ impl SqliteJournal {
 impl Journal for SqliteJournal {
     async fn write(&self, append: Append) -> Result<Appended, AppendError> {
         let (run, expected) = (append.run.clone(), append.after);
-        match self.ask(Ask::Append(append)).await? {
+        match self.ask(WriterCommand::Append(append)).await? {
             Answer::Appended(appended) => Ok(appended),
             Answer::Conflict { is } => Err(AppendError::Conflict { run, expected, is }),
             Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append is answered as an append"),
@@ -158,7 +158,7 @@ impl Journal for SqliteJournal {
         loop {
             let next = records.last().map_or(from, |record: &Record| record.seq + 1);
             let at_most = READ_AT_ONCE.min(at_most - records.len());
-            let more = self.look(|reply| Question::Records { run: run.clone(), from: next, at_most, reply }).await?;
+            let more = self.look(|reply| ReaderQuery::Records { run: run.clone(), from: next, at_most, reply }).await?;
             let read = more.len();
             records.extend(more);
             if read < READ_AT_ONCE {
@@ -168,29 +168,29 @@ impl Journal for SqliteJournal {
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
-        self.look(|reply| Question::Runs { filter, reply }).await
+        self.look(|reply| ReaderQuery::Runs { filter, reply }).await
     }
 
     async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
-        self.look(|reply| Question::Find { run: run.clone(), reply }).await
+        self.look(|reply| ReaderQuery::Find { run: run.clone(), reply }).await
     }
 
     async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
-        self.look(|reply| Question::Private { run: run.clone(), reply }).await
+        self.look(|reply| ReaderQuery::Private { run: run.clone(), reply }).await
     }
 
     async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
-        self.look(|reply| Question::Key { key: key.to_owned(), reply }).await
+        self.look(|reply| ReaderQuery::Key { key: key.to_owned(), reply }).await
     }
 
     async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
-        self.ask(Ask::Forget(run.clone())).await.map(|_| ())
+        self.ask(WriterCommand::Forget(run.clone())).await.map(|_| ())
     }
 
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
         let mut gone = Vec::new();
         loop {
-            let asked = self.ask(Ask::ForgetFinished { retention, at_most: FORGOTTEN_AT_ONCE }).await?;
+            let asked = self.ask(WriterCommand::ForgetFinished { retention, at_most: FORGOTTEN_AT_ONCE }).await?;
             let Answer::Forgotten(some) = asked else { unreachable!("forgetting is answered with what is forgotten") };
             let is_all = some.len() < FORGOTTEN_AT_ONCE;
             gone.extend(some);

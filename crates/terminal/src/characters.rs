@@ -10,11 +10,11 @@ const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 /// Keeps the beginning of a character until the rest of it comes.
 #[derive(Debug, Default)]
-pub(crate) struct Characters {
+pub(crate) struct Utf8Assembler {
     begun: Vec<u8>,
 }
 
-impl Characters {
+impl Utf8Assembler {
     /// Passes `bytes` to `sink` in slices of at most `most` bytes (at least 4) that end between characters.
     pub(crate) fn pass(&mut self, mut bytes: &[u8], most: usize, mut sink: impl FnMut(&[u8])) {
         while let Some(wanted) = self.begun.first().map(|&lead| length(lead)) {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_character_that_never_ends_is_replaced() {
-        let mut characters = Characters::default();
+        let mut characters = Utf8Assembler::default();
         let mut out = Vec::new();
         characters.pass(b"a\xe6\xbc", 4096, |slice| out.extend_from_slice(slice));
         characters.pass(b"\x1b[m", 4096, |slice| out.extend_from_slice(slice));
@@ -98,7 +98,7 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
             cuts.push(bytes.len());
             cuts.sort_unstable();
-            let (mut characters, mut out, mut last) = (Characters::default(), String::new(), 0);
+            let (mut characters, mut out, mut last) = (Utf8Assembler::default(), String::new(), 0);
             for cut in cuts {
                 characters.pass(&bytes[last..cut], most, |slice| {
                     assert!(!slice.is_empty() && slice.len() <= most);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
 use crate::process::Exit;
-use crate::terminal::{Gone, Holder, Limit};
+use crate::terminal::{Gone, Limit, LockHolder};
 
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct CommandRequest {
 /// it was. Lines that were written over (progress bars) look as they did in the end, and what was drawn on the
 /// alternate screen is left out. What background jobs print meanwhile cannot be separated from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ran {
+pub struct CommandResult {
     /// The output, or its beginning where something was left out.
     pub output: String,
     /// The end of the output, where something between was left out.
@@ -116,7 +116,7 @@ pub enum RunError {
     Forgotten,
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
-    Held(Holder),
+    Held(LockHolder),
     /// The terminal was closed.
     #[error(transparent)]
     Gone(#[from] Gone),

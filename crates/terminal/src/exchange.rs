@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::integration::{Agreed, Kind, quoted};
-use crate::terminal::{Gone, Holder};
+use crate::integration::{IntegrationSession, Kind, quoted};
+use crate::terminal::{Gone, LockHolder};
 
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";
@@ -53,7 +53,7 @@ pub enum VariablesError {
     Value(String),
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
-    Held(Holder),
+    Held(LockHolder),
     /// What runs is no shell that answers.
     #[error("no shell that can be asked for its variables is at its prompt{}", runs(.program.as_deref()))]
     NotIntegrated {
@@ -119,12 +119,12 @@ pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
 
 /// A request to a shell, in its own language.
 #[derive(Debug, Clone)]
-pub(crate) struct Script {
+pub(crate) struct QueryScript {
     text: Vec<u8>,
     kind: Kind,
 }
 
-impl Script {
+impl QueryScript {
     pub(crate) fn new(kind: Kind) -> Self {
         Self { text: Vec::new(), kind }
     }
@@ -171,7 +171,7 @@ impl Script {
 /// What a shell reported about one variable.
 pub(crate) type Told = (String, Option<Variable>);
 
-/// Parses an answer; see [`Script::tell`].
+/// Parses an answer; see [`QueryScript::tell`].
 fn parsed(answer: &[u8], kind: Kind) -> Vec<Told> {
     let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
@@ -196,7 +196,7 @@ pub(crate) struct Files {
 
 impl Files {
     /// Writes a request, and an answer that is empty so far.
-    pub(crate) fn write(agreed: &Agreed, script: &Script) -> Result<Self, VariablesError> {
+    pub(crate) fn write(agreed: &IntegrationSession, script: &QueryScript) -> Result<Self, VariablesError> {
         if script.text.len() > MOST {
             return Err(VariablesError::TooLong);
         }

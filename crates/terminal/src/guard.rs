@@ -17,7 +17,7 @@ const BEL: u8 = 0x07;
 
 /// A filter before the parsers that watches for the beginning and end of an OSC.
 #[derive(Debug, Default)]
-pub(crate) struct Guard {
+pub(crate) struct ControlStringLimiter {
     state: State,
 }
 
@@ -35,7 +35,7 @@ enum State {
     Dropping,
 }
 
-impl Guard {
+impl ControlStringLimiter {
     /// Passes `bytes` to `sink` in order, as slices, without what is dropped.
     pub(crate) fn pass(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
         let mut at = 0;
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn passed(pieces: &[&[u8]]) -> Vec<u8> {
-        let mut guard = Guard::default();
+        let mut guard = ControlStringLimiter::default();
         let mut out = Vec::new();
         for piece in pieces {
             guard.pass(piece, |bytes| out.extend_from_slice(bytes));
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_endless_title_is_cancelled() {
-        let mut guard = Guard::default();
+        let mut guard = ControlStringLimiter::default();
         let mut out = Vec::new();
         guard.pass(b"a\x1b]0;", |bytes| out.extend_from_slice(bytes));
         for _ in 0..1000 {

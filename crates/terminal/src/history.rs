@@ -104,17 +104,17 @@ struct Sealed {
     start: u64,
     length: usize,
     newlines: usize,
-    kept: Kept,
+    kept: RetainedOutput,
 }
 
 /// Where the compressed bytes of a block are.
 #[derive(Debug)]
-enum Kept {
+enum RetainedOutput {
     Memory(Box<[u8]>),
     Disk(Place),
 }
 
-impl Kept {
+impl RetainedOutput {
     fn length(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
@@ -251,7 +251,7 @@ impl History {
                 start: self.hot_start,
                 length: cut,
                 newlines: text.bytes().filter(|&byte| byte == b'\n').count(),
-                kept: Kept::Memory(lz4_flex::block::compress(text.as_bytes()).into_boxed_slice()),
+                kept: RetainedOutput::Memory(lz4_flex::block::compress(text.as_bytes()).into_boxed_slice()),
             };
             self.in_memory.add(&block);
             self.sealed.push_back(block);
@@ -289,7 +289,7 @@ impl History {
                 }
             }
         }
-        let Some(Kept::Memory(bytes)) = self.sealed.get_mut(self.on_disk).map(|block| &mut block.kept) else {
+        let Some(RetainedOutput::Memory(bytes)) = self.sealed.get_mut(self.on_disk).map(|block| &mut block.kept) else {
             return false;
         };
         let bytes = std::mem::take(bytes);
@@ -314,10 +314,10 @@ impl History {
         };
         // Dropping may have moved it to the front.
         let block = &mut self.sealed[self.on_disk];
-        block.kept = Kept::Memory(bytes);
+        block.kept = RetainedOutput::Memory(bytes);
         let Some(place) = place else { return false };
         self.in_memory.remove(block);
-        block.kept = Kept::Disk(place);
+        block.kept = RetainedOutput::Disk(place);
         self.spilled.add(block);
         self.on_disk += 1;
         while self.spilled.exceeds(budget) && self.on_disk > 0 {
@@ -329,8 +329,8 @@ impl History {
     fn drop_oldest(&mut self) {
         let Some(oldest) = self.sealed.pop_front() else { return };
         match oldest.kept {
-            Kept::Memory(_) => self.in_memory.remove(&oldest),
-            Kept::Disk(place) => {
+            RetainedOutput::Memory(_) => self.in_memory.remove(&oldest),
+            RetainedOutput::Disk(place) => {
                 self.spilled.remove(&oldest);
                 self.on_disk -= 1;
                 if let Some(spill) = &mut self.spill {
@@ -351,9 +351,11 @@ impl History {
         #[cfg(test)]
         self.decompressed.fetch_add(block.length, Ordering::Relaxed);
         let text = match &block.kept {
-            Kept::Memory(bytes) => Ok(decompressed(bytes, block.length).expect("a block in memory is as it was made")),
+            RetainedOutput::Memory(bytes) => {
+                Ok(decompressed(bytes, block.length).expect("a block in memory is as it was made"))
+            }
             // What comes from a disk is foreign again.
-            Kept::Disk(place) => self.spill.as_ref()?.read(*place).and_then(|bytes| {
+            RetainedOutput::Disk(place) => self.spill.as_ref()?.read(*place).and_then(|bytes| {
                 decompressed(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
             }),
         };

@@ -16,7 +16,7 @@ const LONGEST: usize = 4096;
 
 /// A text that must not be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hidden {
+pub struct SecretText {
     /// The terminal in whose text it must not be seen; none where it must not be seen anywhere.
     pub terminal: Option<TerminalId>,
     /// The text.
@@ -25,28 +25,28 @@ pub struct Hidden {
 
 /// The lines typed unseen in all terminals of a process. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Hushed {
+pub struct HiddenInputLog {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    lines: Mutex<Vec<Hidden>>,
-    news: broadcast::Sender<Hidden>,
+    lines: Mutex<Vec<SecretText>>,
+    news: broadcast::Sender<SecretText>,
 }
 
 /// How many are remembered; the oldest is forgotten first.
 const MOST: usize = 1000;
 
-impl Default for Hushed {
+impl Default for HiddenInputLog {
     fn default() -> Self {
         Self { shared: Arc::new(Shared { lines: Mutex::default(), news: broadcast::Sender::new(64) }) }
     }
 }
 
-impl Hushed {
+impl HiddenInputLog {
     /// Notes a text that must not be seen. A text that is already known is not announced again.
-    pub fn note(&self, hidden: Hidden) {
+    pub fn note(&self, hidden: SecretText) {
         let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if hidden.text.is_empty() || lines.contains(&hidden) {
             return;
@@ -67,7 +67,7 @@ impl Hushed {
 
     /// Returns everything noted so far, and what is noted from then on.
     #[must_use]
-    pub fn follow(&self) -> (Vec<Hidden>, broadcast::Receiver<Hidden>) {
+    pub fn follow(&self) -> (Vec<SecretText>, broadcast::Receiver<SecretText>) {
         let lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
         (lines.clone(), self.shared.news.subscribe())
     }
@@ -75,15 +75,15 @@ impl Hushed {
 
 /// The line that is being typed unseen, as its program will receive it.
 #[derive(Debug, Default)]
-pub(crate) struct HushedLine {
+pub(crate) struct HiddenLine {
     bytes: Vec<u8>,
     /// The next key is no key but a character.
     literal: bool,
 }
 
-impl HushedLine {
+impl HiddenLine {
     /// Takes in what is typed in `terminal` while nothing is echoed; gives every finished line to `hushed`.
-    pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hushed: &Hushed) {
+    pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hushed: &HiddenInputLog) {
         for &byte in typed {
             if std::mem::take(&mut self.literal) {
                 self.push(byte);
@@ -131,10 +131,10 @@ impl HushedLine {
     }
 
     /// Ends the line: it is entered, or the program shows again what is typed. What was typed until then is a secret.
-    pub(crate) fn finish(&mut self, terminal: &TerminalId, hushed: &Hushed) {
+    pub(crate) fn finish(&mut self, terminal: &TerminalId, hushed: &HiddenInputLog) {
         if !self.bytes.is_empty() {
             let text = String::from_utf8_lossy(&self.bytes).into_owned();
-            hushed.note(Hidden { terminal: Some(terminal.clone()), text });
+            hushed.note(SecretText { terminal: Some(terminal.clone()), text });
             self.bytes.clear();
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn noted(typed: &[&[u8]]) -> Vec<String> {
-        let (hushed, mut line, terminal) = (Hushed::default(), HushedLine::default(), TerminalId::random());
+        let (hushed, mut line, terminal) = (HiddenInputLog::default(), HiddenLine::default(), TerminalId::random());
         for part in typed {
             line.take_in(part, &terminal, &hushed);
         }
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn who_follows_hears_of_each_once() {
-        let hushed = Hushed::default();
-        let hidden = |text: &str| Hidden { terminal: None, text: text.to_owned() };
+        let hushed = HiddenInputLog::default();
+        let hidden = |text: &str| SecretText { terminal: None, text: text.to_owned() };
         hushed.note(hidden("one"));
         let (known, mut news) = hushed.follow();
         hushed.note(hidden("one"));

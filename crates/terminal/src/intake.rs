@@ -3,8 +3,8 @@
 //! Owns both parsers and keeps them in step: the transcript stops where the
 //! emulator needs help with a sequence that it does not have.
 
-use crate::characters::Characters;
-use crate::guard::Guard;
+use crate::characters::Utf8Assembler;
+use crate::guard::ControlStringLimiter;
 use crate::screen::control::Control;
 use crate::screen::{Cursor, Screen, Size};
 use crate::transcript::{Pause, Transcript};
@@ -14,18 +14,24 @@ use unicode_width::UnicodeWidthChar as _;
 const PIECE: usize = 4096;
 
 /// The input path: from the bytes of a program to its screen and transcript.
-pub(crate) struct Intake {
-    guard: Guard,
-    characters: Characters,
+pub(crate) struct OutputPipeline {
+    guard: ControlStringLimiter,
+    characters: Utf8Assembler,
     pub(crate) transcript: Transcript,
     pub(crate) screen: Box<dyn Screen>,
     /// The position of the cursor behind the last prompt, and the size of the screen then.
     prompted: Option<(Cursor, Size)>,
 }
 
-impl Intake {
+impl OutputPipeline {
     pub(crate) fn new(transcript: Transcript, screen: Box<dyn Screen>) -> Self {
-        Self { guard: Guard::default(), characters: Characters::default(), transcript, screen, prompted: None }
+        Self {
+            guard: ControlStringLimiter::default(),
+            characters: Utf8Assembler::default(),
+            transcript,
+            screen,
+            prompted: None,
+        }
     }
 
     /// Returns what the screen shows from the end of the prompt to the row of the cursor; nothing if no prompt is known.
@@ -201,7 +207,7 @@ mod tests {
     /// What is left of `portions`: the text, its zones, and the screen.
     fn left_by(portions: &[&[u8]]) -> (String, Vec<(std::ops::Range<u64>, Zone)>, String) {
         let transcript = Transcript::new(History::new(1 << 20), Some("n1".into()));
-        let mut intake = Intake::new(transcript, Box::new(Emulator::new(Size { cols: 30, rows: 8 })));
+        let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols: 30, rows: 8 })));
         for portion in portions {
             intake.take_in(portion, &mut Vec::new());
             intake.transcript.settle();
@@ -217,7 +223,7 @@ mod tests {
         // The quickest of three: others use the machine too.
         let rounds = (0..3).map(|_| {
             let transcript = Transcript::new(History::new(1 << 20), None);
-            let mut intake = Intake::new(transcript, Box::new(Emulator::new(size)));
+            let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(size)));
             intake.take_in(first.as_bytes(), &mut Vec::new());
             let begin = Instant::now();
             intake.take_in(&bytes, &mut Vec::new());

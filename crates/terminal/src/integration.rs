@@ -54,7 +54,7 @@ pub(crate) enum Kind {
 
 /// What is agreed with a shell that is about to be started.
 #[derive(Debug, Clone)]
-pub(crate) struct Agreed {
+pub(crate) struct IntegrationSession {
     pub(crate) kind: Kind,
     /// What its marks carry.
     pub(crate) nonce: String,
@@ -90,7 +90,7 @@ impl Integration {
         &self,
         arguments: &mut Vec<OsString>,
         environment: &mut Vec<(OsString, OsString)>,
-    ) -> Option<Agreed> {
+    ) -> Option<IntegrationSession> {
         let (kind, login) = recognised(arguments)?;
         let nonce = random();
         let files = self.exchange.join(random());
@@ -120,7 +120,7 @@ impl Integration {
         }
         environment.push((NONCE_VARIABLE.into(), nonce.clone().into()));
         environment.push((EXCHANGE_VARIABLE.into(), files.clone().into()));
-        Some(Agreed { kind, nonce, files })
+        Some(IntegrationSession { kind, nonce, files })
     }
 }
 
@@ -185,7 +185,10 @@ mod tests {
 
     type Environment = Vec<(OsString, OsString)>;
 
-    fn prepared(command: &[&str], mut environment: Environment) -> (Vec<OsString>, Environment, Option<Agreed>) {
+    fn prepared(
+        command: &[&str],
+        mut environment: Environment,
+    ) -> (Vec<OsString>, Environment, Option<IntegrationSession>) {
         let folder = tempfile::tempdir().unwrap();
         let integration = Integration::install(folder.path()).unwrap();
         let mut arguments: Vec<OsString> = command.iter().map(OsString::from).collect();

@@ -29,17 +29,17 @@ mod terminals;
 mod transcript;
 mod wait;
 
-pub use command::{CommandRequest, Ran, RunError};
+pub use command::{CommandRequest, CommandResult, RunError};
 pub use exchange::{Variable, VariablesError};
-pub use hushed::{Hidden, Hushed};
+pub use hushed::{HiddenInputLog, SecretText};
 pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use memory::MemoryReturn;
-pub use process::{Ended, Exit, Piped, PipedSpec, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
+pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{
-    Attached, Closed, Closing, Description, Excerpt, Gone, HandedBack, HoldKey, Holder, Input, InputError, Limit,
+    Attached, Closed, Closing, Description, Excerpt, Gone, Handover, HoldKey, Input, InputError, Limit, LockHolder,
     Output, Part, Sent, Settle, Stage, Terminal, View,
 };
 pub use terminals::{OpenError, Opened, Options, Spec, Terminals};

@@ -39,12 +39,12 @@ pub(crate) fn as_printed(text: &str) -> String {
 
 /// A line after everything was written over it, and the position of its cursor.
 #[derive(Debug, Default)]
-pub(crate) struct Overlaid {
+pub(crate) struct RenderedLine {
     cells: Vec<char>,
     column: usize,
 }
 
-impl Overlaid {
+impl RenderedLine {
     /// The characters that are left of the cursor.
     pub(crate) fn before_cursor(&self) -> impl Iterator<Item = char> + '_ {
         self.cells.iter().copied().chain(std::iter::repeat(' ')).take(self.column)
@@ -62,8 +62,8 @@ impl Overlaid {
 
 /// Plays one line (no `\n`) back. Columns count characters: wide and combining ones are not distinguished here, which
 /// matters only where a line with them is written over.
-pub(crate) fn overlaid(line: &str) -> Overlaid {
-    let mut out = Overlaid::default();
+pub(crate) fn overlaid(line: &str) -> RenderedLine {
+    let mut out = RenderedLine::default();
     let mut returned = false;
     for character in line.chars() {
         match character {

@@ -7,14 +7,14 @@ use steplatch_pattern::Pattern;
 
 use crate::echo::Echo;
 use crate::history::History;
-use crate::intake::Intake;
+use crate::intake::OutputPipeline;
 use crate::screen::{Emulator, Size};
 use crate::transcript::Transcript;
 use crate::wait::{EchoZones, Pass, Search};
 
 /// What takes in the output of a program, in the order in which a terminal does it.
 pub struct Typescript {
-    intake: Intake,
+    intake: OutputPipeline,
     echo: Echo,
 }
 
@@ -36,7 +36,7 @@ impl Typescript {
     pub fn new() -> Self {
         let transcript = Transcript::new(History::new(crate::Options::default().history_budget), None);
         let screen = Box::new(Emulator::new(Size::default()));
-        Self { intake: Intake::new(transcript, screen), echo: Echo::default() }
+        Self { intake: OutputPipeline::new(transcript, screen), echo: Echo::default() }
     }
 
     /// Takes in what one read brought.

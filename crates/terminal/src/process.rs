@@ -12,15 +12,15 @@ mod tree;
 
 pub use child::Exit;
 pub(crate) use child::{Child, signal_group};
-pub(crate) use look::{Image, awaits_input, catches, folder_of, name_of, name_of_group};
+pub(crate) use look::{ProcessImage, awaits_input, catches, folder_of, name_of, name_of_group};
 pub(crate) use orphans::Orphans;
-pub use piped::{Ended, Piped, PipedSpec, Programs, Stdin};
+pub use piped::{Piped, PipedSpec, ProcessEnd, Programs, Stdin};
 pub(crate) use pty::{Discipline, Pty, Read, Reading};
 pub use spawn::SpawnError;
 pub(crate) use spawn::{Program, Streams};
 pub(crate) use system::give_memory_back;
 pub use tree::Survivor;
-pub(crate) use tree::{Leader, end_all};
+pub(crate) use tree::{SessionLeader, end_all};
 
 /// The variable by which a process that left its family is still known as this terminal's.
 pub const TERMINAL_VARIABLE: &str = "STEPLATCH_TERMINAL";

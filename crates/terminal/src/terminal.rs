@@ -21,14 +21,14 @@ use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-pub(crate) use floods::Floods;
+pub(crate) use floods::OutputScheduler;
 pub use ledger::Stage;
-pub use seat::{HandedBack, HoldKey, Holder};
-pub(crate) use task::{Parts, run};
+pub use seat::{Handover, HoldKey, LockHolder};
+pub(crate) use task::{TerminalParts, run};
 
-use crate::command::{CommandRequest, Ran, RunError};
-use crate::exchange::{self, Files, Script, Told, Variable, VariablesError};
-use crate::integration::Agreed;
+use crate::command::{CommandRequest, CommandResult, RunError};
+use crate::exchange::{self, Files, QueryScript, Told, Variable, VariablesError};
+use crate::integration::IntegrationSession;
 use crate::keys::UnknownKey;
 use crate::process::{Exit, Survivor};
 use crate::screen::{Cursor, Modes, Picture, Size};
@@ -41,15 +41,15 @@ use crate::wait::{Quiet, Wait, Waited};
 pub struct Terminal {
     id: TerminalId,
     pid: i32,
-    life: Life,
+    life: Lifecycle,
     requests: mpsc::UnboundedSender<Request>,
     /// The agreement with its shell. Behind a lock, because only one exchange can run at a time.
-    agreed: Option<Arc<tokio::sync::Mutex<Agreed>>>,
+    agreed: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
 }
 
 /// The stages of a terminal's life, shared with its handles.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Life(Arc<Stages>);
+pub(crate) struct Lifecycle(Arc<Stages>);
 
 #[derive(Debug, Default)]
 struct Stages {
@@ -57,7 +57,7 @@ struct Stages {
     closed: AtomicBool,
 }
 
-impl Life {
+impl Lifecycle {
     /// Notes that its program has ended.
     fn end(&self) {
         // A second call changes nothing.
@@ -98,7 +98,7 @@ pub enum InputError {
     },
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
-    Held(Holder),
+    Held(LockHolder),
     /// It is a run's, and others have begun a line or a command, which no key takes away for certain.
     #[error(
         "others have begun a line there, so nothing was typed behind it; enter it or take it away (ctrl-c): {text}"
@@ -256,7 +256,7 @@ pub struct Description {
     /// Clients that are attached.
     pub viewers: usize,
     /// The current holder, if there is one.
-    pub holder: Option<Holder>,
+    pub holder: Option<LockHolder>,
     /// As in [`View::cwd`].
     pub cwd: Option<String>,
     /// As in [`View::awaiting_input`].
@@ -314,26 +314,26 @@ pub(crate) enum Request {
     View(bool, oneshot::Sender<View>),
     Picture(oneshot::Sender<Picture>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
-    Run(CommandRequest, oneshot::Sender<Result<Ran, RunError>>),
+    Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
     /// The request that was written is to be answered.
     Exchange(oneshot::Sender<Result<(), VariablesError>>),
     Describe(oneshot::Sender<Description>),
     Resize(Size, oneshot::Sender<()>),
     Signal(Signal, oneshot::Sender<Result<(), Option<Exit>>>),
     Attach(oneshot::Sender<Attached>),
-    Hold(Holder, HoldKey, oneshot::Sender<Result<(), Holder>>),
+    Hold(LockHolder, HoldKey, oneshot::Sender<Result<(), LockHolder>>),
     GiveBack(HoldKey, oneshot::Sender<()>),
-    HandedBack(oneshot::Sender<Option<HandedBack>>),
+    HandedBack(oneshot::Sender<Option<Handover>>),
     Stage(String, oneshot::Sender<Option<Stage>>),
     Close(Closing, oneshot::Sender<Closed>),
 }
 
 impl Terminal {
-    pub(crate) fn new(id: TerminalId, pid: i32, life: Life, requests: mpsc::UnboundedSender<Request>) -> Self {
+    pub(crate) fn new(id: TerminalId, pid: i32, life: Lifecycle, requests: mpsc::UnboundedSender<Request>) -> Self {
         Self { id, pid, life, requests, agreed: None }
     }
 
-    pub(crate) fn told_by(self, agreed: Option<Agreed>) -> Self {
+    pub(crate) fn told_by(self, agreed: Option<IntegrationSession>) -> Self {
         Self { agreed: agreed.map(|agreed| Arc::new(tokio::sync::Mutex::new(agreed))), ..self }
     }
 
@@ -434,7 +434,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the command could not be entered; no part of it ran then.
-    pub async fn run(&self, request: CommandRequest) -> Result<Ran, RunError> {
+    pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, RunError> {
         self.ask(|reply| Request::Run(request, reply)).await?
     }
 
@@ -492,7 +492,7 @@ impl Terminal {
     }
 
     /// Has the shell run what `write` puts into a script, and returns what it reported.
-    async fn exchange(&self, write: impl FnOnce(&mut Script)) -> Result<Vec<Told>, VariablesError> {
+    async fn exchange(&self, write: impl FnOnce(&mut QueryScript)) -> Result<Vec<Told>, VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
         let Some(agreed) = &self.agreed else {
             // The task reports which program runs instead.
@@ -501,7 +501,7 @@ impl Terminal {
         };
         // There is only one pair of files, so exchanges run one at a time.
         let agreed = agreed.lock().await;
-        let mut script = Script::new(agreed.kind);
+        let mut script = QueryScript::new(agreed.kind);
         write(&mut script);
         let parties = agreed.clone();
         let written = tokio::task::spawn_blocking(move || Files::write(&parties, &script));
@@ -539,7 +539,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed; inside, the current holder.
-    pub async fn hold(&self, holder: Holder, key: HoldKey) -> Result<Result<(), Holder>, Gone> {
+    pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, Gone> {
         self.ask(|reply| Request::Hold(holder, key, reply)).await
     }
 
@@ -555,7 +555,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn handed_back(&self) -> Result<Option<HandedBack>, Gone> {
+    pub async fn handed_back(&self) -> Result<Option<Handover>, Gone> {
         self.ask(Request::HandedBack).await
     }
 

@@ -10,12 +10,12 @@ use steplatch_ids::TerminalId;
 use tokio::sync::{mpsc, watch};
 
 use crate::history::{Disk, History};
-use crate::hushed::Hushed;
+use crate::hushed::HiddenInputLog;
 use crate::integration::Integration;
 use crate::memory::MemoryReturn;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, Streams, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
-use crate::terminal::{Closing, Description, Floods, Life, Open, Parts, Terminal, run};
+use crate::terminal::{Closing, Description, Lifecycle, Open, OutputScheduler, Terminal, TerminalParts, run};
 use crate::transcript::Transcript;
 
 /// What holds for every terminal of a process.
@@ -135,8 +135,8 @@ pub struct Terminals {
     names: Arc<Mutex<HashMap<String, TerminalId>>>,
     /// What steps have opened, oldest first.
     opened: Arc<Mutex<VecDeque<(String, Opening)>>>,
-    hushed: Hushed,
-    floods: Floods,
+    hushed: HiddenInputLog,
+    floods: OutputScheduler,
     memory: MemoryReturn,
     count: Arc<watch::Sender<usize>>,
 }
@@ -163,8 +163,8 @@ impl Terminals {
             open: Arc::default(),
             names: Arc::default(),
             opened: Arc::default(),
-            hushed: Hushed::default(),
-            floods: Floods::default(),
+            hushed: HiddenInputLog::default(),
+            floods: OutputScheduler::default(),
             memory: MemoryReturn::default(),
             count: Arc::new(watch::Sender::new(0)),
         })
@@ -254,11 +254,11 @@ impl Terminals {
         let integrated = agreed.is_some();
         let nonce = agreed.as_ref().map(|agreed| agreed.nonce.clone());
         let now = SystemTime::now();
-        let life = Life::default();
+        let life = Lifecycle::default();
         let folder = self.options.history_folder.clone();
         let disk = folder.map(|folder| Disk { folder, budget: self.options.history_on_disk });
         let history = History::new(self.options.history_budget).with_disk(disk);
-        let parts = Parts {
+        let parts = TerminalParts {
             pty,
             child,
             screen: Box::new(Emulator::new(spec.size)),
@@ -316,7 +316,7 @@ impl Terminals {
 
     /// Returns the lines that were typed unseen.
     #[must_use]
-    pub fn hushed(&self) -> &Hushed {
+    pub fn hushed(&self) -> &HiddenInputLog {
         &self.hushed
     }
 
@@ -374,7 +374,7 @@ impl Terminals {
             }
             names.insert(name.to_owned(), id.clone());
         }
-        open.insert(id.clone(), Terminal::new(id.clone(), 0, Life::default(), mpsc::unbounded_channel().0));
+        open.insert(id.clone(), Terminal::new(id.clone(), 0, Lifecycle::default(), mpsc::unbounded_channel().0));
         self.count.send_replace(open.len());
         Ok(Reservation { terminals: self, id: Some(id.clone()) })
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{
-    CommandRequest, Input, InputError, Integration, Limit, Opened, Options, Part, Quiet, Ran, Reason, RunError, Size,
-    Spec, Terminal, Terminals, Until, Variable, VariablesError, View, Wait, Waited,
+    CommandRequest, CommandResult, Input, InputError, Integration, Limit, Opened, Options, Part, Quiet, Reason,
+    RunError, Size, Spec, Terminal, Terminals, Until, Variable, VariablesError, View, Wait, Waited,
 };
 use tempfile::TempDir;
 
@@ -93,11 +93,11 @@ impl Session {
         self.0.send(Input { text: text.into(), ..Input::default() }).await.unwrap();
     }
 
-    async fn tries(&self, command: &str) -> Result<Ran, RunError> {
+    async fn tries(&self, command: &str) -> Result<CommandResult, RunError> {
         self.0.run(request(command)).await
     }
 
-    async fn runs(&self, command: &str) -> Ran {
+    async fn runs(&self, command: &str) -> CommandResult {
         let ran = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         if ran.timed_out {
             panic!("{command:?} is not over:\n{}", self.view().await.screen);

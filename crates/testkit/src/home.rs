@@ -54,7 +54,7 @@ impl Home {
     }
 
     /// Has a person answer the question of a run, or of one below it. Of several, none is named.
-    pub fn answers(&self, run: &str, answer: &str) -> Said {
+    pub fn answers(&self, run: &str, answer: &str) -> CommandOutput {
         self.runs(&["gates", "answer", &self.gate_of(run), answer])
     }
 
@@ -69,24 +69,24 @@ impl Home {
     }
 
     /// Has the approver answer as [`Self::answers`], after opening the runs that are locked.
-    pub fn approves(&self, run: &str, answer: &str, passphrase: &str) -> Said {
+    pub fn approves(&self, run: &str, answer: &str, passphrase: &str) -> CommandOutput {
         self.pipes(&["approver", "unlock", "--stdin"], passphrase);
         self.pipes(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
     }
 
     /// Runs the program with `arguments` and `input` on its standard input, and returns its output.
-    pub fn pipes(&self, arguments: &[&str], input: &str) -> Said {
+    pub fn pipes(&self, arguments: &[&str], input: &str) -> CommandOutput {
         let mut program = self.steplatch();
         let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut program = program.spawn().expect("a program that starts");
         // One that reads nothing may be over.
         drop(program.stdin.take().map(|mut standard_input| standard_input.write_all(input.as_bytes())));
-        Said::of(&program.wait_with_output().expect("a program that ends"))
+        CommandOutput::of(&program.wait_with_output().expect("a program that ends"))
     }
 
     /// Runs the program with `arguments` and returns its output.
-    pub fn runs(&self, arguments: &[&str]) -> Said {
-        Said::of(&self.steplatch().args(arguments).output().expect("a program that runs"))
+    pub fn runs(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.steplatch().args(arguments).output().expect("a program that runs"))
     }
 }
 
@@ -102,7 +102,7 @@ impl Drop for Home {
 
 /// The output of a program, and its exit code.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     /// On standard output.
     pub stdout: String,
     /// On standard error.
@@ -111,7 +111,7 @@ pub struct Said {
     pub code: i32,
 }
 
-impl Said {
+impl CommandOutput {
     /// Reads the output of a program.
     #[must_use]
     pub fn of(output: &Output) -> Self {

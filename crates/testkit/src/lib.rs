@@ -16,8 +16,8 @@ use serde_json::Value;
 use steplatch_daemon::{Configuration, Daemon, Options, RetentionPolicy, ShutdownHandle, ShutdownMode, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
-    AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
-    Place, RunReply, RunWorkflow, SendInput, SendInputReply, Verb, connect,
+    AwaitOutput, AwaitOutputReply, Client, DaemonPaths, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply,
+    PROTOCOL_VERSION, RunReply, RunWorkflow, SendInput, SendInputReply, Verb, connect,
 };
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 pub use agent::{Agent, Calling, Era};
 pub use desk::{OwnTerminal, Person};
-pub use home::{Home, Said};
+pub use home::{CommandOutput, Home};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
 
@@ -40,7 +40,7 @@ pub fn user_name() -> String {
 #[derive(Debug)]
 pub struct TestDaemon {
     client: Client,
-    place: Place,
+    place: DaemonPaths,
     stopper: ShutdownHandle,
     serving: JoinHandle<()>,
     folder: TempDir,
@@ -90,7 +90,7 @@ impl TestDaemon {
         runs: RetentionPolicy,
         configuration: Configuration,
     ) -> Self {
-        let place = Place::new(folder.path().join("state"), folder.path().join("run"));
+        let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
         let host = Starter::InProcess(Box::new(terminals));
         // Whose story is about functions has the program, whose workers these are.
         let workers = WorkerStarter::Nobody;
@@ -118,7 +118,7 @@ impl TestDaemon {
 
     /// Returns the daemon's folders.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DaemonPaths {
         &self.place
     }
 

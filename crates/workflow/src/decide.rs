@@ -250,7 +250,7 @@ pub enum Effect {
 /// Where a state leads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Way {
+pub enum Branch {
     /// To another state.
     Go {
         /// Which.
@@ -272,13 +272,13 @@ pub enum Way {
 /// A decision that is held back while the run is paused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Onward {
+pub enum Continuation {
     /// A state is left.
     Leave {
         /// The state.
         from: String,
         /// Where it leads.
-        way: Way,
+        way: Branch,
     },
     /// A gate has to decide where a state leads.
     Judge {
@@ -287,7 +287,7 @@ pub enum Onward {
         /// What can be chosen.
         choices: Vec<Choice>,
         /// What follows if the answer is that none of them holds.
-        otherwise: Way,
+        otherwise: Branch,
         /// What the answer is based on.
         context: Map<String, Value>,
     },
@@ -317,7 +317,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
     match (history.status(), input) {
         (Status::NotStarted, Input::Start(start)) => begin(definition, start, now),
         (Status::Running, Input::Outcome { step, outcome }) => match history.current() {
-            Some(current) if current.step == step => Move::new(definition, history, now).complete(current, outcome),
+            Some(current) if current.step == step => DecisionBuilder::new(definition, history, now).complete(current, outcome),
             _ => Decision::default(),
         },
         (Status::Running, Input::ScreenRead { step, session_id, screen }) => match history.current() {
@@ -328,39 +328,39 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             _ => Decision::default(),
         },
         (Status::Running, Input::ShellAnswered { step, answer }) => match history.exchange() {
-            Some(exchange) if exchange.step == step => Move::new(definition, history, now).answered(exchange, answer),
+            Some(exchange) if exchange.step == step => DecisionBuilder::new(definition, history, now).answered(exchange, answer),
             _ => Decision::default(),
         },
         (Status::Waiting, Input::GateAnswered { step, choice, by }) => match history.gate() {
-            Some(gate) if gate.step == step => Move::new(definition, history, now).pass_gate(gate, choice, by),
+            Some(gate) if gate.step == step => DecisionBuilder::new(definition, history, now).pass_gate(gate, choice, by),
             _ => Decision::default(),
         },
         (Status::Waiting, Input::Outcome { step, outcome: Outcome::TimedOut }) => match history.gate() {
-            Some(gate) if gate.step == step => Move::new(definition, history, now).expire_gate(gate),
+            Some(gate) if gate.step == step => DecisionBuilder::new(definition, history, now).expire_gate(gate),
             _ => Decision::default(),
         },
         (Status::Running, Input::ChildBegan { step, workflow }) => match history.current() {
-            Some(current) if current.step == step => Move::new(definition, history, now).child_began(step, workflow),
+            Some(current) if current.step == step => DecisionBuilder::new(definition, history, now).child_began(step, workflow),
             _ => Decision::default(),
         },
         (Status::Running, Input::ChildWaits { step, waits }) => match history.current() {
             Some(current) if current.step == step && history.child_waits() != waits => {
-                Move::new(definition, history, now).child_waits(step, waits)
+                DecisionBuilder::new(definition, history, now).child_waits(step, waits)
             }
             _ => Decision::default(),
         },
         (Status::Running | Status::Waiting, Input::Pause { by, above }) if history.paused().is_none() => {
-            Move::new(definition, history, now).pause(by, above)
+            DecisionBuilder::new(definition, history, now).pause(by, above)
         }
         (Status::Running | Status::Waiting, Input::Resume { by, above }) => match history.paused() {
-            Some(pause) if pause.above || !above => Move::new(definition, history, now).resume(by),
+            Some(pause) if pause.above || !above => DecisionBuilder::new(definition, history, now).resume(by),
             _ => Decision::default(),
         },
         // The deadline does not pass while the clock of the run is stopped.
         (Status::Running, Input::DeadlinePassed) if history.stands_still() => Decision::default(),
-        (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
+        (Status::Running, Input::DeadlinePassed) => DecisionBuilder::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
-            Move::new(definition, history, now).cancel(reason)
+            DecisionBuilder::new(definition, history, now).cancel(reason)
         }
         (Status::NotStarted, _)
         | (Status::Running, Input::Start(_) | Input::GateAnswered { .. } | Input::Pause { .. })
@@ -461,14 +461,14 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
         depth: start.depth,
     };
     let history = History::from_iter([&started]);
-    let mut begin = Move::new(definition, &history, now);
+    let mut begin = DecisionBuilder::new(definition, &history, now);
     begin.decision.effects.push(Effect::ArmDeadline { after: start.limits.execution_timeout() });
     begin.decision.events.push(started);
     begin.begin_with_arguments(definition.initial_state())
 }
 
 /// A decision that is being built.
-struct Move<'a> {
+struct DecisionBuilder<'a> {
     definition: &'a Definition,
     history: &'a History,
     now: Timestamp,
@@ -477,7 +477,7 @@ struct Move<'a> {
     decision: Decision,
 }
 
-impl<'a> Move<'a> {
+impl<'a> DecisionBuilder<'a> {
     fn new(definition: &'a Definition, history: &'a History, now: Timestamp) -> Self {
         Self { definition, history, now, paused: history.paused().is_some(), decision: Decision::default() }
     }
@@ -506,17 +506,17 @@ impl<'a> Move<'a> {
     }
 
     /// Goes where a state leads.
-    fn follow(mut self, from: &str, way: Way, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+    fn follow(mut self, from: &str, way: Branch, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         if self.paused {
-            return self.hold(Onward::Leave { from: from.to_owned(), way });
+            return self.hold(Continuation::Leave { from: from.to_owned(), way });
         }
         match way {
-            Way::Go { to, because } => {
+            Branch::Go { to, because } => {
                 self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
                 self.approach(&to, variables, terminals)
             }
-            Way::Complete => self.finish(terminals),
-            Way::Fail { reason, error } => self.fail(reason, error, terminals),
+            Branch::Complete => self.finish(terminals),
+            Branch::Fail { reason, error } => self.fail(reason, error, terminals),
         }
     }
 
@@ -648,18 +648,18 @@ impl<'a> Move<'a> {
 
 /// What the end of a state requires.
 enum Next {
-    Follow(Way),
+    Follow(Branch),
     /// A gate has to decide which of these holds; if none does, the run continues with `otherwise`.
     Judge {
         choices: Vec<Choice>,
-        otherwise: Way,
+        otherwise: Branch,
     },
 }
 
 /// Chooses where a state leads.
 fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     let on_timeout =
-        |because: &str| state.on_timeout().map(|to| Way::Go { to: to.to_owned(), because: because.to_owned() });
+        |because: &str| state.on_timeout().map(|to| Branch::Go { to: to.to_owned(), because: because.to_owned() });
     if ending.timed_out
         && let Some(way) = on_timeout("the state timed out")
     {
@@ -676,13 +676,13 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             Ok(Some(because)) => match condition.described(variables) {
                 Some(description) => choices.push(Choice { description, next_state: to }),
                 None => {
-                    chosen = Some(Way::Go { to, because });
+                    chosen = Some(Branch::Go { to, because });
                     break;
                 }
             },
             Err(error) => {
                 let error = format!("State '{}': {error}", state.name());
-                return Next::Follow(Way::Fail { reason: FailureReason::BadPattern, error });
+                return Next::Follow(Branch::Fail { reason: FailureReason::BadPattern, error });
             }
         }
     }
@@ -697,10 +697,10 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     };
     let way = chosen.or_else(late).unwrap_or_else(|| {
         if tool::succeeded(ending.result) {
-            Way::Complete
+            Branch::Complete
         } else {
             let error = action_error(state.name(), ending.tool, ending.result);
-            Way::Fail { reason: FailureReason::ActionFailed, error }
+            Branch::Fail { reason: FailureReason::ActionFailed, error }
         }
     });
     if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }

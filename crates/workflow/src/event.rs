@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
-use crate::decide::{Onward, Way};
+use crate::decide::{Branch, Continuation};
 use crate::question::Question;
 use crate::time;
 
@@ -112,7 +112,7 @@ pub enum Event {
         /// What can be chosen.
         choices: Vec<Choice>,
         /// What follows if the answer is that none of them holds.
-        otherwise: Way,
+        otherwise: Branch,
         /// What the answer is based on: the result of the state's action.
         context: Map<String, Value>,
     },
@@ -254,7 +254,7 @@ pub enum Event {
         /// When.
         at: Timestamp,
         /// What follows.
-        onward: Onward,
+        onward: Continuation,
     },
     /// The run was resumed.
     Resumed {

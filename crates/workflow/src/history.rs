@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
-use crate::decide::{NONE_OF_THESE, Onward, Way};
+use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
@@ -102,7 +102,7 @@ pub struct Gate {
     /// The step whose gate it is.
     pub step: StepId,
     /// The question or choices.
-    pub asks: Asks,
+    pub asks: GateRequest,
     /// What the answer is based on.
     pub context: Map<String, Value>,
     /// Since when it waits.
@@ -111,13 +111,13 @@ pub struct Gate {
 
 /// The subject of a gate.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asks {
+pub enum GateRequest {
     /// Where the end of a state leads.
     Judgement {
         /// What can be chosen, besides "none of these".
         choices: Vec<Choice>,
         /// What follows if the answer is that none of them holds.
-        otherwise: Way,
+        otherwise: Branch,
     },
     /// The question of a state's action.
     Answer {
@@ -135,8 +135,8 @@ impl Gate {
     #[must_use]
     pub fn prompt(&self) -> String {
         match &self.asks {
-            Asks::Judgement { .. } => format!("What holds after state '{}'?", self.step.place),
-            Asks::Answer { question, .. } => question.prompt.clone(),
+            GateRequest::Judgement { .. } => format!("What holds after state '{}'?", self.step.place),
+            GateRequest::Answer { question, .. } => question.prompt.clone(),
         }
     }
 
@@ -144,10 +144,10 @@ impl Gate {
     #[must_use]
     pub fn choices(&self) -> Vec<&str> {
         match &self.asks {
-            Asks::Judgement { choices, .. } => {
+            GateRequest::Judgement { choices, .. } => {
                 choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE]).collect()
             }
-            Asks::Answer { question, .. } => question.choices.iter().map(String::as_str).collect(),
+            GateRequest::Answer { question, .. } => question.choices.iter().map(String::as_str).collect(),
         }
     }
 
@@ -155,8 +155,8 @@ impl Gate {
     #[must_use]
     pub fn form(&self) -> Option<&Value> {
         match &self.asks {
-            Asks::Judgement { .. } => None,
-            Asks::Answer { question, .. } => question.form.as_ref(),
+            GateRequest::Judgement { .. } => None,
+            GateRequest::Answer { question, .. } => question.form.as_ref(),
         }
     }
 
@@ -164,8 +164,8 @@ impl Gate {
     #[must_use]
     pub fn answered_by(&self) -> AnsweredBy {
         match &self.asks {
-            Asks::Judgement { .. } => AnsweredBy::Agent,
-            Asks::Answer { question, .. } => question.answered_by,
+            GateRequest::Judgement { .. } => AnsweredBy::Agent,
+            GateRequest::Answer { question, .. } => question.answered_by,
         }
     }
 
@@ -173,8 +173,8 @@ impl Gate {
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         match &self.asks {
-            Asks::Judgement { .. } => None,
-            Asks::Answer { expires_at, .. } => *expires_at,
+            GateRequest::Judgement { .. } => None,
+            GateRequest::Answer { expires_at, .. } => *expires_at,
         }
     }
 }
@@ -212,7 +212,7 @@ pub struct History {
     child_waits: bool,
     paused: Option<Pause>,
     /// The decision that is held back while the run is paused.
-    held: Option<Onward>,
+    held: Option<Continuation>,
     /// Since when the clock of the run is stopped.
     still_since: Option<Timestamp>,
     /// How long the clock was stopped in earlier periods.
@@ -424,7 +424,7 @@ impl History {
                 self.status = Status::Waiting;
                 self.gate = Some(Gate {
                     step: step.clone(),
-                    asks: Asks::Judgement { choices: choices.clone(), otherwise: otherwise.clone() },
+                    asks: GateRequest::Judgement { choices: choices.clone(), otherwise: otherwise.clone() },
                     context: context.clone(),
                     opened_at: *at,
                 });
@@ -435,7 +435,7 @@ impl History {
                     self.status = Status::Waiting;
                     self.gate = Some(Gate {
                         step: step.clone(),
-                        asks: Asks::Answer { question, expires_at, entered },
+                        asks: GateRequest::Answer { question, expires_at, entered },
                         context: context.clone(),
                         opened_at: *at,
                     });
@@ -490,7 +490,7 @@ impl History {
     fn close_gate(&mut self, step: &StepId) {
         if let Some(gate) = self.gate.take_if(|gate| gate.step == *step) {
             self.status = Status::Running;
-            if let Asks::Answer { entered, .. } = gate.asks {
+            if let GateRequest::Answer { entered, .. } = gate.asks {
                 self.current = Some(*entered);
             }
         }
@@ -676,7 +676,7 @@ impl History {
     }
 
     /// Returns what follows once the run is not paused any more.
-    pub(crate) fn held(&self) -> Option<&Onward> {
+    pub(crate) fn held(&self) -> Option<&Continuation> {
         self.held.as_ref()
     }
 

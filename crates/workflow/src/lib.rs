@@ -29,19 +29,19 @@ pub use steplatch_clock::Timestamp;
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema, contract_variables, workflow_signature};
-pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Onward, Start, Way, decide, resume, wants_screen};
+pub use decide::{Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, decide, resume, wants_screen};
 pub use definition::{
-    Action, Definition, Ends, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition,
-    documentation, schema, suggestion,
+    Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
+    Transition, documentation, schema, suggestion,
 };
 pub use event::{
     By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose, SEMANTICS_VERSION,
     ShellAnswer, Side,
 };
 pub use form::{Field, Form};
-pub use history::{Asks, CurrentStep, Exchange, Gate, History, Pause, Status};
-pub use log::{CheckedVariable, LogEntry, Told, ValidationResult, VariableStatus, execution_log};
+pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, Pause, Status};
+pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};
-pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
+pub use rehearsal::{Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
 pub use substitute::filtered_forms;
 pub use variables::Variables;

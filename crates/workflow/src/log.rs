@@ -145,19 +145,19 @@ impl ValidationResult {
 /// Returns the execution log of a run, from its first event on.
 #[must_use]
 pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<LogEntry> {
-    let mut told = Told::default();
+    let mut told = LogBuilder::default();
     events.into_iter().flat_map(|event| told.next(event)).collect()
 }
 
 /// A history that is converted to log entries while it is folded, one event at a time.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct LogBuilder {
     history: History,
     /// Whether the log has the entry that no transition led on from the last state.
     ended: bool,
 }
 
-impl Told {
+impl LogBuilder {
     /// Takes over one more event. Returns its entries in the log, of which most events have none or one.
     pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
         // The entry of a finished state needs its beginning, which folding the event forgets.

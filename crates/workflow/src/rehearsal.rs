@@ -23,7 +23,7 @@ use crate::form::{Field, Form};
 use crate::history::{History, Status};
 use crate::time::seconds;
 use crate::{substitute, tool};
-use act::{Played, act};
+use act::{StubResult, act};
 use secrets::Secrets;
 pub(crate) use stubs::StubFile;
 pub use stubs::Stubs;
@@ -35,7 +35,7 @@ const GIVEN_TERMINAL: &str = "term_given";
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rehearsal {
     /// What happened, in order.
-    pub path: Vec<Passage>,
+    pub path: Vec<RehearsalStep>,
     /// How it ended.
     pub end: RehearsalEnd,
     /// The state executed last, or `validation_failed` or `return_validation_failed`.
@@ -75,7 +75,7 @@ pub enum RehearsalEnd {
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Passage {
+pub enum RehearsalStep {
     /// A state was executed.
     State {
         /// When it was entered, in seconds since the run began.
@@ -156,7 +156,7 @@ pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, V
     let named = variables.get(SESSION).map(substitute::as_text);
     let session_id = stubs.session_id.clone().or(named).or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
     let run = "run_0000000000000000".parse().expect("this is the shape of an id");
-    let mut stage = Stage::new(definition, stubs);
+    let mut stage = RehearsalState::new(definition, stubs);
     stage.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
     stage.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));
     let start = Start {
@@ -181,7 +181,7 @@ pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, V
 }
 
 /// A rehearsal in progress.
-struct Stage<'a> {
+struct RehearsalState<'a> {
     definition: &'a Definition,
     stubs: &'a Stubs,
     history: History,
@@ -192,7 +192,7 @@ struct Stage<'a> {
     used: Used,
     /// Where the result of the current state comes from, and when it was entered.
     current: Option<(Source, CurrentState)>,
-    path: Vec<Passage>,
+    path: Vec<RehearsalStep>,
     secrets: Secrets,
 }
 
@@ -215,7 +215,7 @@ struct CurrentState {
 /// What is missing, in a sentence without a full stop.
 type Missing = String;
 
-impl<'a> Stage<'a> {
+impl<'a> RehearsalState<'a> {
     fn new(definition: &'a Definition, stubs: &'a Stubs) -> Self {
         Self {
             definition,
@@ -288,7 +288,8 @@ impl<'a> Stage<'a> {
     /// Answers the action of the current state, and advances the clock by the time that it takes.
     fn act(&mut self, step: StepId, sleeps: Option<Duration>) -> Result<Input, Missing> {
         let Some((_, current)) = &self.current else { return Ok(Input::DeadlinePassed) };
-        let Played { outcome, takes, source } = act(self.stubs, &mut self.used, &self.history, &step, current, sleeps)?;
+        let StubResult { outcome, takes, source } =
+            act(self.stubs, &mut self.used, &self.history, &step, current, sleeps)?;
         self.source(source);
         let end = self.now.after(takes);
         if let Some(deadline) = self.deadline.filter(|deadline| *deadline < end) {
@@ -333,7 +334,7 @@ impl<'a> Stage<'a> {
                 return Err(format!("State '{state}' does not take its answer: {}", wrong.join("; ")));
             }
         }
-        self.path.push(Passage::Gate {
+        self.path.push(RehearsalStep::Gate {
             at: self.now.as_seconds(),
             state: state.to_owned(),
             choices: choices.clone(),
@@ -358,7 +359,7 @@ impl<'a> Stage<'a> {
             }
             Event::StateCompleted { step, outcome, elapsed, .. } => {
                 let Some((source, current)) = self.current.take() else { return };
-                self.path.push(Passage::State {
+                self.path.push(RehearsalStep::State {
                     at: current.at.as_seconds(),
                     state: step.place.clone(),
                     visit: step.visit,
@@ -369,13 +370,13 @@ impl<'a> Stage<'a> {
                     elapsed_time: elapsed.as_secs_f64(),
                 });
             }
-            Event::Transitioned { at, from, to, because } => self.path.push(Passage::Transition {
+            Event::Transitioned { at, from, to, because } => self.path.push(RehearsalStep::Transition {
                 at: at.as_seconds(),
                 from: from.clone(),
                 to: to.clone(),
                 because: because.clone(),
             }),
-            Event::ContractChecked { at, side, values, holds, error, .. } => self.path.push(Passage::Contract {
+            Event::ContractChecked { at, side, values, holds, error, .. } => self.path.push(RehearsalStep::Contract {
                 at: at.as_seconds(),
                 side: *side,
                 variables: values.clone(),

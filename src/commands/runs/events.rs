@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_protocol::{FollowError, Place, RunEvent};
+use steplatch_protocol::{DaemonPaths, FollowError, RunEvent};
 
-use super::stories::{Stories, Wanted};
+use super::stories::{Stories, StorySelection};
 use super::{find, not_found};
 use crate::action::{self, Outcome};
 use crate::failure::Failure;
@@ -33,9 +33,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let id = find(place, &self.id).await?;
-        let wanted = Wanted { follow: self.follow, nested: self.nested };
+        let wanted = StorySelection { follow: self.follow, nested: self.nested };
         let unknown = |error| match error {
             FollowError::Unknown(_) => not_found(&id),
             error => Failure::from(error),

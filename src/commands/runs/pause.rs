@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use steplatch_protocol::{PauseWorkflow, PauseWorkflowReply, Place, ResumeWorkflow};
+use steplatch_protocol::{DaemonPaths, PauseWorkflow, PauseWorkflowReply, ResumeWorkflow};
 
 use super::find;
 use crate::failure::{FAILED, Failure};
 use crate::{front, print};
 
 /// Pauses runs.
-pub(super) async fn pause(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+pub(super) async fn pause(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run_id in all(place, ids).await? {
         replies.push(front::ask(place, PauseWorkflow { run_id }).await?);
@@ -18,7 +18,7 @@ pub(super) async fn pause(place: &Place, ids: &[String], json: bool) -> Result<E
 }
 
 /// Resumes runs.
-pub(super) async fn resume(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+pub(super) async fn resume(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
     for run_id in all(place, ids).await? {
         replies.push(front::ask(place, ResumeWorkflow { run_id }).await?);
@@ -27,7 +27,7 @@ pub(super) async fn resume(place: &Place, ids: &[String], json: bool) -> Result<
 }
 
 /// Finds all runs before any of them is changed, because one may not exist.
-async fn all(place: &Place, ids: &[String]) -> Result<Vec<String>, Failure> {
+async fn all(place: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut runs = Vec::new();
     for id in ids {
         runs.push(find(place, id).await?);

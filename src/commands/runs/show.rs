@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
-use steplatch_protocol::{GetRun, GetWorkflowRun, ListTerminalSessions, Place, RunRecord, RunReply};
+use steplatch_protocol::{DaemonPaths, GetRun, GetWorkflowRun, ListTerminalSessions, RunRecord, RunReply};
 
 use super::{not_found, took};
 use crate::action::{self, Outcome};
@@ -15,7 +15,7 @@ use crate::question::bounded;
 use crate::wording::for_people;
 
 /// Shows one run.
-pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode, Failure> {
+pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {
     let (record, report) = looked_up(place, id).await?;
     if json {
         print::json(&together(&record, &report))?;
@@ -27,21 +27,21 @@ pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode
 }
 
 /// Returns a run as lines.
-pub(super) async fn lines(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
+pub(super) async fn lines(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     let (record, report) = looked_up(place, id).await?;
     let is_open = is_open(place, &report).await?;
     Ok(told(&record, &report, is_open))
 }
 
 /// Returns whether the terminal of a run is open: a failed run closes its own.
-async fn is_open(place: &Place, report: &RunReply) -> Result<bool, Failure> {
+async fn is_open(place: &DaemonPaths, report: &RunReply) -> Result<bool, Failure> {
     let Some(terminal) = &report.session_id else { return Ok(false) };
     let listed = front::ask(place, ListTerminalSessions {}).await?;
     // A terminal whose program has ended can still be viewed.
     Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
-async fn looked_up(place: &Place, id: &str) -> Result<(RunRecord, RunReply), Failure> {
+async fn looked_up(place: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
     let record = front::ask(place, GetWorkflowRun { run_id: id.to_owned() }).await?;
     let Some(record) = record.run else { return Err(not_found(id)) };
     let report = front::ask(place, GetRun { run_id: id.to_owned(), wait_seconds: None }).await?;

@@ -8,20 +8,20 @@ use std::pin::pin;
 use std::task::Poll;
 
 use serde_json::Value;
-use steplatch_protocol::{FollowError, Follower, RunEvent, Steady};
+use steplatch_protocol::{FollowError, Follower, ReconnectingClient, RunEvent};
 
 use crate::print;
 
 /// The runs that are followed, parents first.
 pub(super) struct Stories {
-    daemon: Steady,
-    wanted: Wanted,
+    daemon: ReconnectingClient,
+    wanted: StorySelection,
     stories: Vec<Story>,
 }
 
 /// Which events are returned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct StorySelection {
     /// Includes events from now on, until the run has ended.
     pub(super) follow: bool,
     /// Includes the events of nested runs.
@@ -44,7 +44,12 @@ impl Stories {
     ///
     /// # Errors
     /// When the run does not exist, or no daemon can be reached.
-    pub(super) async fn of(daemon: Steady, run: &str, from: u64, wanted: Wanted) -> Result<Self, FollowError> {
+    pub(super) async fn of(
+        daemon: ReconnectingClient,
+        run: &str,
+        from: u64,
+        wanted: StorySelection,
+    ) -> Result<Self, FollowError> {
         let mut stories = Self { daemon, wanted, stories: Vec::new() };
         stories.begin(run, from, 0).await?;
         Ok(stories)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use steplatch_diagram::{mermaid, svg};
-use steplatch_protocol::Place;
+use steplatch_protocol::DaemonPaths;
 
 use super::source;
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let definition = source::definition(&self.workflow, place).await?;
         let (format, diagram) = if self.svg { ("svg", svg(&definition)) } else { ("mermaid", mermaid(&definition)) };
         if let Some(file) = &self.output {

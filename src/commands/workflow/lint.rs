@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use steplatch_protocol::{FileProblem, Place};
+use steplatch_protocol::{DaemonPaths, FileProblem};
 use steplatch_workflow::{Problem, Severity};
 
 use super::load;
-use super::source::{self, Meant};
+use super::source::{self, WorkflowSource};
 use crate::failure::{Failure, USAGE};
 use crate::print;
 
@@ -25,7 +25,7 @@ pub(crate) struct Lint {
 
 impl Lint {
     /// Prints the problems of every file; a file that cannot be read has that as its problem.
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut found: Vec<(&String, Vec<Problem>)> = Vec::new();
         for file in &self.files {
             found.push((file, problems(file, place).await?));
@@ -48,22 +48,22 @@ impl Lint {
     }
 }
 
-async fn problems(file: &str, place: &Place) -> Result<Vec<Problem>, Failure> {
+async fn problems(file: &str, place: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
     if Path::new(file).extension().is_some_and(|ending| ending == "py") {
         return problems_of_functions(Path::new(file), place).await;
     }
     Ok(match source::read(file, place).await? {
-        Meant::Workflow(parsed) => match *parsed {
+        WorkflowSource::Workflow(parsed) => match *parsed {
             Ok(definition) => definition.warnings().to_vec(),
             Err(problems) => problems.into_iter().collect(),
         },
-        Meant::Function(file) => problems_of_functions(&file, place).await?,
-        Meant::Nothing(error) => vec![Problem::error("", error)],
+        WorkflowSource::Function(file) => problems_of_functions(&file, place).await?,
+        WorkflowSource::Nothing(error) => vec![Problem::error("", error)],
     })
 }
 
 /// Returns the problems of a file of functions, which the daemon checks without loading it.
-async fn problems_of_functions(file: &Path, place: &Place) -> Result<Vec<Problem>, Failure> {
+async fn problems_of_functions(file: &Path, place: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
     let reply = load::functions(file, false, true, place).await?;
     if reply.problems.is_empty() && !reply.success {
         return Ok(vec![Problem::error("", reply.error.unwrap_or_else(|| "it can not be checked".to_owned()))]);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use steplatch_protocol::{ListWorkflows, ListWorkflowsReply, Place, WorkflowInfo};
+use steplatch_protocol::{DaemonPaths, ListWorkflows, ListWorkflowsReply, WorkflowInfo};
 
 use crate::failure::Failure;
 use crate::print::{BAD, GOOD, QUIET, STRONG};
@@ -22,7 +22,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListWorkflows { containing: self.containing, limit: ALL }).await?;
         if !reply.success {
             let error = reply.error.clone().unwrap_or_else(|| "the library can not be read".to_owned());

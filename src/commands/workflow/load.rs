@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
-use steplatch_protocol::{CreateWorkflow, CreateWorkflowReply, LoadFunctions, LoadFunctionsReply, Place};
+use steplatch_protocol::{CreateWorkflow, CreateWorkflowReply, DaemonPaths, LoadFunctions, LoadFunctionsReply};
 
 use crate::failure::{FAILED, Failure};
 use crate::print::{BAD, GOOD, QUIET, STRONG};
@@ -30,7 +30,7 @@ pub(crate) struct Load {
 
 /// The outcome for a file.
 #[derive(Serialize)]
-struct Loaded {
+struct LoadOutcome {
     file: String,
     #[serde(flatten)]
     reply: Reply,
@@ -45,14 +45,14 @@ enum Reply {
 
 impl Load {
     /// Loads each file; an invalid one does not prevent the others.
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut all = Vec::new();
         for named in named(&self.files) {
             let loaded = match named {
                 Ok(file) => self.load(file, place).await?,
                 Err((file, error)) => {
                     let reply = CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
-                    Loaded { file, reply: Reply::Machine(reply) }
+                    LoadOutcome { file, reply: Reply::Machine(reply) }
                 }
             };
             if !self.json || !loaded.success() {
@@ -65,10 +65,10 @@ impl Load {
         } else if all.len() > 1 {
             print::line(total(&all))?;
         }
-        Ok(if all.iter().all(Loaded::success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(if all.iter().all(LoadOutcome::success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 
-    async fn load(&self, file: PathBuf, place: &Place) -> Result<Loaded, Failure> {
+    async fn load(&self, file: PathBuf, place: &DaemonPaths) -> Result<LoadOutcome, Failure> {
         let shown = file.display().to_string();
         let reply = if file.extension().is_some_and(|ending| ending == "py") {
             Reply::Function(functions(&file, self.overwrite, false, place).await?)
@@ -81,7 +81,7 @@ impl Load {
                 Err(error) => CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() },
             })
         };
-        Ok(Loaded { file: shown, reply })
+        Ok(LoadOutcome { file: shown, reply })
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) async fn functions(
     file: &Path,
     overwrite: bool,
     check_only: bool,
-    place: &Place,
+    place: &DaemonPaths,
 ) -> Result<LoadFunctionsReply, Failure> {
     let shown = file.display();
     let path = std::path::absolute(file).map_err(|error| Failure::usage(format!("'{shown}' is no path: {error}")))?;
@@ -141,7 +141,7 @@ fn definition(file: &Path) -> Result<Value, String> {
     }
 }
 
-impl Loaded {
+impl LoadOutcome {
     fn success(&self) -> bool {
         match &self.reply {
             Reply::Machine(reply) => reply.success,
@@ -222,7 +222,7 @@ fn line(line: Option<u32>) -> String {
 }
 
 /// Counts the outcomes of all files.
-fn total(all: &[Loaded]) -> String {
+fn total(all: &[LoadOutcome]) -> String {
     let good = all.iter().filter(|loaded| loaded.success());
     let (mut files, mut workflows, mut nodes, mut graphs) = (0, 0, 0, 0);
     for loaded in good {

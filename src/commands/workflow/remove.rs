@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use steplatch_protocol::{DeleteWorkflow, Place};
+use steplatch_protocol::{DaemonPaths, DeleteWorkflow};
 
 use crate::failure::{Failure, USAGE};
 use crate::{front, print};
@@ -20,7 +20,7 @@ pub(crate) struct Remove {
 
 impl Remove {
     /// Removes each workflow; a missing one does not prevent the others.
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut code = ExitCode::SUCCESS;
         let mut replies = Vec::new();
         for name in self.names {

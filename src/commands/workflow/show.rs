@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_protocol::{DescribeWorkflow, DescribeWorkflowReply, FunctionSource, Place, VariableOfContract};
+use steplatch_protocol::{DaemonPaths, DescribeWorkflow, DescribeWorkflowReply, FunctionSource, VariableOfContract};
 
 use crate::failure::Failure;
 use crate::print::{BAD, QUIET, STRONG};
@@ -21,7 +21,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, DescribeWorkflow { name: self.name }).await?;
         if !reply.success {
             let error = reply.error.clone().unwrap_or_else(|| "there is no such workflow".to_owned());

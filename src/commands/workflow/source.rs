@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use steplatch_daemon::TerminalTools;
 use steplatch_ids::WorkflowName;
-use steplatch_protocol::{DescribeWorkflow, Place};
+use steplatch_protocol::{DaemonPaths, DescribeWorkflow};
 use steplatch_workflow::{Definition, Problems};
 
 use crate::failure::Failure;
 use crate::front;
 
 /// The meaning of a file or a name.
-pub(super) enum Meant {
+pub(super) enum WorkflowSource {
     /// A workflow, valid or not.
     Workflow(Box<Result<Definition, Problems>>),
     /// A file of functions in the library.
@@ -21,36 +21,36 @@ pub(super) enum Meant {
 }
 
 /// Reads the workflow in a file or, if `workflow` is not a file, the saved workflow of that name.
-pub(super) async fn read(workflow: &str, place: &Place) -> Result<Meant, Failure> {
+pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<WorkflowSource, Failure> {
     // Only a possible name needs the daemon; a path with an extension never is one.
     let is_name = !Path::new(workflow).exists() && workflow.parse::<WorkflowName>().is_ok();
     if !is_name {
         return Ok(match std::fs::read_to_string(workflow) {
-            Ok(text) => Meant::Workflow(Box::new(Definition::from_text(&text, &TerminalTools))),
-            Err(error) => Meant::Nothing(format!("the file can not be read: {error}")),
+            Ok(text) => WorkflowSource::Workflow(Box::new(Definition::from_text(&text, &TerminalTools))),
+            Err(error) => WorkflowSource::Nothing(format!("the file can not be read: {error}")),
         });
     }
     let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(match reply.definition {
-        Some(definition) => Meant::Workflow(Box::new(Definition::parse(&definition, &TerminalTools))),
-        None if reply.source.is_some() => Meant::Function(reply.file.unwrap_or_default().into()),
+        Some(definition) => WorkflowSource::Workflow(Box::new(Definition::parse(&definition, &TerminalTools))),
+        None if reply.source.is_some() => WorkflowSource::Function(reply.file.unwrap_or_default().into()),
         None => {
             let error = reply.error.unwrap_or_else(|| "there is no such workflow".to_owned());
-            Meant::Nothing(format!("there is no file of that name. {error}"))
+            WorkflowSource::Nothing(format!("there is no file of that name. {error}"))
         }
     })
 }
 
 /// As [`read`], but only for a valid workflow.
-pub(super) async fn definition(workflow: &str, place: &Place) -> Result<Definition, Failure> {
+pub(super) async fn definition(workflow: &str, place: &DaemonPaths) -> Result<Definition, Failure> {
     match read(workflow, place).await? {
-        Meant::Workflow(parsed) => {
+        WorkflowSource::Workflow(parsed) => {
             parsed.map_err(|problems| Failure::usage(format!("the workflow in '{workflow}' is not valid:\n{problems}")))
         }
-        Meant::Function(file) => {
+        WorkflowSource::Function(file) => {
             let file = file.display();
             Err(Failure::usage(format!("'{workflow}' is a function, in {file}; only machines are drawn and rehearsed")))
         }
-        Meant::Nothing(error) => Err(Failure::usage(format!("'{workflow}': {error}"))),
+        WorkflowSource::Nothing(error) => Err(Failure::usage(format!("'{workflow}': {error}"))),
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value};
 use steplatch_daemon::TerminalTools;
-use steplatch_protocol::Place;
-use steplatch_workflow::{Limits, Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
+use steplatch_protocol::DaemonPaths;
+use steplatch_workflow::{Limits, Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
 
 use super::source;
 use crate::action::{self, Outcome};
@@ -65,7 +65,7 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let limits = Limits::new(self.max_states, self.timeout).map_err(|error| Failure::usage(error.to_string()))?;
         let definition = source::definition(&self.workflow, place).await?;
         let stubs = match &self.stub {
@@ -95,9 +95,9 @@ impl Test {
 }
 
 fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
-    let name = |passage: &Passage| match passage {
-        Passage::State { state, tool, .. } => (state.len(), tool.len()),
-        Passage::Transition { .. } | Passage::Gate { .. } | Passage::Contract { .. } => (0, 0),
+    let name = |passage: &RehearsalStep| match passage {
+        RehearsalStep::State { state, tool, .. } => (state.len(), tool.len()),
+        RehearsalStep::Transition { .. } | RehearsalStep::Gate { .. } | RehearsalStep::Contract { .. } => (0, 0),
     };
     let (state, tool) =
         rehearsal.path.iter().map(name).fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
@@ -144,10 +144,10 @@ struct Columns {
 const TIME: usize = 11;
 
 impl Columns {
-    fn line(&self, passage: &Passage) -> String {
+    fn line(&self, passage: &RehearsalStep) -> String {
         let below = " ".repeat(TIME + 2);
         match passage {
-            Passage::State { at, state, tool, params, result, source, elapsed_time, .. } => {
+            RehearsalStep::State { at, state, tool, params, result, source, elapsed_time, .. } => {
                 let result = Value::Object(result.clone());
                 let outcome = Outcome::of(None, &result);
                 let (mark, style) = outcome.mark();
@@ -173,15 +173,15 @@ impl Columns {
                     fitted(&told, room),
                 )
             }
-            Passage::Transition { to, because, .. } => {
+            RehearsalStep::Transition { to, because, .. } => {
                 format!("{below}{QUIET}→{QUIET:#} {to}  {QUIET}{}{QUIET:#}", visible(because))
             }
-            Passage::Gate { choices, answer, .. } => {
+            RehearsalStep::Gate { choices, answer, .. } => {
                 let others: Vec<String> =
                     choices.iter().filter(|choice| *choice != answer).map(|other| visible(other)).collect();
                 format!("{below}◆ judged: {}  {QUIET}(not: {}){QUIET:#}", visible(answer), others.join("; "))
             }
-            Passage::Contract { side, variables, holds, .. } => {
+            RehearsalStep::Contract { side, variables, holds, .. } => {
                 let (mark, style) = if *holds { ("✓", GOOD) } else { ("✗", BAD) };
                 let side = match side {
                     steplatch_workflow::Side::Arguments => "arguments",

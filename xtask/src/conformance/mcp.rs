@@ -31,7 +31,8 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     let mut failed = Vec::new();
     for (revision, arguments) in RUNS {
         let said = server.tested(repository, arguments)?;
-        let found = Found::read(&said).with_context(|| format!("The suite said nothing of {revision}: {said}"))?;
+        let found =
+            SuiteResult::read(&said).with_context(|| format!("The suite said nothing of {revision}: {said}"))?;
         println!("{revision}: {} scenarios, {} checks passed, {} failed", found.scenarios, found.passed, found.failed);
         // Writing to a String does not fail.
         let _ = writeln!(table, "| {revision} | {} | {} | {} |", found.scenarios, found.passed, found.failed);
@@ -85,7 +86,7 @@ impl Drop for Server {
 
 /// The results of one run.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct SuiteResult {
     scenarios: usize,
     passed: usize,
     failed: usize,
@@ -93,7 +94,7 @@ struct Found {
     wrong: Vec<String>,
 }
 
-impl Found {
+impl SuiteResult {
     /// Parses the summary at the end.
     fn read(said: &str) -> Option<Self> {
         let (_, summary) = said.split_once("=== SUMMARY ===")?;
@@ -117,9 +118,9 @@ mod tests {
     fn the_summary_tells_what_came_of_all_scenarios() {
         let said = "=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ caching: 7 passed, 1 failed\n\nTotal: 9 passed, 1 failed\n\
                     \nNot scored for 2026-07-28: 1 scenario(s) run, 1 failing.\n  ✗ caching (pending)\n";
-        let found = Found::read(said).unwrap();
+        let found = SuiteResult::read(said).unwrap();
         assert_eq!((found.scenarios, found.passed, found.failed), (2, 9, 1));
         assert_eq!(found.wrong, ["✗ caching: 7 passed, 1 failed"]);
-        assert_eq!(Found::read("Error: connect ECONNREFUSED"), None);
+        assert_eq!(SuiteResult::read("Error: connect ECONNREFUSED"), None);
     }
 }

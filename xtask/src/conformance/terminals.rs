@@ -46,7 +46,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     step::run("esctest2", &mut command)?;
     // The suite prints terminals' answers, which may be any bytes.
     let said = fs::read(&log).with_context(|| format!("{} could not be read.", log.display()))?;
-    let found = Found::read(&String::from_utf8_lossy(&said));
+    let found = SuiteResult::read(&String::from_utf8_lossy(&said));
     println!("{}", found.count());
     for name in found.with(Outcome::Failed) {
         println!("{name}");
@@ -71,9 +71,9 @@ enum Outcome {
 
 /// The outcomes of all tests, in the order in which they ran.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found(Vec<(String, Outcome)>);
+struct SuiteResult(Vec<(String, Outcome)>);
 
-impl Found {
+impl SuiteResult {
     /// Parses the log of a run.
     fn read(log: &str) -> Self {
         let mut tests = Vec::new();
@@ -174,7 +174,7 @@ BSTests.test_BS_Hard
 
     #[test]
     fn a_log_tells_what_came_of_each_test_once() {
-        let found = Found::read(LOG);
+        let found = SuiteResult::read(LOG);
         assert_eq!(found.count(), "4 tests: 1 passed, 2 not expected of a VT420 or of xterm, 1 failed");
         assert_eq!(found.failures(), "- **BS** (1): Hard\n");
     }

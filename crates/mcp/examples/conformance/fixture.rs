@@ -10,8 +10,8 @@ use rmcp::model::{
     ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig, Tool,
 };
 use serde_json::{Value, json};
-use steplatch_mcp::Offer;
-use steplatch_mcp::offer::{Asker, Call, Called, Changed, Listed, Outcome, Updates};
+use steplatch_mcp::ServerBackend;
+use steplatch_mcp::offer::{CachedList, Call, Called, Changed, ClientContext, Outcome, Updates};
 use tokio::sync::{broadcast, mpsc};
 
 use crate::jobs::Jobs;
@@ -127,7 +127,7 @@ fn schema_of_2020_12() -> Value {
 
 /// Sends a log message: to every client before 2026-07-28, since then to clients that request logs with the call.
 #[expect(deprecated, reason = "the suite still asks for logs")]
-async fn log(asker: &Asker<'_>, message: &str) {
+async fn log(asker: &ClientContext<'_>, message: &str) {
     let context = asker.context();
     if asker.is_modern() && context.meta.log_level().is_none() {
         return;
@@ -214,7 +214,7 @@ impl Fixture {
     }
 }
 
-impl Offer for Fixture {
+impl ServerBackend for Fixture {
     #[expect(deprecated, reason = "the suite still asks for logs")]
     fn about(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -233,13 +233,13 @@ impl Offer for Fixture {
         about
     }
 
-    async fn tools(&self) -> Listed<Tool> {
+    async fn tools(&self) -> CachedList<Tool> {
         let mut items = tools();
         if self.more.0.load(Ordering::Relaxed) {
             let nothing = object(json!({"type": "object", "properties": {}}));
             items.push(Tool::new("zz_one_more", "A tool that comes and goes", std::sync::Arc::new(nothing)));
         }
-        Listed { items, ttl_ms: 1000 }
+        CachedList { items, ttl_ms: 1000 }
     }
 
     fn tool(&self, name: &str) -> Option<Tool> {
@@ -256,7 +256,7 @@ impl Offer for Fixture {
         }
     }
 
-    fn prompts(&self) -> Listed<Prompt> {
+    fn prompts(&self) -> CachedList<Prompt> {
         let argument = |name: &str| PromptArgument::new(name).with_description("A test argument").with_required(true);
         let prompt = |name: &str, arguments: &[&str]| {
             let arguments = arguments.iter().map(|name| argument(name)).collect();
@@ -272,7 +272,7 @@ impl Offer for Fixture {
         if self.more.1.load(Ordering::Relaxed) {
             items.push(prompt("zz_one_more", &[]));
         }
-        Listed { items, ttl_ms: 1000 }
+        CachedList { items, ttl_ms: 1000 }
     }
 
     async fn prompt(&self, call: &mut Call<'_>) -> Outcome<GetPromptResult> {
@@ -302,7 +302,7 @@ impl Offer for Fixture {
         Outcome::Done(GetPromptResult::new(messages))
     }
 
-    async fn resources(&self, _asker: &Asker<'_>) -> Result<Listed<Resource>, ErrorData> {
+    async fn resources(&self, _asker: &ClientContext<'_>) -> Result<CachedList<Resource>, ErrorData> {
         let resource =
             |uri: &str, kind: &str| Resource::new(uri, uri).with_description("A test resource").with_mime_type(kind);
         let items = vec![
@@ -310,17 +310,17 @@ impl Offer for Fixture {
             resource("test://static-binary", "image/png"),
             resource("test://watched-resource", "text/plain"),
         ];
-        Ok(Listed { items, ttl_ms: 1000 })
+        Ok(CachedList { items, ttl_ms: 1000 })
     }
 
-    fn templates(&self) -> Listed<ResourceTemplate> {
+    fn templates(&self) -> CachedList<ResourceTemplate> {
         let template = ResourceTemplate::new("test://template/{id}/data", "template")
             .with_description("A test template")
             .with_mime_type("application/json");
-        Listed { items: vec![template], ttl_ms: 1000 }
+        CachedList { items: vec![template], ttl_ms: 1000 }
     }
 
-    async fn read(&self, uri: &str, _asker: &Asker<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
+    async fn read(&self, uri: &str, _asker: &ClientContext<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
         let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
         let content = match uri {
             "test://static-text" => ResourceContents::text("This is the content of the static text resource.", uri),
@@ -348,15 +348,20 @@ impl Offer for Fixture {
         values.map(str::to_owned).collect()
     }
 
-    async fn task(&self, id: &str, _asker: &Asker<'_>) -> Result<Option<DetailedTask>, ErrorData> {
+    async fn task(&self, id: &str, _asker: &ClientContext<'_>) -> Result<Option<DetailedTask>, ErrorData> {
         Ok(self.jobs.told(id))
     }
 
-    async fn answer_task(&self, id: &str, answers: InputResponses, _asker: &Asker<'_>) -> Result<bool, ErrorData> {
+    async fn answer_task(
+        &self,
+        id: &str,
+        answers: InputResponses,
+        _asker: &ClientContext<'_>,
+    ) -> Result<bool, ErrorData> {
         Ok(self.jobs.answer(id, &answers))
     }
 
-    async fn cancel_task(&self, id: &str, _asker: &Asker<'_>) -> Result<bool, ErrorData> {
+    async fn cancel_task(&self, id: &str, _asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
         Ok(self.jobs.cancel(id))
     }
 

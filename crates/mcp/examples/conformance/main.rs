@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use axum::serve::ListenerExt as _;
 use fixture::Fixture;
 use steplatch_mcp::{HttpOptions, http_service, http_service_of};
-use steplatch_protocol::{Hello, Place, Starter, Steady};
+use steplatch_protocol::{DaemonPaths, Hello, ReconnectingClient, Starter};
 use tokio::io::AsyncReadExt as _;
 
 #[tokio::main]
@@ -27,9 +27,9 @@ async fn main() -> std::io::Result<()> {
     let ended = options.ended.clone();
     let router = match words.as_slice() {
         ["contract", program, state] => {
-            let place = Place::from_environment(Some(PathBuf::from(state).as_path()))?;
+            let place = DaemonPaths::from_environment(Some(PathBuf::from(state).as_path()))?;
             let hello = Hello { client: "conformance".to_owned(), ..Hello::default() };
-            let daemon = Steady::new(place, Starter { program: PathBuf::from(program) }, hello);
+            let daemon = ReconnectingClient::new(place, Starter { program: PathBuf::from(program) }, hello);
             axum::Router::new().nest_service("/mcp", http_service(daemon, options))
         }
         _ => axum::Router::new().nest_service("/mcp", http_service_of(Fixture::default(), options)),

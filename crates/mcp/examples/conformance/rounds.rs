@@ -3,7 +3,7 @@
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, InputRequest, InputRequests, InputResponses, PromptMessage, Role};
 use serde_json::{Value, json};
-use steplatch_mcp::offer::{Ask, Call, Called, Came, Outcome};
+use steplatch_mcp::offer::{Ask, Call, Called, ClientInput, Outcome};
 
 use crate::fixture::{invalid, said};
 use crate::jobs::Jobs;
@@ -59,10 +59,10 @@ fn ask<T, const N: usize>(questions: [(&str, InputRequest); N], carried: Option<
 /// Returns the answers, if they are an object.
 fn answers(call: &mut Call<'_>) -> Result<InputResponses, ErrorData> {
     match std::mem::take(&mut call.round.came) {
-        Came::Answers(answers) => Ok(answers.into_iter().filter(|(_, answer)| answer.is_object()).collect()),
-        Came::Nothing => Ok(InputResponses::new()),
-        Came::Moot | Came::Late => Err(invalid("nobody answered")),
-        Came::Unreachable => Err(invalid("the client can not be asked that")),
+        ClientInput::Answers(answers) => Ok(answers.into_iter().filter(|(_, answer)| answer.is_object()).collect()),
+        ClientInput::Nothing => Ok(InputResponses::new()),
+        ClientInput::Moot | ClientInput::Late => Err(invalid("nobody answered")),
+        ClientInput::Unreachable => Err(invalid("the client can not be asked that")),
     }
 }
 

@@ -12,13 +12,14 @@ use rmcp::model::{ElicitRequest, ElicitResult, InputRequest, InputRequests};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AnswerGate, AskError, GateInfo, GetApprover, GetRun, GetWorkflowRun, RUN_WAIT_SECONDS, RunEvent, Steady, Verb as _,
+    AnswerGate, AskError, GateInfo, GetApprover, GetRun, GetWorkflowRun, RUN_WAIT_SECONDS, ReconnectingClient,
+    RunEvent, Verb as _,
 };
 
 use self::dialog::NoDialog;
 use super::tasks::OpenQuestions;
 use super::waiting;
-use crate::offer::{Ask, Asker, Call, Came, Round};
+use crate::offer::{Ask, Call, CallRound, ClientContext, ClientInput};
 
 /// How often a person may fill in one form before the gate is left to be answered elsewhere.
 pub(super) const ATTEMPTS: usize = 3;
@@ -35,7 +36,7 @@ const TOO_LONG: &str = "This gate asks more than a dialog shows whole.";
 
 /// The state of asking people through their clients.
 #[derive(Debug, Default)]
-pub(super) struct People {
+pub(super) struct Elicitor {
     /// Gates whose dialog returned without an answer. A person is not asked again each time an agent reads its run.
     unanswered: Mutex<VecDeque<String>>,
     pub(super) asked: OpenQuestions,
@@ -43,7 +44,7 @@ pub(super) struct People {
 
 /// The state that a call carries while a person is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Standing {
+struct ElicitationState {
     /// The run that the call is about.
     run: String,
     /// The run whose gate it is: that one, or one below it.
@@ -57,27 +58,27 @@ struct Standing {
 
 /// The request for a run, and the client that may be asked a question in return.
 pub(super) struct Caller<'a, 'c> {
-    pub(super) daemon: &'a Steady,
+    pub(super) daemon: &'a ReconnectingClient,
     pub(super) call: &'a mut Call<'c>,
     /// How long the request waits for the run, in seconds.
     wait: f64,
 }
 
 /// The outcome of a call.
-pub(super) enum Reached {
+pub(super) enum GateStep {
     Reply(Value),
     Ask(Ask),
 }
 
 /// The outcome of a dialog.
-pub(super) enum Dialog {
+pub(super) enum DialogOutcome {
     Answered(AnswerGate),
     /// No answer, with the reason in words.
     LeftOpen(&'static str),
 }
 
 impl<'a, 'c> Caller<'a, 'c> {
-    pub(super) fn new(daemon: &'a Steady, call: &'a mut Call<'c>) -> Self {
+    pub(super) fn new(daemon: &'a ReconnectingClient, call: &'a mut Call<'c>) -> Self {
         let arguments = call.arguments.as_ref();
         // Some clients wrap the arguments in `request`.
         let wrapped = arguments.and_then(|arguments| arguments.get("request")).and_then(Value::as_object);
@@ -91,13 +92,13 @@ impl<'a, 'c> Caller<'a, 'c> {
     }
 }
 
-impl People {
+impl Elicitor {
     pub(super) fn asked_in_vain(&self, gate: &GateInfo) -> bool {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).contains(&gate.gate_id)
     }
 
     /// Leaves a gate to be answered elsewhere, and remembers not to ask about it again.
-    fn leave(&self, reply: Value, gate: &GateInfo, daemon: &Steady, why: &str) -> Reached {
+    fn leave(&self, reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
         self.give_up(gate);
         left(reply, gate, daemon, why)
     }
@@ -116,10 +117,10 @@ impl People {
     ///
     /// # Errors
     /// When the daemon cannot be reached.
-    pub(super) async fn reach(&self, reply: Value, caller: &Caller<'_, '_>) -> Result<Reached, AskError> {
+    pub(super) async fn reach(&self, reply: Value, caller: &Caller<'_, '_>) -> Result<GateStep, AskError> {
         let daemon = caller.daemon;
         let Some(gate) = gate_for_people(&reply, daemon).await? else {
-            return Ok(Reached::Reply(reply));
+            return Ok(GateStep::Reply(reply));
         };
         if !caller.call.asker.takes_forms() || self.asked_in_vain(&gate) {
             return Ok(left(reply, &gate, daemon, "This gate waits for a person."));
@@ -134,14 +135,18 @@ impl People {
     ///
     /// # Errors
     /// When the daemon cannot be reached.
-    pub(super) async fn resume(&self, round: Round, caller: &mut Caller<'_, '_>) -> Result<Option<Reached>, AskError> {
-        let Some(Ok(standing)) = round.carried.map(serde_json::from_value::<Standing>) else { return Ok(None) };
+    pub(super) async fn resume(
+        &self,
+        round: CallRound,
+        caller: &mut Caller<'_, '_>,
+    ) -> Result<Option<GateStep>, AskError> {
+        let Some(Ok(standing)) = round.carried.map(serde_json::from_value::<ElicitationState>) else { return Ok(None) };
         let response = match round.came {
-            Came::Moot => return self.go_on(&standing.run, caller.wait, caller).await.map(Some),
-            Came::Late => Err("This gate waits for a person, and nobody answered its dialog."),
-            Came::Unreachable => Err(UNREACHED),
-            Came::Nothing => Ok(None),
-            Came::Answers(mut answers) => {
+            ClientInput::Moot => return self.go_on(&standing.run, caller.wait, caller).await.map(Some),
+            ClientInput::Late => Err("This gate waits for a person, and nobody answered its dialog."),
+            ClientInput::Unreachable => Err(UNREACHED),
+            ClientInput::Nothing => Ok(None),
+            ClientInput::Answers(mut answers) => {
                 Ok(answers.remove(QUESTION).and_then(|said| serde_json::from_value::<ElicitResult>(said).ok()))
             }
         };
@@ -158,8 +163,8 @@ impl People {
             return self.go_on(&standing.run, 0.0, caller).await.map(Some);
         };
         let why = match response.map(|response| dialog::read(&gate, response)) {
-            Err(why) | Ok(Dialog::LeftOpen(why)) => why.to_owned(),
-            Ok(Dialog::Answered(answer)) => match answered(
+            Err(why) | Ok(DialogOutcome::LeftOpen(why)) => why.to_owned(),
+            Ok(DialogOutcome::Answered(answer)) => match answered(
                 AnswerGate { digest: Some(standing.digest.clone()), ..answer },
                 caller.daemon,
                 &caller.call.asker,
@@ -179,21 +184,21 @@ impl People {
         Ok(Some(self.leave(reply, &gate, caller.daemon, &why)))
     }
 
-    async fn go_on(&self, run: &str, wait: f64, caller: &mut Caller<'_, '_>) -> Result<Reached, AskError> {
+    async fn go_on(&self, run: &str, wait: f64, caller: &mut Caller<'_, '_>) -> Result<GateStep, AskError> {
         let reply = caller.run(run, wait).await?;
         self.reach(reply, caller).await
     }
 }
 
 /// Returns the question to the person; `wrong` is why the last answer was rejected, and the number of rejected answers.
-fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> Reached {
+fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> GateStep {
     let (wrong, attempts) = wrong.map_or((None, 0), |(wrong, attempts)| (Some(wrong), attempts));
     let form = match dialog::form(gate, wrong, caller.call.asker.knows_titles()) {
         Ok(form) => form,
         Err(NoDialog::Form) => return left(reply, gate, caller.daemon, NO_SUCH_FORM),
         Err(NoDialog::TooLong) => return left(reply, gate, caller.daemon, TOO_LONG),
     };
-    let standing = Standing {
+    let standing = ElicitationState {
         run: reply["run_id"].as_str().unwrap_or_default().to_owned(),
         gate_run: gate.run_id.clone(),
         gate: gate.gate_id.clone(),
@@ -204,7 +209,7 @@ fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller:
     let request = InputRequest::Elicitation(ElicitRequest::new(form));
     let questions = InputRequests::from([(QUESTION.to_owned(), request)]);
     let moot = Box::pin(closed(gate.clone(), caller.daemon.clone()));
-    Reached::Ask(Ask { questions, carried: Some(carried), moot })
+    GateStep::Ask(Ask { questions, carried: Some(carried), moot })
 }
 
 /// Why an answer was rejected, and whether the person may answer again.
@@ -216,8 +221,8 @@ pub(super) struct Refused {
 /// Sends a person's answer to the daemon, marked as given by a person.
 pub(super) async fn answered(
     answer: AnswerGate,
-    daemon: &Steady,
-    asker: &Asker<'_>,
+    daemon: &ReconnectingClient,
+    asker: &ClientContext<'_>,
 ) -> Result<Result<(), Refused>, AskError> {
     let client = asker.name().unwrap_or_else(|| "an MCP client".to_owned());
     let client: String = client.chars().take(40).collect();
@@ -227,7 +232,7 @@ pub(super) async fn answered(
 }
 
 /// Returns the oldest gate for people that a run waits at, its own or one of its descendants'.
-async fn gate_for_people(reply: &Value, daemon: &Steady) -> Result<Option<GateInfo>, AskError> {
+async fn gate_for_people(reply: &Value, daemon: &ReconnectingClient) -> Result<Option<GateInfo>, AskError> {
     if reply["status"] != "waiting" {
         return Ok(None);
     }
@@ -238,17 +243,17 @@ async fn gate_for_people(reply: &Value, daemon: &Steady) -> Result<Option<GateIn
 }
 
 /// Returns the reply of a call whose gate is left to be answered elsewhere.
-fn left(mut reply: Value, gate: &GateInfo, daemon: &Steady, why: &str) -> Reached {
+fn left(mut reply: Value, gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> GateStep {
     // The gate may have been answered in the meantime.
     if reply["status"] == "waiting" {
         let told = where_to_answer(gate, daemon, why);
         reply["next_step"] = format!("{told} Tell them so; get_run with wait_seconds goes on when they have.").into();
     }
-    Reached::Reply(reply)
+    GateStep::Reply(reply)
 }
 
 /// Returns why a gate is answered elsewhere, and the command that answers it.
-pub(super) fn where_to_answer(gate: &GateInfo, daemon: &Steady, why: &str) -> String {
+pub(super) fn where_to_answer(gate: &GateInfo, daemon: &ReconnectingClient, why: &str) -> String {
     let place = daemon.place();
     let folder = match place.is_usual() {
         true => String::new(),
@@ -265,7 +270,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Waits until a gate is closed.
-async fn closed(gate: GateInfo, daemon: Steady) {
+async fn closed(gate: GateInfo, daemon: ReconnectingClient) {
     let mut events = daemon.follow(&gate.run_id, 1);
     let ends = |event: &RunEvent| {
         let this = event.data.get("gate_id").is_some_and(|id| *id == gate.gate_id);

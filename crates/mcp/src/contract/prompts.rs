@@ -3,10 +3,10 @@
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 use serde_json::Value;
-use steplatch_protocol::{GetRun, GetWorkflowRun, Steady};
+use steplatch_protocol::{GetRun, GetWorkflowRun, ReconnectingClient};
 
 use super::internal;
-use crate::offer::{Listed, Outcome};
+use crate::offer::{CachedList, Outcome};
 
 /// The longest goal that a prompt includes, in characters.
 const LONGEST_GOAL: usize = 4000;
@@ -18,7 +18,7 @@ const AUTHOR: &str = "author_workflow";
 const REVIEW: &str = "review_run";
 
 /// Returns all prompts.
-pub(super) fn all() -> Listed<Prompt> {
+pub(super) fn all() -> CachedList<Prompt> {
     let argument =
         |name: &str, description: &str| PromptArgument::new(name).with_description(description).with_required(true);
     let items = vec![
@@ -35,7 +35,7 @@ pub(super) fn all() -> Listed<Prompt> {
         )
         .with_title("Review a run"),
     ];
-    Listed { items, ttl_ms: 3_600_000 }
+    CachedList { items, ttl_ms: 3_600_000 }
 }
 
 /// Returns whether a prompt has an argument of that name.
@@ -46,7 +46,11 @@ pub(super) fn takes(prompt: &str, argument: &str) -> bool {
 }
 
 /// Writes a prompt.
-pub(super) async fn write(name: &str, arguments: Option<&JsonObject>, daemon: &Steady) -> Outcome<GetPromptResult> {
+pub(super) async fn write(
+    name: &str,
+    arguments: Option<&JsonObject>,
+    daemon: &ReconnectingClient,
+) -> Outcome<GetPromptResult> {
     let argument = |argument: &str| {
         let value = arguments.and_then(|arguments| arguments.get(argument)).and_then(Value::as_str).map(str::trim);
         value.filter(|value| !value.is_empty()).map(str::to_owned).ok_or_else(|| {
@@ -88,7 +92,7 @@ fn author(goal: &str) -> (&'static str, String) {
     ("How to work out a workflow and save it", text)
 }
 
-async fn review(run_id: String, daemon: &Steady) -> Result<(&'static str, String), ErrorData> {
+async fn review(run_id: String, daemon: &ReconnectingClient) -> Result<(&'static str, String), ErrorData> {
     let record = daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await.map_err(|error| internal(&error))?;
     if record.run.is_none() {
         let error = record.error.unwrap_or_else(|| "there is no such run; list_runs tells which there are".to_owned());

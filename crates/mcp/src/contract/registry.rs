@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
-use steplatch_protocol::{AskError, Change, ListTools, Steady, ToolInfo, ToolScope, VerbInfo, Watch};
+use steplatch_protocol::{AskError, Change, ListTools, ReconnectingClient, ToolInfo, ToolScope, VerbInfo, Watch};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -44,8 +44,8 @@ pub(super) struct Registry {
 
 #[derive(Debug)]
 struct Shared {
-    daemon: Steady,
-    known: RwLock<Arc<Known>>,
+    daemon: ReconnectingClient,
+    known: RwLock<Arc<KnownTools>>,
     changes: broadcast::Sender<Changed>,
     /// Notified by each request, since a request implies that a daemon exists or is started.
     asked: Notify,
@@ -58,7 +58,7 @@ struct Shared {
 
 /// The workflows that are tools, as of the last fetch.
 #[derive(Debug, Default, PartialEq)]
-struct Known {
+struct KnownTools {
     workflows: BTreeMap<String, Workflow>,
 }
 
@@ -69,7 +69,7 @@ struct Workflow {
 }
 
 /// The target of a tool's name.
-pub(super) enum Found {
+pub(super) enum FoundTool {
     Verb(&'static VerbInfo),
     /// A workflow, and whether a call of it waits for its end.
     Workflow {
@@ -78,7 +78,7 @@ pub(super) enum Found {
 }
 
 impl Registry {
-    pub(super) fn new(daemon: Steady) -> Self {
+    pub(super) fn new(daemon: ReconnectingClient) -> Self {
         let ended = CancellationToken::new();
         let shared = Shared {
             daemon,
@@ -114,12 +114,13 @@ impl Registry {
     }
 
     /// Returns the target of the tool called `name`. An unknown name causes a fetch of the list.
-    pub(super) async fn find(&self, name: &str) -> Option<Found> {
+    pub(super) async fn find(&self, name: &str) -> Option<FoundTool> {
         if let Some(verb) = tools::verb(name) {
-            return Some(Found::Verb(verb));
+            return Some(FoundTool::Verb(verb));
         }
         self.shared.watch();
-        let known = || self.shared.known().workflows.get(name).map(|workflow| Found::Workflow { sync: workflow.sync });
+        let known =
+            || self.shared.known().workflows.get(name).map(|workflow| FoundTool::Workflow { sync: workflow.sync });
         match known() {
             Some(found) => Some(found),
             None => {
@@ -138,7 +139,7 @@ impl Registry {
 }
 
 impl Shared {
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<KnownTools> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -169,7 +170,7 @@ impl Shared {
             Err(error) => return tracing::warn!(%error, "the tools can not be listed"),
         };
         let workflows = workflows.into_iter().filter_map(described).take(MOST_WORKFLOWS).collect();
-        let now = Known { workflows };
+        let now = KnownTools { workflows };
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let changed = known.workflows != now.workflows;
         *known = Arc::new(now);

@@ -17,13 +17,13 @@ use rmcp::model::{ArgumentInfo, MetaObject, Reference, Resource, ResourceContent
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AskError, ContentMode, DescribeWorkflow, GetRun, GetScreenContent, GetWorkflowRun, ListTerminalSessions,
-    ListWorkflowRuns, ListWorkflows, RunEvent, Steady,
+    ListWorkflowRuns, ListWorkflows, ReconnectingClient, RunEvent,
 };
 
 pub(super) use follow::follow;
 use uri::{Address, Part};
 
-use crate::offer::Listed;
+use crate::offer::CachedList;
 
 /// The longest text of a resource, in characters: about as much as a model reads at once.
 const LONGEST: u32 = 40_000;
@@ -46,7 +46,7 @@ const JSON: &str = "application/json";
 const LINES_OF_JSON: &str = "application/jsonl";
 
 /// Returns the URI templates of the resources.
-pub(super) fn templates() -> Listed<ResourceTemplate> {
+pub(super) fn templates() -> CachedList<ResourceTemplate> {
     let template = |uri: &str, name: &str, title: &str, description: &str, kind: &str| {
         ResourceTemplate::new(uri, name).with_title(title).with_description(description).with_mime_type(kind)
     };
@@ -76,14 +76,14 @@ pub(super) fn templates() -> Listed<ResourceTemplate> {
         ),
         template("workflow://{name}", "workflow", "Saved workflow", "A workflow, and what it must be given", JSON),
     ];
-    Listed { items, ttl_ms: 3_600_000 }
+    CachedList { items, ttl_ms: 3_600_000 }
 }
 
 /// Returns the available resources: all terminals, the newest runs, and the workflows.
 ///
 /// # Errors
 /// When the daemon cannot be reached.
-pub(super) async fn all(daemon: &Steady) -> Result<Listed<Resource>, AskError> {
+pub(super) async fn all(daemon: &ReconnectingClient) -> Result<CachedList<Resource>, AskError> {
     let resource = |address: Address, name: String, description: String, kind: &str| {
         Resource::new(address.to_string(), name).with_description(description).with_mime_type(kind)
     };
@@ -109,14 +109,14 @@ pub(super) async fn all(daemon: &Steady) -> Result<Listed<Resource>, AskError> {
         let description = workflow.description.unwrap_or_else(|| format!("A {}", workflow.kind));
         items.push(resource(Address::Workflow(workflow.name.clone()), workflow.name, description, JSON));
     }
-    Ok(Listed { items, ttl_ms: 0 })
+    Ok(CachedList { items, ttl_ms: 0 })
 }
 
 /// Reads a resource; `None` if there is none of that URI.
 ///
 /// # Errors
 /// When the daemon cannot be reached.
-pub(super) async fn read(uri: &str, daemon: &Steady) -> Result<Option<Vec<ResourceContents>>, AskError> {
+pub(super) async fn read(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Vec<ResourceContents>>, AskError> {
     let Some(address) = Address::parse(uri) else { return Ok(None) };
     let content = match address {
         Address::Terminal { id, part } => terminal(uri, id, part, daemon).await?,
@@ -135,7 +135,7 @@ async fn terminal(
     uri: &str,
     session_id: String,
     part: Part,
-    daemon: &Steady,
+    daemon: &ReconnectingClient,
 ) -> Result<Option<ResourceContents>, AskError> {
     let mut verb = GetScreenContent { session_id, limit: Some(LONGEST), ..GetScreenContent::default() };
     if let Part::History { offset } = part {
@@ -147,7 +147,7 @@ async fn terminal(
     Ok(Some(ResourceContents::text(text, uri).with_mime_type(TEXT).with_meta(meta(about))))
 }
 
-async fn run(uri: &str, run_id: String, daemon: &Steady) -> Result<Option<ResourceContents>, AskError> {
+async fn run(uri: &str, run_id: String, daemon: &ReconnectingClient) -> Result<Option<ResourceContents>, AskError> {
     // A failed run has success: false, so its existence is checked first.
     if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
         return Ok(None);
@@ -160,7 +160,7 @@ async fn events(
     uri: &str,
     run_id: String,
     from_seq: u64,
-    daemon: &Steady,
+    daemon: &ReconnectingClient,
 ) -> Result<Option<ResourceContents>, AskError> {
     if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
         return Ok(None);
@@ -213,7 +213,7 @@ fn meta(about: Value) -> MetaObject {
 pub(super) async fn complete(
     what: &Reference,
     argument: &ArgumentInfo,
-    daemon: &Steady,
+    daemon: &ReconnectingClient,
 ) -> Result<Vec<String>, AskError> {
     let known = match what {
         Reference::Resource(template) => templates().items.iter().any(|known| known.uri_template == template.uri),

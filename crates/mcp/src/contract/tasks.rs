@@ -15,14 +15,14 @@ use rmcp::model::{
 use serde_json::Value;
 use steplatch_ids::random_name;
 use steplatch_protocol::{
-    AnswerGate, AskError, CallTool, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, RunRecord,
-    RunWorkflow, Steady, Verb, read,
+    AnswerGate, AskError, CallTool, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, ReconnectingClient,
+    RunRecord, RunWorkflow, Verb, read,
 };
 
 use super::completed;
 use super::gates::dialog::NoDialog;
-use super::gates::{ATTEMPTS, Dialog, People, Refused, answered, dialog, where_to_answer};
-use crate::offer::Asker;
+use super::gates::{ATTEMPTS, DialogOutcome, Elicitor, Refused, answered, dialog, where_to_answer};
+use crate::offer::ClientContext;
 
 /// The interval, in milliseconds, at which a client may poll.
 const POLLED_EVERY_MS: u64 = 1000;
@@ -98,7 +98,7 @@ impl OpenQuestions {
 pub(super) async fn begin(
     verb: &str,
     params: Value,
-    daemon: &Steady,
+    daemon: &ReconnectingClient,
 ) -> Result<Result<CreateTaskResult, (Value, Vec<String>)>, AskError> {
     let at_once = match verb {
         CallTool::NAME => {
@@ -130,7 +130,7 @@ fn task(run: &RunRecord, status: TaskStatus) -> Task {
     Task::new(&run.run_id, status, &run.started_at, updated).with_poll_interval_ms(POLLED_EVERY_MS)
 }
 
-impl People {
+impl Elicitor {
     /// Returns the state of a task. `None` if there is no such run.
     ///
     /// # Errors
@@ -138,8 +138,8 @@ impl People {
     pub(super) async fn task(
         &self,
         run_id: &str,
-        daemon: &Steady,
-        asker: &Asker<'_>,
+        daemon: &ReconnectingClient,
+        asker: &ClientContext<'_>,
     ) -> Result<Option<DetailedTask>, AskError> {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(None);
@@ -179,8 +179,8 @@ impl People {
     async fn questions(
         &self,
         gates: &[GateInfo],
-        daemon: &Steady,
-        asker: &Asker<'_>,
+        daemon: &ReconnectingClient,
+        asker: &ClientContext<'_>,
     ) -> Result<(InputRequests, Option<String>), AskError> {
         let (mut questions, mut elsewhere) = (InputRequests::new(), None);
         for gate in gates {
@@ -217,8 +217,8 @@ impl People {
         &self,
         run_id: &str,
         said: InputResponses,
-        daemon: &Steady,
-        asker: &Asker<'_>,
+        daemon: &ReconnectingClient,
+        asker: &ClientContext<'_>,
     ) -> Result<bool, AskError> {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(false);
@@ -230,7 +230,7 @@ impl People {
                 continue;
             };
             match dialog::read(gate, response) {
-                Dialog::Answered(answer) => {
+                DialogOutcome::Answered(answer) => {
                     let answer = AnswerGate { digest: Some(asked.digest.clone()), ..answer };
                     match answered(answer, daemon, asker).await? {
                         Err(Refused { why, again: true }) if self.asked.again(&asked, &why) < ATTEMPTS => {}
@@ -238,7 +238,7 @@ impl People {
                         Ok(()) => {}
                     }
                 }
-                Dialog::LeftOpen(_) => self.give_up(gate),
+                DialogOutcome::LeftOpen(_) => self.give_up(gate),
             }
         }
         Ok(true)
@@ -249,7 +249,7 @@ impl People {
 ///
 /// # Errors
 /// When the daemon cannot be reached.
-pub(super) async fn cancel(run_id: &str, daemon: &Steady) -> Result<bool, AskError> {
+pub(super) async fn cancel(run_id: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
     let known = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
     if known {
         // Cancelling has no effect on a run that has ended.

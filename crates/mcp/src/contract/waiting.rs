@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AskError, AwaitOutput, CallTool, Follower, GetRun, RUN_WAIT_SECONDS, RunEvent, RunWorkflow, Steady, Verb, read,
+    AskError, AwaitOutput, CallTool, Follower, GetRun, RUN_WAIT_SECONDS, ReconnectingClient, RunEvent, RunWorkflow,
+    Verb, read,
 };
 
 use crate::progress::{Progress, SIGN_OF_LIFE};
@@ -19,7 +20,12 @@ const GATHERING: Duration = Duration::from_millis(20);
 pub(super) type Answer = Result<(Value, Vec<String>), AskError>;
 
 /// Calls the verb called `name`, and sends progress to the client until the daemon answers. Nothing is sent afterwards.
-pub(super) async fn ask(daemon: &Steady, name: &str, params: Value, progress: Option<&mut Progress>) -> Answer {
+pub(super) async fn ask(
+    daemon: &ReconnectingClient,
+    name: &str,
+    params: Value,
+    progress: Option<&mut Progress>,
+) -> Answer {
     let Some(progress) = progress else { return daemon.call_raw(name, params).await };
     let answer = match name {
         RunWorkflow::NAME => match read::<RunWorkflow>(params.clone()) {
@@ -55,7 +61,7 @@ pub(super) async fn ask(daemon: &Steady, name: &str, params: Value, progress: Op
 
 /// Starts a run without waiting, then waits for it as for an existing run.
 async fn begin<V: Verb>(
-    daemon: &Steady,
+    daemon: &ReconnectingClient,
     verb: V,
     wait: Option<f64>,
     warnings: Vec<String>,
@@ -74,7 +80,7 @@ async fn begin<V: Verb>(
 }
 
 /// Waits for a run, and follows its events meanwhile.
-async fn over(daemon: &Steady, run: &str, get_run: Value, progress: &mut Progress) -> Answer {
+async fn over(daemon: &ReconnectingClient, run: &str, get_run: Value, progress: &mut Progress) -> Answer {
     let answer = daemon.call_raw(GetRun::NAME, get_run);
     tokio::pin!(answer);
     let mut follower = Some(daemon.follow(run, 1));
@@ -121,7 +127,7 @@ fn hear(event: &RunEvent, states: &mut u32, progress: &mut Progress) {
 }
 
 /// Waits for output. It sends a sign of life, because clients abort calls that stay silent.
-async fn wait_for_output(daemon: &Steady, params: Value, progress: &mut Progress) -> Answer {
+async fn wait_for_output(daemon: &ReconnectingClient, params: Value, progress: &mut Progress) -> Answer {
     let began = Instant::now();
     let answer = daemon.call_raw(AwaitOutput::NAME, params);
     tokio::pin!(answer);

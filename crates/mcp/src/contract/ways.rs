@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use steplatch_protocol::Steady;
+use steplatch_protocol::ReconnectingClient;
 
 /// The most clients with a connection at the same time; the oldest is dropped.
 const MOST: usize = 64;
@@ -15,23 +15,23 @@ const LONGEST_NAME: usize = 80;
 
 /// The connections to the daemon.
 #[derive(Debug)]
-pub(super) struct Ways {
-    first: Steady,
-    known: Mutex<Vec<(String, Steady)>>,
+pub(super) struct ClientPool {
+    first: ReconnectingClient,
+    known: Mutex<Vec<(String, ReconnectingClient)>>,
 }
 
-impl Ways {
-    pub(super) fn new(first: Steady) -> Self {
+impl ClientPool {
+    pub(super) fn new(first: ReconnectingClient) -> Self {
         Self { first, known: Mutex::default() }
     }
 
     /// Returns the connection that belongs to no particular client.
-    pub(super) fn anybody(&self) -> &Steady {
+    pub(super) fn anybody(&self) -> &ReconnectingClient {
         &self.first
     }
 
     /// Returns the connection of the client of that name.
-    pub(super) fn of(&self, name: Option<String>) -> Steady {
+    pub(super) fn of(&self, name: Option<String>) -> ReconnectingClient {
         let Some(name) = name else { return self.first.clone() };
         let name: String = name.chars().take(LONGEST_NAME).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,11 +13,11 @@ pub(super) const TAIL: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Capture {
     stream: Option<Receiver>,
-    kept: Kept,
+    kept: CapturedOutput,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CapturedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
@@ -25,7 +25,7 @@ struct Kept {
 
 impl Capture {
     pub(super) fn of(stream: Option<Receiver>) -> Self {
-        Self { stream, kept: Kept::default() }
+        Self { stream, kept: CapturedOutput::default() }
     }
 
     /// Reads until the stream ends. Cancel-safe: a cancelled read keeps its bytes, and the next one continues.
@@ -55,7 +55,7 @@ impl Capture {
     }
 }
 
-impl Kept {
+impl CapturedOutput {
     fn take(&mut self, bytes: &[u8]) {
         let room = (HEAD - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_beginning_and_the_end_are_kept_and_what_lies_between_is_counted() {
-        let mut kept = Kept::default();
+        let mut kept = CapturedOutput::default();
         let all: Vec<u8> = (0..HEAD + TAIL + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
         for piece in all.chunks(1777) {
             kept.take(piece);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_character_across_head_and_tail_stays_whole_where_nothing_is_left_out() {
-        let mut kept = Kept::default();
+        let mut kept = CapturedOutput::default();
         kept.take(&vec![b'x'; HEAD - 1]);
         kept.take("é!".as_bytes());
         assert!(kept.text().ends_with("xé!"));

@@ -10,7 +10,7 @@ use steplatch_workflow::{Timestamp, substitute};
 
 use super::event::{Ending, GraphEvent, StepOutcome};
 use super::progress::{Progress, Status};
-use super::{Graph, Otherwise, Step};
+use super::{Graph, OnFailure, Step};
 use crate::node::{NodeId, Seconds};
 use crate::result::ErrorType;
 
@@ -177,11 +177,11 @@ impl Deciding<'_> {
                 self.note(GraphEvent::RetryPlanned { step: id.clone(), due });
                 self.decision.effects.push(Effect::Wait { step: id, until: due });
             }
-            (_, Otherwise::Fallback { .. }) if !was_fallback => self.note(GraphEvent::FallbackPlanned { step: id }),
-            (_, Otherwise::Skip { value }) => {
+            (_, OnFailure::Fallback { .. }) if !was_fallback => self.note(GraphEvent::FallbackPlanned { step: id }),
+            (_, OnFailure::Skip { value }) => {
                 self.note(GraphEvent::StepEnded { step: id, ending: Ending::Skipped { value: value.clone() } });
             }
-            (_, Otherwise::Fail | Otherwise::Fallback { .. }) => {
+            (_, OnFailure::Fail | OnFailure::Fallback { .. }) => {
                 self.note(GraphEvent::StepEnded { step: id, ending: Ending::Failed { error, error_type } });
             }
         }

@@ -96,9 +96,9 @@ pub(super) const INPUT: &str = "input";
 
 /// Records the names that are looked up.
 #[derive(Default)]
-struct Asked(RefCell<BTreeSet<String>>);
+struct StepReferences(RefCell<BTreeSet<String>>);
 
-impl Lookup for Asked {
+impl Lookup for StepReferences {
     fn get(&self, name: &str) -> Option<&Value> {
         self.0.borrow_mut().insert(name.to_owned());
         None
@@ -106,7 +106,7 @@ impl Lookup for Asked {
 }
 
 fn names_in(input: &Value) -> BTreeSet<String> {
-    let asked = Asked::default();
+    let asked = StepReferences::default();
     let _ = substitute::value(input, &asked, true);
     asked.0.into_inner()
 }

@@ -13,7 +13,7 @@ pub struct Policy {
     /// How it is tried again, if it is.
     pub retry: Option<Retry>,
     /// What happens when it is not tried again.
-    pub otherwise: Otherwise,
+    pub otherwise: OnFailure,
 }
 
 /// How a step is tried again.
@@ -44,7 +44,7 @@ fn two() -> f64 {
 
 /// What follows when a step failed for good.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Otherwise {
+pub enum OnFailure {
     /// It failed: what depends on it does not run, and the graph fails.
     #[default]
     Fail,
@@ -65,8 +65,8 @@ impl Policy {
     #[must_use]
     pub fn fallback(&self) -> Option<&NodeId> {
         match &self.otherwise {
-            Otherwise::Fallback { node } => Some(node),
-            Otherwise::Fail | Otherwise::Skip { .. } => None,
+            OnFailure::Fallback { node } => Some(node),
+            OnFailure::Fail | OnFailure::Skip { .. } => None,
         }
     }
 }
@@ -94,19 +94,19 @@ impl Serialize for Policy {
             if let Some(timeout) = &retry.timeout {
                 map.serialize_entry("timeout", timeout)?;
             }
-            if self.otherwise != Otherwise::Fail {
+            if self.otherwise != OnFailure::Fail {
                 let then = Self { retry: None, otherwise: self.otherwise.clone() };
                 map.serialize_entry("then", &then)?;
             }
             return map.end();
         }
         match &self.otherwise {
-            Otherwise::Fail => map.serialize_entry("policy", "fail")?,
-            Otherwise::Skip { value } => {
+            OnFailure::Fail => map.serialize_entry("policy", "fail")?,
+            OnFailure::Skip { value } => {
                 map.serialize_entry("policy", "skip")?;
                 map.serialize_entry("value", value)?;
             }
-            Otherwise::Fallback { node } => {
+            OnFailure::Fallback { node } => {
                 map.serialize_entry("policy", "fallback")?;
                 map.serialize_entry("node", node)?;
             }

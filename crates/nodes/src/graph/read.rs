@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use steplatch_workflow::{Problem, suggestion};
 
 use super::plan::Plan;
-use super::{Graph, Otherwise, Policy, Retry, Step};
+use super::{Graph, OnFailure, Policy, Retry, Step};
 use crate::node::{NodeId, checked, with_word};
 
 /// Runs steps in the order of their dependencies; the output is that of the last one.
@@ -137,15 +137,15 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
     match word {
         "fail" => {
             checked::<Fail>(&fields, pointer, "policy fail", &[], problems)?;
-            otherwise(Otherwise::Fail)
+            otherwise(OnFailure::Fail)
         }
         "skip" => {
             let Skip { value } = checked(&fields, pointer, "policy skip", &[], problems)?;
-            otherwise(Otherwise::Skip { value: value.unwrap_or_default() })
+            otherwise(OnFailure::Skip { value: value.unwrap_or_default() })
         }
         "fallback" => {
             let Fallback { node } = checked(&fields, pointer, "policy fallback", &[], problems)?;
-            otherwise(Otherwise::Fallback { node })
+            otherwise(OnFailure::Fallback { node })
         }
         "retry" => {
             let then = fields.shift_remove("then");

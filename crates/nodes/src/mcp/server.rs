@@ -18,11 +18,11 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::bash::{environment, folder, last_line, not_started};
-use crate::http::{Web, unreachable};
+use crate::http::{HttpClient, unreachable};
 use crate::node::{McpAddress, McpProgram, McpServer};
 use crate::nodes::Surroundings;
 use crate::result::{ErrorType, Failure};
-use crate::template::Filling;
+use crate::template::TemplateValues;
 
 /// The time limit for a server's greeting; a package manager may have to download it first.
 const STARTING: Duration = Duration::from_secs(120);
@@ -37,11 +37,11 @@ type Service = RunningService<RoleClient, ClientConfig>;
 
 pub(crate) struct Server {
     service: Service,
-    program: Option<Keeper>,
+    program: Option<ProcessReaper>,
 }
 
 /// Supervises a program until it has ended.
-struct Keeper {
+struct ProcessReaper {
     /// Dropped, it ends the program.
     stop: DropGuard,
     task: JoinHandle<()>,
@@ -50,9 +50,9 @@ struct Keeper {
 impl Server {
     pub(super) async fn start(
         declared: &McpServer,
-        filling: &Filling,
+        filling: &TemplateValues,
         surroundings: &Surroundings,
-        web: &Web,
+        web: &HttpClient,
     ) -> Result<Self, Failure> {
         match declared {
             McpServer::Program(program) => Self::of_program(program, filling, surroundings).await,
@@ -60,7 +60,11 @@ impl Server {
         }
     }
 
-    async fn of_program(program: &McpProgram, filling: &Filling, surroundings: &Surroundings) -> Result<Self, Failure> {
+    async fn of_program(
+        program: &McpProgram,
+        filling: &TemplateValues,
+        surroundings: &Surroundings,
+    ) -> Result<Self, Failure> {
         let words = std::iter::once(&program.command).chain(&program.args);
         let spec = PipedSpec {
             arguments: words.map(|word| filling.text(word).into()).collect(),
@@ -91,10 +95,10 @@ impl Server {
         };
         let stop = CancellationToken::new();
         let task = tokio::spawn(keep(piped, stop.clone()));
-        Ok(Self { service, program: Some(Keeper { stop: stop.drop_guard(), task }) })
+        Ok(Self { service, program: Some(ProcessReaper { stop: stop.drop_guard(), task }) })
     }
 
-    async fn at_address(address: &McpAddress, filling: &Filling, web: &Web) -> Result<Self, Failure> {
+    async fn at_address(address: &McpAddress, filling: &TemplateValues, web: &HttpClient) -> Result<Self, Failure> {
         let mut headers = HashMap::new();
         for (name, value) in &address.headers {
             let wrong = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' can not be sent."));
@@ -124,7 +128,7 @@ impl Server {
     pub(super) async fn end(self) {
         let Self { service, program } = self;
         let _ = timeout(LEAVING, service.cancel()).await;
-        if let Some(Keeper { stop, task }) = program {
+        if let Some(ProcessReaper { stop, task }) = program {
             drop(stop);
             let _ = task.await;
         }

@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::server::Server;
-use crate::http::Web;
+use crate::http::HttpClient;
 use crate::node::McpServer;
 use crate::nodes::Surroundings;
 use crate::result::Failure;
-use crate::template::Filling;
+use crate::template::TemplateValues;
 
 /// The most servers that are kept at once; one more ends the least recently used one.
 const MOST: usize = 32;
 
 pub(crate) struct Servers {
-    web: Web,
+    web: HttpClient,
     /// In order of use, the most recently used last.
     places: Mutex<Vec<Arc<Place>>>,
 }
@@ -30,7 +30,7 @@ struct Place {
 }
 
 impl Servers {
-    pub(crate) fn new(web: Web) -> Self {
+    pub(crate) fn new(web: HttpClient) -> Self {
         Self { web, places: Mutex::default() }
     }
 
@@ -38,7 +38,7 @@ impl Servers {
     pub(crate) async fn get(
         &self,
         declared: &McpServer,
-        filling: &Filling,
+        filling: &TemplateValues,
         surroundings: &Surroundings,
     ) -> Result<Arc<Server>, Failure> {
         // Filled in, because a changed secret needs another server.

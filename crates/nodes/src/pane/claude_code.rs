@@ -4,10 +4,10 @@
 //! typed input with `>`. While it works, a line ends in `esc to interrupt)`; otherwise there is a prompt in a frame.
 
 use super::frame::{Block, asks, blocks, is_rule};
-use super::{Found, Reading, SectionKind};
+use super::{PaneMatch, Reading, SectionKind};
 
 pub(super) fn read(pane: &str) -> Reading {
-    let mut found = Found::default();
+    let mut found = PaneMatch::default();
     let (mut prompts, mut busy, mut asked) = (false, false, false);
     let blocks = blocks(pane);
     let open_question = open_question(&blocks);
@@ -48,7 +48,7 @@ pub(super) fn read(pane: &str) -> Reading {
     found.finish(prompts && !busy && !asked)
 }
 
-fn take(line: &str, found: &mut Found) {
+fn take(line: &str, found: &mut PaneMatch) {
     let outer = !line.starts_with("  ");
     let trimmed = line.trim_start();
     if is_rule(line) {

@@ -4,13 +4,13 @@
 //! `>`. While it works, a spinner of dots turns in a line; otherwise there is a prompt in a frame.
 
 use super::frame::{Block, asks, blocks};
-use super::{Found, Reading, SectionKind};
+use super::{PaneMatch, Reading, SectionKind};
 
 /// The signs of a tool's state: done, at it, waiting, asking, cancelled, failed.
 const STATES: [char; 8] = ['✔', '✓', '⊷', '⊶', 'o', '?', '-', 'x'];
 
 pub(super) fn read(pane: &str) -> Reading {
-    let mut found = Found::default();
+    let mut found = PaneMatch::default();
     let (mut prompts, mut busy, mut asked) = (false, false, false);
     for block in blocks(pane) {
         match block {
@@ -37,7 +37,7 @@ pub(super) fn read(pane: &str) -> Reading {
     found.finish(prompts && !busy && !asked)
 }
 
-fn take(line: &str, found: &mut Found) {
+fn take(line: &str, found: &mut PaneMatch) {
     let trimmed = line.trim_start();
     let indent = line.len() - trimmed.len();
     if let Some(text) = trimmed.strip_prefix("✦ ") {
@@ -50,7 +50,7 @@ fn take(line: &str, found: &mut Found) {
 }
 
 /// Takes in a frame with uses of tools, each with what it returned below; other frames are the program's own.
-fn tools(lines: &[&str], found: &mut Found) {
+fn tools(lines: &[&str], found: &mut PaneMatch) {
     found.close();
     let mut in_tool = false;
     for line in lines {

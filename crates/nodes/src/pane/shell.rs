@@ -1,6 +1,6 @@
 //! The reader of shells' panes: lines that begin with a prompt, and the output below.
 
-use super::{Found, Reading, SectionKind};
+use super::{PaneMatch, Reading, SectionKind};
 
 /// Reads a pane of a shell.
 ///
@@ -11,7 +11,7 @@ pub(super) fn read(pane: &str) -> Reading {
     let last = lines.last().copied().unwrap_or_default();
     let is_ready = prompt(last).is_some_and(|(_, command)| command.is_empty());
     let shape = prompt(last).filter(|_| is_ready).map(|(prompt, _)| Shape::of(prompt));
-    let mut found = Found::default();
+    let mut found = PaneMatch::default();
     for (index, line) in lines.iter().enumerate() {
         let typed = prompt(line).filter(|(prompt, _)| match shape {
             Some(shape) => Shape::of(prompt) == shape,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 use steplatch_python_api::Limits;
-use steplatch_python_api::client::{Conversation, ConversationError, Heard, Lost};
+use steplatch_python_api::client::{ConversationError, WorkerError, WorkerEvent, WorkerProtocol};
 use steplatch_python_api::wire::{Ask, LONGEST, Reply};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -217,7 +217,7 @@ impl Worker {
 /// The task that owns a worker's process.
 struct Task {
     child: Child,
-    conversation: Conversation,
+    conversation: WorkerProtocol,
     /// Requests without an answer, in the order in which they were sent.
     open: VecDeque<PendingRequest>,
     /// Written by a separate task: a busy worker does not read, and the output of a writing worker must be read.
@@ -238,7 +238,7 @@ impl Task {
         let (read, heard) = mpsc::channel(1);
         tokio::spawn(write(input, to_write));
         tokio::spawn(listen(output, read));
-        let (conversation, open) = (Conversation::new(), VecDeque::new());
+        let (conversation, open) = (WorkerProtocol::new(), VecDeque::new());
         let now = Instant::now();
         Self { child, conversation, open, lines, heard, sign: now, look_at: now, used: None, known }
     }
@@ -254,10 +254,10 @@ impl Task {
                 },
                 line = self.heard.recv() => match line.map(|line| self.take(&line)) {
                     Some(Ok(())) => {}
-                    Some(Err(error)) => break Lost::from(error).to_string(),
+                    Some(Err(error)) => break WorkerError::from(error).to_string(),
                     None => match self.child.wait().await {
-                        Ok(status) => break Lost::of(status).to_string(),
-                        Err(error) => break Lost::from(error).to_string(),
+                        Ok(status) => break WorkerError::of(status).to_string(),
+                        Err(error) => break WorkerError::from(error).to_string(),
                     },
                 },
                 () = tokio::time::sleep_until(self.look_at), if !self.open.is_empty() => match self.look() {
@@ -297,7 +297,7 @@ impl Task {
 
     fn take(&mut self, line: &str) -> Result<(), ConversationError> {
         self.note_sign();
-        if let Heard::Reply(_, reply) = self.conversation.heard(line)? {
+        if let WorkerEvent::Reply(_, reply) = self.conversation.heard(line)? {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
             if let Some(PendingRequest { answer: Some(answer), .. }) = self.open.pop_front() {

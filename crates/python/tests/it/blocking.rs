@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use steplatch_python_api::client::{Conversation, Heard, Lost};
+use steplatch_python_api::client::{WorkerError, WorkerEvent, WorkerProtocol};
 use steplatch_python_api::wire::{Ask, Reply};
 
 /// A worker process with blocking calls. It ends when this is dropped.
@@ -12,7 +12,7 @@ pub(crate) struct Worker {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    conversation: Conversation,
+    conversation: WorkerProtocol,
 }
 
 impl Worker {
@@ -25,28 +25,28 @@ impl Worker {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("the pipes of a worker are gone"));
         };
-        Ok(Self { child, input, output: BufReader::new(output), conversation: Conversation::new() })
+        Ok(Self { child, input, output: BufReader::new(output), conversation: WorkerProtocol::new() })
     }
 
     /// Sends a request, and waits for the answer.
     ///
     /// # Errors
     /// When the worker is lost. It accepts no further request then.
-    pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, Lost> {
+    pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, WorkerError> {
         let (_, line) = self.conversation.ask(ask);
         // A lost worker is noticed below, with the reason.
         let _ = self.input.write_all(&line);
         loop {
             let mut line = String::new();
-            let Ok(1..) = self.output.read_line(&mut line) else { return Err(Lost::of(self.child.wait()?)) };
-            if let Heard::Reply(_, reply) = self.conversation.heard(&line)? {
+            let Ok(1..) = self.output.read_line(&mut line) else { return Err(WorkerError::of(self.child.wait()?)) };
+            if let WorkerEvent::Reply(_, reply) = self.conversation.heard(&line)? {
                 return Ok(reply);
             }
         }
     }
 
     /// Returns the state of the conversation with it.
-    pub(crate) fn conversation(&self) -> &Conversation {
+    pub(crate) fn conversation(&self) -> &WorkerProtocol {
         &self.conversation
     }
 

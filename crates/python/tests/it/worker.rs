@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use steplatch_python_api::client::{Conversation, ConversationError, Heard, Lost};
+use steplatch_python_api::client::{ConversationError, WorkerError, WorkerEvent, WorkerProtocol};
 use steplatch_python_api::wire::{Ask, Begin, Reply};
 use steplatch_python_api::{Answer, CallKind, Entry, FailureKind, Limits, Progress, State};
 
@@ -129,7 +129,7 @@ fn a_worker_that_dies_says_why_and_its_executions_go_on_in_another() {
     let (file, start) = ("flow.py".to_owned(), start_of("it", json!(null)));
     let greedy = Ask::Begin(Box::new(Begin { execution: 2, file, text, start, limits, history: Vec::new() }));
     match first.ask(greedy) {
-        Err(Lost::Memory) => {}
+        Err(WorkerError::Memory) => {}
         other => panic!("it lives: {other:?}"),
     }
     assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that one is to blame");
@@ -148,7 +148,7 @@ fn a_worker_that_is_killed_is_lost_and_nothing_else() {
     let killed = Command::new("kill").args(["-9", &worker.process().to_string()]).status().expect("kill runs");
     assert!(killed.success());
     match worker.ask(answer(1, 1, json!("x"))) {
-        Err(Lost::Ended(status)) => assert!(!status.success()),
+        Err(WorkerError::Ended(status)) => assert!(!status.success()),
         other => panic!("it lives: {other:?}"),
     }
 }
@@ -213,14 +213,14 @@ fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("a worker starts");
-    let mut conversation = Conversation::new();
+    let mut conversation = WorkerProtocol::new();
     let (number, line) = conversation.ask(begin(1, &body, history));
     child.stdin.as_mut().expect("a pipe").write_all(&line).expect("it reads");
     let mut alive = 0;
     for line in BufReader::new(child.stdout.take().expect("a pipe")).lines() {
         match conversation.heard(&line.expect("text")).expect("it makes sense") {
-            Heard::Alive => alive += 1,
-            Heard::Reply(answered, reply) => {
+            WorkerEvent::Alive => alive += 1,
+            WorkerEvent::Reply(answered, reply) => {
                 assert_eq!((answered, progress(reply).calls), (number, now.calls.clone()));
                 break;
             }
@@ -248,9 +248,9 @@ fn a_history_that_is_not_followed_is_told() {
 
 #[test]
 fn what_no_worker_says_is_noticed() {
-    let mut conversation = Conversation::new();
+    let mut conversation = WorkerProtocol::new();
     assert_eq!(conversation.heard(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
-    assert_eq!(conversation.heard(r#"{"hello":{"wire":1}}"#), Ok(Heard::Alive));
+    assert_eq!(conversation.heard(r#"{"hello":{"wire":1}}"#), Ok(WorkerEvent::Alive));
     for line in [
         "",
         "[]",

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 /// A value of a table, or of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given {
+pub enum RawValue {
     /// Text.
     Text(String),
     /// A whole number.
@@ -19,7 +19,7 @@ pub enum Given {
     Other(&'static str),
 }
 
-impl From<&toml::Value> for Given {
+impl From<&toml::Value> for RawValue {
     fn from(value: &toml::Value) -> Self {
         match value {
             toml::Value::String(text) => Self::Text(text.clone()),
@@ -36,7 +36,7 @@ impl From<&toml::Value> for Given {
     }
 }
 
-impl Given {
+impl RawValue {
     /// Reads a list in the form of a variable: separated by commas, with optional blanks around them.
     #[must_use]
     pub(crate) fn separated(text: &str) -> Self {

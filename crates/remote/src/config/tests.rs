@@ -4,17 +4,17 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-fn table(text: &str) -> Result<Config, Vec<Invalid>> {
+fn table(text: &str) -> Result<Config, Vec<ConfigError>> {
     let table: toml::Table = text.parse().expect("TOML");
-    Config::read("main", table.iter().map(|(key, value)| (key.as_str(), Given::from(value))))
+    Config::read("main", table.iter().map(|(key, value)| (key.as_str(), RawValue::from(value))))
 }
 
-fn environment(variables: &[(&str, &str)]) -> Result<Option<Config>, Vec<Invalid>> {
+fn environment(variables: &[(&str, &str)]) -> Result<Option<Config>, Vec<ConfigError>> {
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
     Config::from_environment(|name| variables.get(name).map(OsString::from))
 }
 
-fn told(invalid: &[Invalid]) -> String {
+fn told(invalid: &[ConfigError]) -> String {
     invalid.iter().map(|invalid| format!("{invalid}\n")).collect()
 }
 

@@ -210,7 +210,7 @@ fn what_did_not_get_there_is_no_success() {
 
 #[test]
 fn a_start_is_known_by_two_ids() {
-    let started = Started::read(&json!({ "correlation_id": "c", "workflow_id": 7 })).expect("ids");
+    let started = StartedRun::read(&json!({ "correlation_id": "c", "workflow_id": 7 })).expect("ids");
     assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("c", "7"));
     for answer in [
         json!({ "correlation_id": "c" }),
@@ -221,7 +221,7 @@ fn a_start_is_known_by_two_ids() {
         json!([]),
         json!(null),
     ] {
-        assert!(Started::read(&answer).is_err(), "{answer}");
+        assert!(StartedRun::read(&answer).is_err(), "{answer}");
     }
 }
 
@@ -258,7 +258,7 @@ fn answer() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn whatever_a_service_answers_is_read(answer in answer()) {
-        let _ = Started::read(&answer);
+        let _ = StartedRun::read(&answer);
         if let Ok(status) = Status::read(&answer) {
             let result = result(&ids(), Some(&status), None);
             prop_assert_eq!(result["success"] == true, status.state == State::Completed);

@@ -34,6 +34,6 @@ pub(crate) fn input() -> Map<String, Value> {
     json!({ "branch": "main" }).as_object().expect("an object").clone()
 }
 
-pub(crate) async fn started(client: &Client) -> steplatch_remote::Started {
+pub(crate) async fn started(client: &Client) -> steplatch_remote::StartedRun {
     client.start("deploy", &input(), "key-1").await.expect("a start")
 }

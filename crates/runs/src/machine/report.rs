@@ -8,7 +8,7 @@ use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{GateInfo, RunReply};
 use steplatch_store::Record;
-use steplatch_workflow::{Told, workflow_signature};
+use steplatch_workflow::{LogBuilder, workflow_signature};
 
 use super::history::read;
 use crate::event::Unreadable;
@@ -168,9 +168,9 @@ fn last_screen(log: &[Value], secrets: &Redactor) -> Option<String> {
 }
 
 /// Folds a history and keeps the beginning and the end of its log.
-fn read_log(records: Vec<Record>) -> Result<(Told, Vec<Value>), Unreadable> {
+fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable> {
     let seal = Seal::default();
-    let mut told = Told::default();
+    let mut told = LogBuilder::default();
     let (mut first, mut last) = (Vec::new(), VecDeque::new());
     let mut left_out = 0;
     for record in records {

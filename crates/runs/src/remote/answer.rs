@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_clock as clock;
 use steplatch_remote::{
-    AskError, Cancelled, Ids, LocalEnd, Looked, StartError, Started, State as There, Status, clean_text, jitter, pace,
-    result,
+    AskError, Cancelled, Ids, LocalEnd, PollResult, StartError, StartedRun, State as There, Status, clean_text, jitter,
+    pace, result,
 };
 
 use super::entry::Entry;
@@ -26,10 +26,10 @@ const MOST_CHOICES: usize = 50;
 const MOST_UNKNOWN: u32 = 3;
 
 impl RemoteRun {
-    pub(super) async fn started(&mut self, answer: Result<Started, StartError>) -> bool {
+    pub(super) async fn started(&mut self, answer: Result<StartedRun, StartError>) -> bool {
         let at = clock::now();
         match answer {
-            Ok(Started { correlation_id, workflow_instance: instance }) => {
+            Ok(StartedRun { correlation_id, workflow_instance: instance }) => {
                 self.service.numbers.started();
                 self.append(Entry::Started { at, correlation_id, instance }).await
             }
@@ -70,7 +70,7 @@ impl RemoteRun {
                     );
                     return self.fail(error, "UNKNOWN").await;
                 }
-                let looked = Looked::Failed { retry_after: error.retry_after };
+                let looked = PollResult::Failed { retry_after: error.retry_after };
                 self.look_after = self.pace.next(looked, jitter());
                 self.trouble = Some(format!("the service can not be asked how it is, and is asked again: {error}"));
                 self.publish();
@@ -84,7 +84,7 @@ impl RemoteRun {
         let is_same = known
             .is_some_and(|there| there.status.as_deref() == Some(status.word.as_str()) && there.gate == gate)
             || self.state.tellings >= MOST_TOLD;
-        self.look_after = self.pace.next(if is_same { Looked::Same } else { Looked::Changed }, jitter());
+        self.look_after = self.pace.next(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
         let state = status.state;
         let told = Entry::Told { at, status: status.word.clone(), gate };
         self.seen = Some(status);

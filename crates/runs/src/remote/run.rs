@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
-use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
+use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, PollBackoff, StartError, StartedRun, Status};
 use steplatch_services::{Permit, RunEnd, Service, ServiceClient};
 use steplatch_store::Record;
 use steplatch_workflow::Input;
@@ -35,7 +35,7 @@ pub(crate) struct RemoteRun {
     /// The right to be in progress at the service.
     pub(super) turn: Option<Permit>,
     /// When its status is requested next.
-    pub(super) pace: Pace,
+    pub(super) pace: PollBackoff,
     pub(super) look_after: Duration,
     /// The last known status.
     pub(super) seen: Option<Status>,
@@ -66,7 +66,7 @@ enum RequestKind {
 /// The answer to a request.
 pub(crate) enum ServiceReply {
     Turn(Permit),
-    Start(Result<Started, StartError>),
+    Start(Result<StartedRun, StartError>),
     Look(Box<Result<Status, AskError>>),
     /// None if there was no answer in time.
     Cancel(Option<Result<Cancelled, AskError>>),
@@ -229,7 +229,7 @@ impl RemoteRun {
         // The runs that are in progress there count before others begin.
         let service = recorder.shared.remotes.service(&began.service);
         let turn = state.there.is_some().then(|| service.enter_anyway());
-        let pace = Pace::new(Duration::from_secs(5));
+        let pace = PollBackoff::new(Duration::from_secs(5));
         Self {
             recorder,
             began,

@@ -18,7 +18,7 @@ macro_rules! known {
 }
 
 /// A request to the reader.
-pub(super) enum Question {
+pub(super) enum ReaderQuery {
     /// Some entries of a run.
     Records { run: RunId, from: u64, at_most: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
     /// Which runs there are.
@@ -43,17 +43,17 @@ impl Reader {
     }
 
     /// Answers until all senders are gone.
-    pub(super) fn serve(self, mut questions: mpsc::Receiver<Question>) {
+    pub(super) fn serve(self, mut questions: mpsc::Receiver<ReaderQuery>) {
         while let Some(question) = questions.blocking_recv() {
             // A caller that stopped waiting does not need the answer.
             match question {
-                Question::Records { run, from, at_most, reply } => {
+                ReaderQuery::Records { run, from, at_most, reply } => {
                     drop(reply.send(self.records(&run, from, at_most)));
                 }
-                Question::Runs { filter, reply } => drop(reply.send(self.runs(&filter).map_err(StorageError::from))),
-                Question::Find { run, reply } => drop(reply.send(self.find(&run).map_err(StorageError::from))),
-                Question::Private { run, reply } => drop(reply.send(self.private(&run).map_err(StorageError::from))),
-                Question::Key { key, reply } => drop(reply.send(self.key(&key).map_err(StorageError::from))),
+                ReaderQuery::Runs { filter, reply } => drop(reply.send(self.runs(&filter).map_err(StorageError::from))),
+                ReaderQuery::Find { run, reply } => drop(reply.send(self.find(&run).map_err(StorageError::from))),
+                ReaderQuery::Private { run, reply } => drop(reply.send(self.private(&run).map_err(StorageError::from))),
+                ReaderQuery::Key { key, reply } => drop(reply.send(self.key(&key).map_err(StorageError::from))),
             }
         }
     }

@@ -362,7 +362,9 @@ async fn a_file_that_can_only_be_read_is_named_and_writes_again_later() {
     let run = RunId::random();
     append(&journal, &run, 0, &["one"]).await.unwrap();
     let make = |read_only: bool| {
-        journal.ask(Ask::Tamper(Box::new(move |connection| connection.pragma_update(None, "query_only", read_only))))
+        journal.ask(WriterCommand::Tamper(Box::new(move |connection| {
+            connection.pragma_update(None, "query_only", read_only)
+        })))
     };
     make(true).await.map(|_| ()).unwrap();
     let refused = append(&journal, &run, 1, &["two"]).await;
@@ -412,7 +414,7 @@ async fn commits_wait_for_the_disk() {
         Ok(())
     };
     // A claim that fails ends the writer, which closes the journal.
-    assert!(journal.ask(Ask::Tamper(Box::new(check))).await.is_ok());
+    assert!(journal.ask(WriterCommand::Tamper(Box::new(check))).await.is_ok());
 }
 
 /// Something done to a journal; runs and keys are numbers, so that operations meet.

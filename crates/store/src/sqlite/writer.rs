@@ -25,7 +25,7 @@ const GROUP_TEXT: usize = 4 << 20;
 type Tampering = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
 
 /// A request to the writer.
-pub(super) enum Ask {
+pub(super) enum WriterCommand {
     /// Add to a history.
     Append(Append),
     /// Drop a run.
@@ -52,15 +52,15 @@ pub(super) enum Answer {
 }
 
 /// A request and the way to its caller.
-pub(super) struct Request {
-    pub(super) ask: Ask,
+pub(super) struct WriterRequest {
+    pub(super) ask: WriterCommand,
     pub(super) reply: oneshot::Sender<Result<Answer, StorageError>>,
 }
 
-impl Request {
+impl WriterRequest {
     fn weight(&self) -> usize {
         match &self.ask {
-            Ask::Append(append) => {
+            WriterCommand::Append(append) => {
                 let redacted = append.redacted.iter().map(|(_, text)| text);
                 append.texts.iter().chain(&append.private).chain(redacted).map(String::len).sum()
             }
@@ -82,7 +82,7 @@ impl Writer {
     }
 
     /// Writes until all senders are gone.
-    pub(super) fn serve(mut self, mut asked: mpsc::Receiver<Request>) {
+    pub(super) fn serve(mut self, mut asked: mpsc::Receiver<WriterRequest>) {
         while let Some(first) = asked.blocking_recv() {
             let mut weight = first.weight();
             let mut group = vec![first];
@@ -94,7 +94,7 @@ impl Writer {
                 group.push(next);
             }
             let (emptying, group): (Vec<_>, Vec<_>) =
-                group.into_iter().partition(|request| matches!(request.ask, Ask::EmptyLog));
+                group.into_iter().partition(|request| matches!(request.ask, WriterCommand::EmptyLog));
             if !group.is_empty() {
                 self.write(group);
             }
@@ -105,7 +105,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, group: Vec<Request>) {
+    fn write(&mut self, group: Vec<WriterRequest>) {
         match self.transact(&group) {
             Ok(answers) => {
                 for (request, answer) in group.into_iter().zip(answers) {
@@ -130,9 +130,9 @@ impl Writer {
     }
 
     /// Performs all requests in one transaction, or none of them. Returns an answer for each request.
-    fn transact(&mut self, group: &[Request]) -> Result<Vec<Answer>, StorageError> {
+    fn transact(&mut self, group: &[WriterRequest]) -> Result<Vec<Answer>, StorageError> {
         #[cfg(test)]
-        if let [Request { ask: Ask::Tamper(act), .. }] = group {
+        if let [WriterRequest { ask: WriterCommand::Tamper(act), .. }] = group {
             act(&self.connection)?;
             return Ok(vec![Answer::Forgotten(Vec::new())]);
         }
@@ -145,14 +145,14 @@ impl Writer {
         let mut answers = Vec::with_capacity(group.len());
         for request in group {
             answers.push(match &request.ask {
-                Ask::Append(wanted) => append(&transaction, wanted)?,
-                Ask::Forget(run) => Answer::Forgotten(forget_known(&transaction, run)?),
-                Ask::ForgetFinished { retention, at_most } => {
+                WriterCommand::Append(wanted) => append(&transaction, wanted)?,
+                WriterCommand::Forget(run) => Answer::Forgotten(forget_known(&transaction, run)?),
+                WriterCommand::ForgetFinished { retention, at_most } => {
                     Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
                 }
-                Ask::EmptyLog => unreachable!("it is no part of a transaction"),
+                WriterCommand::EmptyLog => unreachable!("it is no part of a transaction"),
                 #[cfg(test)]
-                Ask::Tamper(_) => unreachable!("a test tampers while nobody else asks"),
+                WriterCommand::Tamper(_) => unreachable!("a test tampers while nobody else asks"),
             });
         }
         transaction.commit()?;

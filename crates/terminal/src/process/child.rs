@@ -9,10 +9,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open
 use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
-use super::orphans::{Family, Orphans};
+use super::orphans::{OrphanOrigin, Orphans};
 use super::spawn::{Program, SpawnError, Streams, spawn};
 use super::system::watched;
-use super::tree::{Kin, started};
+use super::tree::{OrphanMatcher, started};
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub(crate) struct Child {
     pid: Pid,
     pidfd: AsyncFd<OwnedFd>,
     orphans: Orphans,
-    family: Arc<Family>,
+    family: Arc<OrphanOrigin>,
     collected: AtomicBool,
 }
 
@@ -64,8 +64,8 @@ impl Child {
     }
 
     /// Returns what distinguishes its orphans from those of other terminals.
-    pub(crate) fn kin(&self) -> Kin {
-        Kin { family: self.family.clone(), orphans: self.orphans.clone() }
+    pub(crate) fn kin(&self) -> OrphanMatcher {
+        OrphanMatcher { family: self.family.clone(), orphans: self.orphans.clone() }
     }
 
     /// Whether it has ended and was collected, so that its number may mean another process.

@@ -39,9 +39,9 @@ pub(crate) fn catches(pid: i32, signal: i32) -> Option<bool> {
 /// Identified by where the kernel laid out its code, stack, arguments and environment, which is drawn anew with every
 /// execve(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Image([u64; 4]);
+pub(crate) struct ProcessImage([u64; 4]);
 
-impl Image {
+impl ProcessImage {
     /// Returns the image of a process. Fields of proc_pid_stat(5), counted from 1: startcode, startstack,
     /// arg_start, env_end.
     pub(crate) fn of(pid: i32) -> Option<Self> {
@@ -75,11 +75,11 @@ pub(crate) fn awaits_input(session: i32, group: i32, device: &Path, line_editing
     let mut verdict = if members.is_empty() { None } else { Some(false) };
     for pid in members {
         match stillness(pid, device) {
-            Stillness::ReadsTerminal => return Some(true),
+            WaitChannel::ReadsTerminal => return Some(true),
             // A program that reads single keys waits for many things at once, and the keyboard is one of them.
-            Stillness::WaitsForSome if line_editing => return Some(true),
-            Stillness::WaitsForSome | Stillness::Unknown => verdict = None,
-            Stillness::Other => {}
+            WaitChannel::WaitsForSome if line_editing => return Some(true),
+            WaitChannel::WaitsForSome | WaitChannel::Unknown => verdict = None,
+            WaitChannel::Other => {}
         }
     }
     verdict
@@ -129,7 +129,7 @@ fn children_of(pid: i32) -> Vec<i32> {
 
 /// What a process sleeps in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stillness {
+enum WaitChannel {
     /// In a read of the terminal.
     ReadsTerminal,
     /// Until one of several things happens, which may be a key.
@@ -140,53 +140,53 @@ enum Stillness {
     Unknown,
 }
 
-fn stillness(pid: i32, device: &Path) -> Stillness {
+fn stillness(pid: i32, device: &Path) -> WaitChannel {
     let first = thread_stillness(pid, pid, device);
-    if first == Stillness::ReadsTerminal {
+    if first == WaitChannel::ReadsTerminal {
         return first;
     }
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return first };
     let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let others = threads.filter(|thread| *thread != pid).take(MOST_LOOKED_AT);
     others.map(|thread| thread_stillness(pid, thread, device)).fold(first, |so_far, other| match (so_far, other) {
-        (Stillness::ReadsTerminal, _) | (_, Stillness::ReadsTerminal) => Stillness::ReadsTerminal,
-        (Stillness::WaitsForSome, _) | (_, Stillness::WaitsForSome) => Stillness::WaitsForSome,
-        (Stillness::Unknown, _) | (_, Stillness::Unknown) => Stillness::Unknown,
-        (Stillness::Other, Stillness::Other) => Stillness::Other,
+        (WaitChannel::ReadsTerminal, _) | (_, WaitChannel::ReadsTerminal) => WaitChannel::ReadsTerminal,
+        (WaitChannel::WaitsForSome, _) | (_, WaitChannel::WaitsForSome) => WaitChannel::WaitsForSome,
+        (WaitChannel::Unknown, _) | (_, WaitChannel::Unknown) => WaitChannel::Unknown,
+        (WaitChannel::Other, WaitChannel::Other) => WaitChannel::Other,
     })
 }
 
-fn thread_stillness(pid: i32, thread: i32, device: &Path) -> Stillness {
+fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     let Ok(line) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
         return sleeps_on_terminal(pid, thread);
     };
     let mut fields = line.split_ascii_whitespace();
     // "running", or a number; -1 for one that is stopped or in no system call.
-    let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return Stillness::Other };
+    let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return WaitChannel::Other };
     let descriptor = fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
     if READS.contains(&call) {
-        let Some(descriptor) = descriptor else { return Stillness::Unknown };
+        let Some(descriptor) = descriptor else { return WaitChannel::Unknown };
         let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}"));
         match target {
-            Ok(target) if target == device || target == Path::new("/dev/tty") => Stillness::ReadsTerminal,
-            Ok(_) => Stillness::Other,
-            Err(_) => Stillness::Unknown,
+            Ok(target) if target == device || target == Path::new("/dev/tty") => WaitChannel::ReadsTerminal,
+            Ok(_) => WaitChannel::Other,
+            Err(_) => WaitChannel::Unknown,
         }
     } else if SELECTS.contains(&call) {
-        Stillness::WaitsForSome
+        WaitChannel::WaitsForSome
     } else {
-        Stillness::Other
+        WaitChannel::Other
     }
 }
 
 /// Returns what is known of a process whose system calls we may not read: where in the kernel it sleeps.
-fn sleeps_on_terminal(pid: i32, thread: i32) -> Stillness {
+fn sleeps_on_terminal(pid: i32, thread: i32) -> WaitChannel {
     match fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).as_deref() {
-        Ok("n_tty_read") => Stillness::ReadsTerminal,
+        Ok("n_tty_read") => WaitChannel::ReadsTerminal,
         // Reads of terminals sleep here, and reads of sockets do.
-        Ok("wait_woken") | Err(_) => Stillness::Unknown,
-        Ok("0" | "") => Stillness::Unknown,
-        Ok(_) => Stillness::Other,
+        Ok("wait_woken") | Err(_) => WaitChannel::Unknown,
+        Ok("0" | "") => WaitChannel::Unknown,
+        Ok(_) => WaitChannel::Other,
     }
 }
 
@@ -220,10 +220,10 @@ mod tests {
         let us = i32::try_from(std::process::id()).unwrap();
         assert_eq!(folder_of(us).as_deref(), std::env::current_dir().unwrap().to_str());
         assert!(name_of(us).is_some());
-        assert_eq!(Image::of(us), Image::of(us));
-        assert!(Image::of(us).is_some());
+        assert_eq!(ProcessImage::of(us), ProcessImage::of(us));
+        assert!(ProcessImage::of(us).is_some());
         let mut other = Command::new("sleep").arg("30").spawn().unwrap();
-        assert_ne!(Image::of(other.id().cast_signed()), Image::of(us));
+        assert_ne!(ProcessImage::of(other.id().cast_signed()), ProcessImage::of(us));
         other.kill().unwrap();
         other.wait().unwrap();
         assert_eq!(name_of(0), None);

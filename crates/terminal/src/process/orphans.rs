@@ -18,14 +18,14 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Orphans {
     waited_for: Arc<Mutex<HashSet<i32>>>,
-    families: Arc<Mutex<Families>>,
+    families: Arc<Mutex<OrphanOrigins>>,
     /// Whether every child of this process without a waiting caller was left by a terminal.
     adopting: Arc<AtomicBool>,
 }
 
 /// When the terminals were opened that are there, by a number that each is given.
 #[derive(Debug, Default)]
-struct Families {
+struct OrphanOrigins {
     next: u64,
     began: BTreeMap<u64, Ticks>,
 }
@@ -35,13 +35,13 @@ pub(crate) type Ticks = u64;
 
 /// A terminal's place among those that orphans may come from, for as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct Family {
+pub(crate) struct OrphanOrigin {
     number: u64,
     began: Ticks,
-    families: Arc<Mutex<Families>>,
+    families: Arc<Mutex<OrphanOrigins>>,
 }
 
-impl Family {
+impl OrphanOrigin {
     /// Whether an orphan that started then can have come from this terminal, and from no other one.
     pub(super) fn claim(&self, started: Ticks) -> Claim {
         let families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ impl Family {
     }
 }
 
-impl Drop for Family {
+impl Drop for OrphanOrigin {
     fn drop(&mut self) {
         self.families.lock().unwrap_or_else(PoisonError::into_inner).began.remove(&self.number);
     }
@@ -85,12 +85,12 @@ impl Orphans {
     }
 
     /// Notes a terminal that was opened at `began`.
-    pub(crate) fn family(&self, began: Ticks) -> Family {
+    pub(crate) fn family(&self, began: Ticks) -> OrphanOrigin {
         let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
         families.next += 1;
         let number = families.next;
         families.began.insert(number, began);
-        Family { number, began, families: self.families.clone() }
+        OrphanOrigin { number, began, families: self.families.clone() }
     }
 
     /// Whether this child of ours was left by a terminal, whichever that was.

@@ -20,7 +20,7 @@ use super::TERMINAL_VARIABLE;
 use super::child::{Child, Exit};
 use super::orphans::Orphans;
 use super::spawn::{Program, SpawnError, Streams};
-use super::tree::{Leader, Survivor, end_all, end_left};
+use super::tree::{SessionLeader, Survivor, end_all, end_left};
 
 /// How long the exit of a killed program may take to be reported.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub enum Stdin {
 #[derive(Debug)]
 pub struct Piped {
     /// Taken when it is over.
-    family: Option<FamilyHead>,
+    family: Option<ProcessGroupKey>,
     stdin: Option<Sender>,
     stdout: Option<Receiver>,
     stderr: Option<Receiver>,
@@ -68,14 +68,14 @@ pub struct Piped {
 
 /// What a family is found by.
 #[derive(Debug)]
-struct FamilyHead {
+struct ProcessGroupKey {
     child: Child,
     mark: String,
 }
 
 /// The result of ending a program and all that it started.
 #[derive(Debug, Default)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// How the program itself ended; `None` if it did not.
     pub exit: Option<Exit>,
     /// The processes that could not be ended.
@@ -149,7 +149,7 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
     let (output, stdout) = outlet()?;
     let (error, stderr) = outlet()?;
     let child = Child::start(&program, Streams::Pipes { input, output, error }, orphans)?;
-    Ok(Piped { family: Some(FamilyHead { child, mark }), stdin, stdout: Some(stdout), stderr: Some(stderr) })
+    Ok(Piped { family: Some(ProcessGroupKey { child, mark }), stdin, stdout: Some(stdout), stderr: Some(stderr) })
 }
 
 /// Returns the program's end of a pipe that it writes to, and ours.
@@ -191,18 +191,18 @@ impl Piped {
     ///
     /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Takes a few seconds at most, and runs to
     /// its end even if the caller stops waiting.
-    pub async fn end(mut self, first: Option<Signal>) -> Ended {
-        let Some(family) = self.family.take() else { return Ended::default() };
+    pub async fn end(mut self, first: Option<Signal>) -> ProcessEnd {
+        let Some(family) = self.family.take() else { return ProcessEnd::default() };
         tokio::spawn(family.end(first)).await.unwrap_or_default()
     }
 }
 
-impl FamilyHead {
-    async fn end(self, first: Option<Signal>) -> Ended {
-        let leader = Leader { pid: self.child.pid(), collected: false };
+impl ProcessGroupKey {
+    async fn end(self, first: Option<Signal>) -> ProcessEnd {
+        let leader = SessionLeader { pid: self.child.pid(), collected: false };
         let survivors = end_all(leader, self.mark, first, self.child.kin()).await;
         let exit = timeout(LAST_WORDS, self.child.wait()).await.ok().and_then(Result::ok);
-        Ended { exit, survivors }
+        ProcessEnd { exit, survivors }
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
 
 use super::TERMINAL_VARIABLE;
-use super::orphans::{Claim, Family, Orphans, Ticks};
+use super::orphans::{Claim, OrphanOrigin, Orphans, Ticks};
 use super::system::watched;
 
 /// A process that could not be ended.
@@ -45,7 +45,7 @@ struct Process {
 
 /// The program that a terminal was opened with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Leader {
+pub(crate) struct SessionLeader {
     /// Its process id, which is also the id of its session.
     pub(crate) pid: Pid,
     /// It has ended and was reaped, so that its number may be reused by another process.
@@ -55,7 +55,12 @@ pub(crate) struct Leader {
 /// Ends every process of the terminal `id`.
 ///
 /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns the processes that are left.
-pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>, kin: Kin) -> Vec<Survivor> {
+pub(crate) async fn end_all(
+    leader: SessionLeader,
+    id: String,
+    first: Option<Signal>,
+    kin: OrphanMatcher,
+) -> Vec<Survivor> {
     end_known(Some(leader), id, first, Some(kin)).await
 }
 
@@ -65,18 +70,23 @@ pub(crate) async fn end_left(id: String) -> Vec<Survivor> {
     end_known(None, id, Some(Signal::TERM), None).await
 }
 
-async fn end_known(leader: Option<Leader>, id: String, first: Option<Signal>, kin: Option<Kin>) -> Vec<Survivor> {
+async fn end_known(
+    leader: Option<SessionLeader>,
+    id: String,
+    first: Option<Signal>,
+    kin: Option<OrphanMatcher>,
+) -> Vec<Survivor> {
     let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
     let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
     let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
     // A process that was seen once belongs to the family, also when the parent by which it was found has ended.
-    let mut seen: BTreeMap<i32, Member> = BTreeMap::new();
+    let mut seen: BTreeMap<i32, PidHandle> = BTreeMap::new();
     for (signal, patience) in steps {
         seen.retain(|_, member| member.lives());
         let known = seen.keys().copied().collect();
         for pid in family(leader, &id, known, kin.as_ref()).await.members.into_keys() {
             if !seen.contains_key(&pid)
-                && let Some(member) = Member::open(pid)
+                && let Some(member) = PidHandle::open(pid)
             {
                 seen.insert(pid, member);
             }
@@ -104,11 +114,11 @@ async fn end_known(leader: Option<Leader>, id: String, first: Option<Signal>, ki
 }
 
 /// One process, held by a descriptor, so that its number cannot be reused for another one.
-struct Member {
+struct PidHandle {
     pidfd: AsyncFd<OwnedFd>,
 }
 
-impl Member {
+impl PidHandle {
     fn open(pid: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::NONBLOCK).ok()?;
         Some(Self { pidfd: watched(pidfd).ok()? })
@@ -133,8 +143,8 @@ impl Member {
 
 /// What distinguishes the orphans of a terminal from those of others.
 #[derive(Debug, Clone)]
-pub(crate) struct Kin {
-    pub(super) family: Arc<Family>,
+pub(crate) struct OrphanMatcher {
+    pub(super) family: Arc<OrphanOrigin>,
     pub(super) orphans: Orphans,
 }
 
@@ -146,7 +156,12 @@ struct Found {
     doubtful: BTreeMap<i32, Process>,
 }
 
-async fn family(leader: Option<Leader>, id: &str, mut known: BTreeSet<i32>, kin: Option<&Kin>) -> Found {
+async fn family(
+    leader: Option<SessionLeader>,
+    id: &str,
+    mut known: BTreeSet<i32>,
+    kin: Option<&OrphanMatcher>,
+) -> Found {
     let mark = format!("{TERMINAL_VARIABLE}={id}");
     let looked_up = tokio::task::spawn_blocking(processes).await;
     let mut processes = looked_up.unwrap_or_default();
@@ -217,7 +232,7 @@ pub(super) fn started(pid: Pid) -> Option<Ticks> {
 /// Returns the processes that belong to a terminal, given all processes of the system and those that are known to.
 fn members(
     processes: &BTreeMap<i32, Process>,
-    leader: Option<Leader>,
+    leader: Option<SessionLeader>,
     known: BTreeSet<i32>,
     marked: impl Fn(i32) -> bool,
 ) -> BTreeSet<i32> {
@@ -314,7 +329,7 @@ mod tests {
             (15, process(1, 10)),  // orphan that stayed in the session
             (20, process(1, 20)),  // of another session
         ]);
-        let leader = Leader { pid: Pid::from_raw(10).unwrap(), collected: false };
+        let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), collected: false };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 13);
         assert_eq!(members.into_iter().collect::<Vec<_>>(), [10, 11, 12, 13, 14, 15]);
     }
@@ -322,7 +337,7 @@ mod tests {
     #[test]
     fn a_stranger_with_the_number_of_a_leader_that_was_collected_is_left_alone() {
         let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
-        let leader = Leader { pid: Pid::from_raw(10).unwrap(), collected: true };
+        let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), collected: true };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 11);
         assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only who carries the mark");
     }

@@ -12,12 +12,12 @@ use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::vte::ansi::Processor;
 
 use super::control::Control;
-use super::page::Page;
+use super::page::XtermScreen;
 use super::{Cursor, Modes, Picture, Screen, Size, paint, picture};
 
 /// A screen drawn by `alacritty_terminal`.
 pub(crate) struct Emulator {
-    page: Page,
+    page: XtermScreen,
     processor: Processor,
     outbox: Outbox,
     size: Size,
@@ -26,16 +26,16 @@ pub(crate) struct Emulator {
 
 /// Messages of the emulator, kept until they are taken.
 #[derive(Clone, Default)]
-pub(super) struct Outbox(Arc<Mutex<Told>>);
+pub(super) struct Outbox(Arc<Mutex<EmulatorReplies>>);
 
 #[derive(Default)]
-struct Told {
+struct EmulatorReplies {
     replies: Vec<u8>,
     title: String,
 }
 
 impl Outbox {
-    fn with<R>(&self, act: impl FnOnce(&mut Told) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut EmulatorReplies) -> R) -> R {
         // A panic while the lock was held can only have left a shorter reply behind.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -83,18 +83,18 @@ impl Emulator {
     #[must_use]
     pub(crate) fn new(size: Size) -> Self {
         let outbox = Outbox::default();
-        Self { page: Page::new(size, &outbox), processor: Processor::new(), outbox, size, failures: 0 }
+        Self { page: XtermScreen::new(size, &outbox), processor: Processor::new(), outbox, size, failures: 0 }
     }
 
     /// Runs a piece of the emulator that handles foreign input.
     ///
     /// A bug in it must not end the terminal: the screen begins anew then, and the history is untouched.
-    fn guarded(&mut self, act: impl FnOnce(&mut Page, &mut Processor)) {
+    fn guarded(&mut self, act: impl FnOnce(&mut XtermScreen, &mut Processor)) {
         let (page, processor) = (&mut self.page, &mut self.processor);
         if catch_unwind(AssertUnwindSafe(|| act(page, processor))).is_err() {
             self.failures += 1;
             tracing::error!("the emulator failed on a program's output; its screen begins anew");
-            self.page = Page::new(self.size, &self.outbox);
+            self.page = XtermScreen::new(self.size, &self.outbox);
             self.processor = Processor::new();
         }
     }
@@ -102,7 +102,7 @@ impl Emulator {
     /// Does to the page what the emulator's parser has no call for.
     ///
     /// What is held back by a synchronized update comes before it.
-    fn in_turn(&mut self, act: impl FnOnce(&mut Page)) {
+    fn in_turn(&mut self, act: impl FnOnce(&mut XtermScreen)) {
         self.guarded(|page, processor| {
             if processor.sync_timeout().sync_timeout().is_some() {
                 processor.stop_sync(page);
@@ -126,7 +126,7 @@ impl Screen for Emulator {
     }
 
     fn soft_reset(&mut self) {
-        self.in_turn(Page::soft_reset);
+        self.in_turn(XtermScreen::soft_reset);
     }
 
     fn perform(&mut self, control: &Control) {

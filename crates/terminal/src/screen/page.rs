@@ -34,9 +34,9 @@ use alacritty_terminal::vte::ansi::{
 use super::Size;
 use super::control::Control;
 use super::emulator::Outbox;
-use allowance::Allowance;
+use allowance::DrawBudget;
 pub(super) use colours::{Palette, at_first};
-use modes::Remembered;
+use modes::ExtraModes;
 use scroll::Shift;
 use titles::Titles;
 
@@ -61,7 +61,7 @@ enum Protection {
 }
 
 /// A screen with margins, protected cells, tab stops, titles and colours.
-pub(super) struct Page {
+pub(super) struct XtermScreen {
     term: Term<Outbox>,
     outbox: Outbox,
     /// The first and the last row that scroll.
@@ -71,7 +71,7 @@ pub(super) struct Page {
     sides: Option<(usize, usize)>,
     tabs: Vec<bool>,
     protection: Protection,
-    remembered: Remembered,
+    remembered: ExtraModes,
     /// Whether origin mode was on when the cursor was saved, for the main and the alternate screen.
     saved_origin: [bool; 2],
     /// What was saved before the last save, which may turn out to have been none: `CSI s` sets margins
@@ -87,10 +87,10 @@ pub(super) struct Page {
     titles: Titles,
     /// The conformance level (DECSCL), 1 to 4.
     level: u8,
-    allowance: Allowance,
+    allowance: DrawBudget,
 }
 
-impl Page {
+impl XtermScreen {
     pub(super) fn new(size: Size, outbox: &Outbox) -> Self {
         let config = Config {
             scrolling_history: SCROLLBACK,
@@ -106,7 +106,7 @@ impl Page {
             sides: None,
             tabs: tab_stops(usize::from(size.cols)),
             protection: Protection::default(),
-            remembered: Remembered::default(),
+            remembered: ExtraModes::default(),
             saved_origin: [false; 2],
             saved_before: (Cursor::default(), false),
             moved_from: (0, 0),
@@ -115,7 +115,7 @@ impl Page {
             palette: Palette::default(),
             titles: Titles::default(),
             level: HIGHEST_LEVEL,
-            allowance: Allowance::default(),
+            allowance: DrawBudget::default(),
         }
     }
 
@@ -361,7 +361,7 @@ fn line(row: usize) -> Line {
 
 // What is not here does nothing. Colours and the stack of titles come as controls, which say more; the clipboard is
 // neither read nor written; hyperlinks never come this far.
-impl Handler for Page {
+impl Handler for XtermScreen {
     #[inline]
     fn input(&mut self, character: char) {
         match self.sides {
@@ -617,7 +617,7 @@ impl Handler for Page {
         self.sides = None;
         self.tabs = tab_stops(self.columns());
         self.protection = Protection::Nothing;
-        self.remembered = Remembered::default();
+        self.remembered = ExtraModes::default();
         self.saved_origin = [false; 2];
         self.saved_before = (Cursor::default(), false);
         self.alternate = None;

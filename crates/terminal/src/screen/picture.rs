@@ -300,13 +300,13 @@ mod tests {
     use super::super::{Emulator, Size};
     use super::*;
     use crate::history::History;
-    use crate::intake::Intake;
+    use crate::intake::OutputPipeline;
     use crate::transcript::Transcript;
 
     fn picture(bytes: &str) -> Picture {
         let screen = Emulator::new(Size { cols: 20, rows: 3 });
         // Colours come by way of the transcript.
-        let mut intake = Intake::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
+        let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
         intake.take_in(bytes.as_bytes(), &mut Vec::new());
         intake.screen.picture()
     }

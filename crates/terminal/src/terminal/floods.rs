@@ -25,12 +25,12 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The queue of all terminals of a process. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Floods {
+pub(crate) struct OutputScheduler {
     turns: Arc<Semaphore>,
     flooding: Arc<AtomicUsize>,
 }
 
-impl Default for Floods {
+impl Default for OutputScheduler {
     fn default() -> Self {
         Self { turns: Arc::new(Semaphore::new(AT_ONCE)), flooding: Arc::default() }
     }
@@ -39,7 +39,7 @@ impl Default for Floods {
 /// One terminal's place in the queue.
 #[derive(Debug)]
 pub(super) struct Place {
-    floods: Floods,
+    floods: OutputScheduler,
     flooding: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Turn {
 }
 
 impl Place {
-    pub(super) fn new(floods: Floods) -> Self {
+    pub(super) fn new(floods: OutputScheduler) -> Self {
         Self { floods, flooding: false }
     }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_few_take_turns_without_a_pause_and_a_crowd_with_one() {
-        let floods = Floods::default();
+        let floods = OutputScheduler::default();
         let mut places: Vec<_> = (0..=CROWD).map(|_| Place::new(floods.clone())).collect();
         let began = tokio::time::Instant::now();
         for place in &mut places[..CROWD] {

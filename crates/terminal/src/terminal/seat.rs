@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Who holds a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct LockHolder {
     /// Their name.
     pub name: String,
     /// The time since which they hold it.
@@ -23,9 +23,9 @@ pub struct HoldKey(pub String);
 
 /// A time in which a client held the terminal, for those who come back to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandedBack {
+pub struct Handover {
     /// The client that held it.
-    pub holder: Holder,
+    pub holder: LockHolder,
     /// When it was given back.
     pub until: SystemTime,
     /// Offset of the output when they took it.
@@ -36,14 +36,14 @@ pub struct HandedBack {
 
 /// The seat of one terminal.
 #[derive(Debug, Default)]
-pub(super) struct Seat {
-    held: Option<(Holder, HoldKey, u64)>,
-    handed_back: Option<HandedBack>,
+pub(super) struct WriteLock {
+    held: Option<(LockHolder, HoldKey, u64)>,
+    handed_back: Option<Handover>,
 }
 
-impl Seat {
+impl WriteLock {
     /// Takes the seat, or takes it again with the same key. Returns the holder if another client holds it.
-    pub(super) fn take(&mut self, holder: Holder, key: HoldKey, offset: u64) -> Result<(), Holder> {
+    pub(super) fn take(&mut self, holder: LockHolder, key: HoldKey, offset: u64) -> Result<(), LockHolder> {
         match &self.held {
             Some((_, held_with, _)) if *held_with == key => Ok(()),
             Some((holder, ..)) => Err(holder.clone()),
@@ -59,19 +59,19 @@ impl Seat {
         if let Some((holder, _, from)) = self.held.take_if(|(_, held_with, _)| held_with == key) {
             // Two holds without a read between them are one absence.
             let from = self.handed_back.take().map_or(from, |earlier| earlier.from);
-            self.handed_back = Some(HandedBack { holder, until: now, from, to: offset });
+            self.handed_back = Some(Handover { holder, until: now, from, to: offset });
         }
     }
 
     /// Whether a client with `key`, or without one, may type. Returns the holder of the seat if not.
-    pub(super) fn admits(&self, key: Option<&HoldKey>) -> Result<(), Holder> {
+    pub(super) fn admits(&self, key: Option<&HoldKey>) -> Result<(), LockHolder> {
         match &self.held {
             Some((holder, held_with, _)) if key != Some(held_with) => Err(holder.clone()),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn holder(&self) -> Option<&Holder> {
+    pub(super) fn holder(&self) -> Option<&LockHolder> {
         self.held.as_ref().map(|(holder, ..)| holder)
     }
 
@@ -80,7 +80,7 @@ impl Seat {
     }
 
     /// Takes the report of the time in which a client held it.
-    pub(super) fn take_handed_back(&mut self) -> Option<HandedBack> {
+    pub(super) fn take_handed_back(&mut self) -> Option<Handover> {
         self.handed_back.take()
     }
 }
@@ -95,19 +95,19 @@ mod tests {
         HoldKey(text.to_owned())
     }
 
-    fn ann() -> Holder {
-        Holder { name: "ann".to_owned(), since: SystemTime::UNIX_EPOCH }
+    fn ann() -> LockHolder {
+        LockHolder { name: "ann".to_owned(), since: SystemTime::UNIX_EPOCH }
     }
 
     #[test]
     fn while_one_holds_it_nobody_else_may_type_or_take_it() {
-        let mut seat = Seat::default();
+        let mut seat = WriteLock::default();
         assert_eq!(seat.admits(None), Ok(()));
         seat.take(ann(), key("a"), 10).unwrap();
         assert_eq!(seat.admits(None), Err(ann()));
         assert_eq!(seat.admits(Some(&key("b"))), Err(ann()));
         assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
-        let bob = Holder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
+        let bob = LockHolder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
         assert_eq!(seat.take(bob, key("b"), 11), Err(ann()));
         seat.give_back(&key("b"), SystemTime::UNIX_EPOCH, 12);
         assert_eq!(seat.holder(), Some(&ann()), "a stranger's key gives nothing back");
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_happened_is_told_once_and_from_the_first_hold_on() {
-        let mut seat = Seat::default();
+        let mut seat = WriteLock::default();
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
         for (taken, given) in [(10, 20), (30, 40)] {
             seat.take(ann(), key("a"), taken).unwrap();
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_holder_who_comes_back_with_the_key_still_holds() {
-        let mut seat = Seat::default();
+        let mut seat = WriteLock::default();
         seat.take(ann(), key("a"), 10).unwrap();
         assert_eq!(seat.take(ann(), key("a"), 50), Ok(()));
         assert_eq!(seat.admits(Some(&key("a"))), Ok(()));

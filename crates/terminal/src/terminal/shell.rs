@@ -8,18 +8,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::draft::Draft;
-use crate::integration::{Agreed, Kind};
-use crate::process::{Image, name_of};
+use crate::integration::{IntegrationSession, Kind};
+use crate::process::{ProcessImage, name_of};
 use crate::transcript::Mark;
 
 /// The state of the shell, as derived from its marks.
 #[derive(Debug, Default)]
 pub(super) struct Shell {
     /// The agreement with it; nothing where the program is no reporting shell, or no longer one.
-    pub(super) agreed: Option<Agreed>,
+    pub(super) agreed: Option<IntegrationSession>,
     /// Its process, and the program in it at its first prompt.
     pid: i32,
-    image: Option<Image>,
+    image: Option<ProcessImage>,
     /// The program that has taken the place of the shell in its process.
     pub(super) replaced_by: Option<String>,
     /// When to see whether the command that has begun is such a program.
@@ -65,7 +65,7 @@ const REPLACES_SHELL: Duration = Duration::from_millis(100);
 const LAST_LOOK: Duration = Duration::from_secs(13);
 
 impl Shell {
-    pub(super) fn new(agreed: Option<Agreed>, pid: i32) -> Self {
+    pub(super) fn new(agreed: Option<IntegrationSession>, pid: i32) -> Self {
         Self { agreed, pid, ..Self::default() }
     }
 
@@ -165,7 +165,7 @@ impl Shell {
     /// Notes that the prompt is shown, and nothing that was typed is still to be taken.
     pub(super) fn come_to_prompt(&mut self) {
         if self.image.is_none() {
-            self.image = Image::of(self.pid);
+            self.image = ProcessImage::of(self.pid);
         }
         self.prompts += 1;
         self.at_prompt = true;
@@ -178,7 +178,7 @@ impl Shell {
 
     /// Whether its process runs another program by now, as after `exec sh`; looked up while a command runs.
     pub(super) fn is_replaced(&self) -> bool {
-        self.running && self.image.is_some() && Image::of(self.pid).is_some_and(|now| Some(now) != self.image)
+        self.running && self.image.is_some() && ProcessImage::of(self.pid).is_some_and(|now| Some(now) != self.image)
     }
 
     /// Notes it if another program has taken the place of the shell: there will be no more prompts.

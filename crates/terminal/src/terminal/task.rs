@@ -15,29 +15,31 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::exchanging::Exchanging;
-use self::running::{Done, Entering, Running};
+use self::running::{Entering, FinishedCommands, Running};
 use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
-use super::floods::{Floods, Place};
+use super::floods::{OutputScheduler, Place};
 use super::ledger::{Entry, Ledger, Stage};
 use super::outgoing::{Keystrokes, Outgoing};
-use super::seat::Seat;
+use super::seat::WriteLock;
 use super::shell::Shell;
-use super::viewers::WithoutQuestions;
-use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
+use super::viewers::QueryFilter;
+use super::{
+    Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, Sent, View, excerpt,
+};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
-use crate::hushed::{Hushed, HushedLine};
-use crate::intake::Intake;
-use crate::integration::Agreed;
+use crate::hushed::{HiddenInputLog, HiddenLine};
+use crate::intake::OutputPipeline;
+use crate::integration::IntegrationSession;
 use crate::keys;
-use crate::process::{Child, Discipline, Exit, Leader, Pty, Read, end_all, signal_group};
+use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all, signal_group};
 use crate::screen::{Screen, Size};
 use crate::transcript::Transcript;
 use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
 
 /// What a terminal is made of.
-pub(crate) struct Parts {
+pub(crate) struct TerminalParts {
     pub(crate) pty: Pty,
     pub(crate) child: Child,
     pub(crate) screen: Box<dyn Screen>,
@@ -45,17 +47,17 @@ pub(crate) struct Parts {
     /// What does not change, and what the task keeps current.
     pub(crate) description: Description,
     /// The agreement with its shell, if it is one that reports what it does.
-    pub(crate) agreed: Option<Agreed>,
+    pub(crate) agreed: Option<IntegrationSession>,
     /// How long it stays readable after its program has ended.
     pub(crate) grace: Duration,
     /// How long it may go without a writer, a viewer, a wait and output before it is closed.
     pub(crate) idle: Option<Duration>,
     /// Where lines go that are typed unseen.
-    pub(crate) hushed: Hushed,
+    pub(crate) hushed: HiddenInputLog,
     /// The queue of terminals that print without end.
-    pub(crate) floods: Floods,
+    pub(crate) floods: OutputScheduler,
     /// The stages of its life, shared with its handles.
-    pub(crate) life: Life,
+    pub(crate) life: Lifecycle,
 }
 
 /// Portions read in one turn, so that a flood does not keep requests waiting.
@@ -76,22 +78,22 @@ const VIEWER_BACKLOG: usize = 256;
 struct Task {
     pty: Pty,
     child: Child,
-    intake: Intake,
+    intake: OutputPipeline,
     description: Description,
     grace: Duration,
-    life: Life,
+    life: Lifecycle,
     echo: Echo,
     shell: Shell,
     outgoing: Outgoing,
     /// Answers to printed queries that no program can read yet.
     answers: Answers,
     ledger: Ledger,
-    seat: Seat,
+    seat: WriteLock,
     idle: Option<Duration>,
     /// When there was last something to keep it open for.
     last_use: Instant,
-    hushed: Hushed,
-    hushed_line: HushedLine,
+    hushed: HiddenInputLog,
+    hushed_line: HiddenLine,
     place: Place,
     /// The other side is closed: there is nothing to read, and no reader of input.
     closed: bool,
@@ -108,11 +110,11 @@ struct Task {
     /// Commands that wait for the shell's prompt, oldest first.
     entering: Vec<Entering>,
     /// The outcomes of earlier ones.
-    done: Done,
+    done: FinishedCommands,
     exchanging: Option<Exchanging>,
     waits: Vec<Pending>,
     viewers: broadcast::Sender<Output>,
-    without_questions: WithoutQuestions,
+    without_questions: QueryFilter,
 }
 
 /// A pending wait of a caller.
@@ -157,12 +159,16 @@ impl Pending {
 }
 
 /// Keeps a terminal until it is closed, then calls `removed`.
-pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Request>, removed: impl FnOnce() + Send) {
+pub(crate) async fn run(
+    parts: TerminalParts,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    removed: impl FnOnce() + Send,
+) {
     let shell = Shell::new(parts.agreed, parts.description.pid);
     let mut task = Task {
         pty: parts.pty,
         child: parts.child,
-        intake: Intake::new(parts.transcript, parts.screen),
+        intake: OutputPipeline::new(parts.transcript, parts.screen),
         description: parts.description,
         grace: parts.grace,
         life: parts.life,
@@ -171,11 +177,11 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         outgoing: Outgoing::default(),
         answers: Answers::default(),
         ledger: Ledger::default(),
-        seat: Seat::default(),
+        seat: WriteLock::default(),
         idle: parts.idle,
         last_use: Instant::now(),
         hushed: parts.hushed,
-        hushed_line: HushedLine::default(),
+        hushed_line: HiddenLine::default(),
         place: Place::new(parts.floods),
         closed: false,
         ending: None,
@@ -185,11 +191,11 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         drawn: 0,
         running: None,
         entering: Vec::new(),
-        done: Done::default(),
+        done: FinishedCommands::default(),
         exchanging: None,
         waits: Vec::new(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
-        without_questions: WithoutQuestions::default(),
+        without_questions: QueryFilter::default(),
     };
     let closing = task.serve(&mut requests).await;
     task.life.close();
@@ -867,7 +873,7 @@ impl Task {
     // ---- the end ----
 
     async fn close(&mut self, closing: Closing) -> Closed {
-        let leader = Leader { pid: self.child.pid(), collected: self.child.is_collected() };
+        let leader = SessionLeader { pid: self.child.pid(), collected: self.child.is_collected() };
         let id = self.description.id.as_str().to_owned();
         let ending = end_all(leader, id, closing.signal, self.child.kin());
         tokio::pin!(ending);

@@ -23,7 +23,7 @@ const C1: u8 = 0xc2;
 
 /// Removes queries from a stream, however it is cut.
 #[derive(Debug, Default)]
-pub(super) struct WithoutQuestions {
+pub(super) struct QueryFilter {
     state: State,
     /// The sequence that has begun.
     held: Vec<u8>,
@@ -57,7 +57,7 @@ enum State {
     },
 }
 
-impl WithoutQuestions {
+impl QueryFilter {
     /// Begins anew: the next bytes do not continue the previous ones.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
@@ -299,12 +299,12 @@ mod tests {
 
     use super::*;
     use crate::history::History;
-    use crate::intake::Intake;
+    use crate::intake::OutputPipeline;
     use crate::screen::{Emulator, Size};
     use crate::transcript::Transcript;
 
     fn passed(pieces: &[&[u8]]) -> Vec<u8> {
-        let mut viewers = WithoutQuestions::default();
+        let mut viewers = QueryFilter::default();
         pieces.iter().flat_map(|piece| viewers.pass(piece)).collect()
     }
 
@@ -409,14 +409,14 @@ mod tests {
 
     #[test]
     fn text_is_never_held_back_and_unfinished_sequences_not_without_end() {
-        let mut viewers = WithoutQuestions::default();
+        let mut viewers = QueryFilter::default();
         for text in ["plain", "漢字", "\x1b[31mred", "\x1b]8;;a long address", " goes on"] {
             assert_eq!(viewers.pass(text.as_bytes()), text.as_bytes(), "{text:?}");
         }
         assert_eq!(viewers.pass(b"\x07a\x1b["), b"\x07a");
         assert_eq!(viewers.pass(b"31mb"), b"\x1b[31mb");
         for begin in ["\x1b[", "\x1b]777;", "\x1b]11;", "\x1b]52;c;", "\x1bP", "\x1bP+q", "\x1b(", "\x1b_G"] {
-            let mut viewers = WithoutQuestions::default();
+            let mut viewers = QueryFilter::default();
             viewers.pass(begin.as_bytes());
             for _ in 0..100 {
                 viewers.pass(&[b'('; 1000]);
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn who_joins_in_the_middle_gets_what_comes() {
-        let mut viewers = WithoutQuestions::default();
+        let mut viewers = QueryFilter::default();
         viewers.pass(b"\x1b]52;c;");
         viewers.reset();
         assert_eq!(viewers.pass(b"shown"), b"shown");
@@ -439,7 +439,7 @@ mod tests {
     /// What a terminal answers to these bytes, and its screen after them.
     fn answered(bytes: &[u8]) -> (Vec<u8>, String) {
         let screen = Emulator::new(Size { cols: 40, rows: 8 });
-        let mut intake = Intake::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
+        let mut intake = OutputPipeline::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
         let mut replies = Vec::new();
         intake.take_in(bytes, &mut replies);
         (replies, intake.screen.text())

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use steplatch_ids::StepId;
 
-use super::{Decision, Move, Onward, exchanging};
+use super::{Continuation, Decision, DecisionBuilder, exchanging};
 use crate::contract::{Contract, HIDDEN};
 use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
 use crate::history::{Exchange, Terminals, learned};
 use crate::substitute::Lookup;
 use crate::tool;
 
-impl Move<'_> {
+impl DecisionBuilder<'_> {
     /// Goes to the first state, by way of the arguments as far as they can be known yet.
     pub(super) fn begin_with_arguments(self, to: &str) -> Decision {
         let history = self.history;
@@ -70,7 +70,7 @@ impl Move<'_> {
         let Exchange { purpose, read, then, .. } = exchange;
         if self.paused {
             let (purpose, read, then) = (*purpose, read.clone(), then.clone());
-            return self.hold(Onward::Contract { purpose, learned, error, read, then });
+            return self.hold(Continuation::Contract { purpose, learned, error, read, then });
         }
         self.settle(*purpose, learned, error, read, then.as_deref())
     }

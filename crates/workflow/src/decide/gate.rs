@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 
-use super::{Decision, Effect, Move, Onward, Way};
+use super::{Branch, Continuation, Decision, DecisionBuilder, Effect};
 use crate::event::{By, Choice, Event, FailureReason, Outcome};
-use crate::history::{Asks, CurrentStep, Gate, Terminals};
+use crate::history::{CurrentStep, Gate, GateRequest, Terminals};
 use crate::question::Question;
 use crate::substitute::Lookup;
 use crate::variables::Variables;
@@ -18,17 +18,17 @@ use crate::variables::Variables;
 /// The choice that is there besides the descriptions.
 pub const NONE_OF_THESE: &str = "none of these";
 
-impl Move<'_> {
-    /// Asks which of the choices holds, and waits.
+impl DecisionBuilder<'_> {
+    /// GateRequest which of the choices holds, and waits.
     pub(super) fn open_gate(
         mut self,
         step: StepId,
         choices: Vec<Choice>,
-        otherwise: Way,
+        otherwise: Branch,
         context: Map<String, Value>,
     ) -> Decision {
         if self.paused {
-            return self.hold(Onward::Judge { step, choices, otherwise, context });
+            return self.hold(Continuation::Judge { step, choices, otherwise, context });
         }
         self.record(Event::GateOpened {
             at: self.now,
@@ -37,7 +37,7 @@ impl Move<'_> {
             otherwise: otherwise.clone(),
             context: context.clone(),
         });
-        let gate = Gate { step, asks: Asks::Judgement { choices, otherwise }, context, opened_at: self.now };
+        let gate = Gate { step, asks: GateRequest::Judgement { choices, otherwise }, context, opened_at: self.now };
         self.decision.effects.push(Effect::DisarmDeadline);
         self.decision.effects.extend(asking(&gate, self.now));
         self.decision
@@ -77,7 +77,7 @@ impl Move<'_> {
             context: context.clone(),
         });
         let entered = Box::new(CurrentStep { limit, ..entered });
-        let gate = Gate { step, asks: Asks::Answer { question, expires_at, entered }, context, opened_at: at };
+        let gate = Gate { step, asks: GateRequest::Answer { question, expires_at, entered }, context, opened_at: at };
         self.decision.effects.push(Effect::DisarmDeadline);
         self.decision.effects.extend(asking(&gate, self.now));
         self.decision
@@ -85,7 +85,7 @@ impl Move<'_> {
 
     /// Goes on without an answer.
     pub(super) fn expire_gate(mut self, gate: &Gate) -> Decision {
-        let Asks::Answer { entered, .. } = &gate.asks else { return Decision::default() };
+        let GateRequest::Answer { entered, .. } = &gate.asks else { return Decision::default() };
         self.record(Event::GateExpired { at: self.now, step: gate.step.clone() });
         self.rearm();
         self.complete(entered, Outcome::TimedOut)
@@ -94,9 +94,9 @@ impl Move<'_> {
     /// Goes where an answer leads. An answer that is none of the choices decides nothing.
     pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: By) -> Decision {
         let (choices, otherwise) = match &gate.asks {
-            Asks::Judgement { choices, otherwise } => (choices, otherwise),
-            Asks::Answer { question, .. } if !question.takes(&choice) => return Decision::default(),
-            Asks::Answer { question, entered, .. } => {
+            GateRequest::Judgement { choices, otherwise } => (choices, otherwise),
+            GateRequest::Answer { question, .. } if !question.takes(&choice) => return Decision::default(),
+            GateRequest::Answer { question, entered, .. } => {
                 let filled = question.filled(&choice);
                 let choice = filled.clone().map_or(choice, |filled| Value::Object(filled).to_string());
                 let fields =
@@ -113,7 +113,9 @@ impl Move<'_> {
         };
         let chosen = choices.iter().find(|possible| possible.description == choice);
         let way = match chosen {
-            Some(chosen) => Way::Go { to: chosen.next_state.clone(), because: format!("{} judged: {choice}", by.who) },
+            Some(chosen) => {
+                Branch::Go { to: chosen.next_state.clone(), because: format!("{} judged: {choice}", by.who) }
+            }
             None if choice == NONE_OF_THESE => otherwise.clone(),
             None => return Decision::default(),
         };

@@ -4,10 +4,10 @@
 //! decided then and held back until the run is resumed, so that a run that is paused for a week continues exactly as it
 //! would have at once.
 
-use super::{Decision, Effect, Move, Onward};
+use super::{Continuation, Decision, DecisionBuilder, Effect};
 use crate::event::Event;
 
-impl Move<'_> {
+impl DecisionBuilder<'_> {
     /// Begins nothing new from here on.
     pub(super) fn pause(mut self, by: String, above: bool) -> Decision {
         if !self.history.stands_still() {
@@ -35,18 +35,20 @@ impl Move<'_> {
         let history = self.history;
         match history.held().cloned() {
             None => self.decision,
-            Some(Onward::Leave { from, way }) => self.follow(&from, way, history.variables(), history.terminals()),
-            Some(Onward::Judge { step, choices, otherwise, context }) => {
+            Some(Continuation::Leave { from, way }) => {
+                self.follow(&from, way, history.variables(), history.terminals())
+            }
+            Some(Continuation::Judge { step, choices, otherwise, context }) => {
                 self.open_gate(step, choices, otherwise, context)
             }
-            Some(Onward::Contract { purpose, learned, error, read, then }) => {
+            Some(Continuation::Contract { purpose, learned, error, read, then }) => {
                 self.settle(purpose, learned, error, &read, then.as_deref())
             }
         }
     }
 
     /// Keeps for later what follows from what ended just now.
-    pub(super) fn hold(mut self, onward: Onward) -> Decision {
+    pub(super) fn hold(mut self, onward: Continuation) -> Decision {
         self.record(Event::HeldBack { at: self.now, onward });
         self.decision
     }

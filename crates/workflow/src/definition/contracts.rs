@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::document::{Findings, Object, Place, kind, suggestion};
+use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
 use super::shape::VARIABLE_KEYS;
 use super::{Problem, State};
 use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema};
@@ -13,7 +13,7 @@ pub(super) const ARGUMENTS: &str = "arguments";
 pub(super) const MOST_VARIABLES: usize = 20;
 pub(super) const LONGEST_VARIABLE: usize = 64;
 
-impl Findings {
+impl Diagnostics {
     /// Reads one side of a contract; `what` is its key.
     pub(super) fn contract(&mut self, document: &Object<'_>, what: &str) -> Contract {
         let Some(place) = document.get(what) else { return Contract::default() };
@@ -52,7 +52,7 @@ impl Findings {
         }
     }
 
-    fn variable(&mut self, what: &str, name: &str, place: &Place<'_>) -> Option<ContractVariable> {
+    fn variable(&mut self, what: &str, name: &str, place: &JsonPath<'_>) -> Option<ContractVariable> {
         let upper = |byte: u8| byte.is_ascii_uppercase();
         let well_formed = (1..=LONGEST_VARIABLE).contains(&name.len())
             && name.bytes().next().is_some_and(upper)
@@ -112,7 +112,7 @@ impl Findings {
         })
     }
 
-    fn default_value(&mut self, place: &Place<'_>) -> Option<String> {
+    fn default_value(&mut self, place: &JsonPath<'_>) -> Option<String> {
         match place.value {
             Value::String(text) if text.contains('\0') => {
                 self.error(&place.pointer, "'default' contains a NUL, which no variable can hold");
@@ -126,7 +126,7 @@ impl Findings {
         }
     }
 
-    fn value_schema(&mut self, place: &Place<'_>) -> Option<ValueSchema> {
+    fn value_schema(&mut self, place: &JsonPath<'_>) -> Option<ValueSchema> {
         let object = self.free_object(place, "'schema'")?;
         let mut known = true;
         for word in object.fields.keys().filter(|word| !KEYWORDS.contains(&word.as_str())) {

@@ -6,24 +6,24 @@ use super::Problem;
 
 /// A value and the JSON pointer to it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place<'v> {
+pub(crate) struct JsonPath<'v> {
     pub(crate) value: &'v Value,
     pub(crate) pointer: String,
 }
 
 /// What was found wrong so far.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct Diagnostics {
     pub(crate) problems: Vec<Problem>,
 }
 
-impl Findings {
+impl Diagnostics {
     pub(crate) fn error(&mut self, pointer: &str, message: impl Into<String>) {
         self.problems.push(Problem::error(pointer, message));
     }
 
     /// Reads an object whose keys are all known; reports any other key.
-    pub(crate) fn object<'v>(&mut self, place: &Place<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
+    pub(crate) fn object<'v>(&mut self, place: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
         let object = self.free_object(place, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
             let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().map(String::as_str)));
@@ -33,7 +33,7 @@ impl Findings {
     }
 
     /// Takes an object whose keys are names of its author's choice.
-    pub(crate) fn free_object<'v>(&mut self, place: &Place<'v>, what: &str) -> Option<Object<'v>> {
+    pub(crate) fn free_object<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<Object<'v>> {
         match place.value {
             Value::Object(fields) => Some(Object { fields, pointer: place.pointer.clone() }),
             other => {
@@ -44,7 +44,7 @@ impl Findings {
     }
 
     /// Takes a field that must be there.
-    pub(crate) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<Place<'v>> {
+    pub(crate) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<JsonPath<'v>> {
         let place = object.get(key);
         if place.is_none() {
             self.error(&object.pointer, format!("'{key}' is missing"));
@@ -52,7 +52,7 @@ impl Findings {
         place
     }
 
-    pub(crate) fn text<'v>(&mut self, place: &Place<'v>, what: &str) -> Option<&'v str> {
+    pub(crate) fn text<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<&'v str> {
         let text = place.value.as_str();
         if text.is_none() {
             self.error(&place.pointer, format!("{what} must be a text, not {}", kind(place.value)));
@@ -60,7 +60,7 @@ impl Findings {
         text
     }
 
-    pub(crate) fn boolean(&mut self, place: &Place<'_>, what: &str) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, place: &JsonPath<'_>, what: &str) -> Option<bool> {
         let boolean = place.value.as_bool();
         if boolean.is_none() {
             self.error(&place.pointer, format!("{what} must be true or false, not {}", kind(place.value)));
@@ -68,9 +68,9 @@ impl Findings {
         boolean
     }
 
-    pub(crate) fn list<'v>(&mut self, place: &Place<'v>, what: &str) -> Vec<Place<'v>> {
+    pub(crate) fn list<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Vec<JsonPath<'v>> {
         if let Value::Array(items) = place.value {
-            let item = |(index, value)| Place { value, pointer: format!("{}/{index}", place.pointer) };
+            let item = |(index, value)| JsonPath { value, pointer: format!("{}/{index}", place.pointer) };
             return items.iter().enumerate().map(item).collect();
         }
         self.error(&place.pointer, format!("{what} must be a list, not {}", kind(place.value)));
@@ -87,14 +87,14 @@ pub(crate) struct Object<'v> {
 
 impl<'v> Object<'v> {
     /// Returns a field; one that is null counts as left out.
-    pub(crate) fn get(&self, key: &str) -> Option<Place<'v>> {
+    pub(crate) fn get(&self, key: &str) -> Option<JsonPath<'v>> {
         let value = self.fields.get(key).filter(|value| !value.is_null())?;
-        Some(Place { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
+        Some(JsonPath { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'v String, Place<'v>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'v String, JsonPath<'v>)> {
         let place = |(key, value): (&'v String, &'v Value)| {
-            (key, Place { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
+            (key, JsonPath { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
         };
         self.fields.iter().map(place)
     }

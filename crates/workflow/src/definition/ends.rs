@@ -1,6 +1,6 @@
 //! How a run may end in a state, as far as the state itself shows.
 //!
-//! An action ends in one of a few [`Ending`]s. A run may end at an ending that no transition is sure to take and that
+//! An action ends in one of a few [`OutcomeKind`]s. A run may end at an ending that no transition is sure to take and that
 //! no `on_timeout` leads on from: it completes if the action succeeded and fails if it did not, as in `decide`. The
 //! contents of fields and screens are not known beforehand, except that a pattern is found in a text or is not.
 
@@ -10,7 +10,7 @@ use crate::tool;
 
 /// The ways in which a run may end in a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ends {
+pub struct PossibleOutcomes {
     /// It may do what it was written for.
     pub completes: bool,
     /// It may break off.
@@ -19,7 +19,7 @@ pub struct Ends {
 
 /// The outcome of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum OutcomeKind {
     Succeeded,
     /// An `await_output` ended without what it waited for, which is a success.
     FoundNothing,
@@ -32,41 +32,45 @@ enum Ending {
 
 impl State {
     /// Returns how a run may end here.
-    pub fn ends(&self) -> Ends {
-        let left: Vec<Ending> = self.endings().into_iter().filter(|ending| !self.goes_on(*ending)).collect();
-        let success = |ending: &Ending| matches!(ending, Ending::Succeeded | Ending::FoundNothing);
-        Ends { completes: left.iter().any(success), fails: left.iter().any(|ending| !success(ending)) }
+    pub fn ends(&self) -> PossibleOutcomes {
+        let left: Vec<OutcomeKind> = self.endings().into_iter().filter(|ending| !self.goes_on(*ending)).collect();
+        let success = |ending: &OutcomeKind| matches!(ending, OutcomeKind::Succeeded | OutcomeKind::FoundNothing);
+        PossibleOutcomes { completes: left.iter().any(success), fails: left.iter().any(|ending| !success(ending)) }
     }
 
     /// Returns whether a run may end here at all.
     pub(crate) fn may_end(&self) -> bool {
-        let Ends { completes, fails } = self.ends();
+        let PossibleOutcomes { completes, fails } = self.ends();
         completes || fails
     }
 
     /// Returns the possible outcomes of the action.
-    fn endings(&self) -> Vec<Ending> {
+    fn endings(&self) -> Vec<OutcomeKind> {
         let tool = self.action.tool();
         let mut endings = match tool {
             // Neither waits for an answer: one always succeeds, the other never does.
-            tool::SLEEP => vec![Ending::Succeeded],
-            tool::FAIL => return vec![Ending::Failed],
+            tool::SLEEP => vec![OutcomeKind::Succeeded],
+            tool::FAIL => return vec![OutcomeKind::Failed],
             // It is answered, or expires without an answer.
-            tool::GATE if self.action.params().contains_key("timeout") => vec![Ending::Succeeded, Ending::TimedOut],
-            tool::GATE => vec![Ending::Succeeded],
-            tool::AWAIT_OUTPUT => vec![Ending::Succeeded, Ending::FoundNothing, Ending::Failed, Ending::Unknown],
-            _ => vec![Ending::Succeeded, Ending::Failed, Ending::Unknown],
+            tool::GATE if self.action.params().contains_key("timeout") => {
+                vec![OutcomeKind::Succeeded, OutcomeKind::TimedOut]
+            }
+            tool::GATE => vec![OutcomeKind::Succeeded],
+            tool::AWAIT_OUTPUT => {
+                vec![OutcomeKind::Succeeded, OutcomeKind::FoundNothing, OutcomeKind::Failed, OutcomeKind::Unknown]
+            }
+            _ => vec![OutcomeKind::Succeeded, OutcomeKind::Failed, OutcomeKind::Unknown],
         };
         let bounds_itself = matches!(tool, tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW);
         if self.timeout.is_some() || !bounds_itself {
-            endings.push(Ending::TimedOut);
+            endings.push(OutcomeKind::TimedOut);
         }
         endings
     }
 
     /// Returns whether the state is sure to lead to another one.
-    fn goes_on(&self, ending: Ending) -> bool {
-        let unsuccessful = matches!(ending, Ending::TimedOut | Ending::FoundNothing | Ending::Failed);
+    fn goes_on(&self, ending: OutcomeKind) -> bool {
+        let unsuccessful = matches!(ending, OutcomeKind::TimedOut | OutcomeKind::FoundNothing | OutcomeKind::Failed);
         let late = unsuccessful && self.on_timeout().is_some();
         let conditions = || self.transitions.iter().map(|transition| &transition.condition);
         // Of those that depend on one pattern only: each with whether it must be found.
@@ -76,7 +80,7 @@ impl State {
     }
 }
 
-impl Ending {
+impl OutcomeKind {
     /// Returns whether a test holds, where that is known beforehand.
     fn decides(self, test: &Test) -> Option<bool> {
         let success = matches!(self, Self::Succeeded | Self::FoundNothing);
@@ -136,10 +140,10 @@ mod tests {
         let document = json!({"initial_state": "a", "states": {"a": state}});
         let definition = Definition::parse(&document, &Terminals).unwrap_or_else(|problems| panic!("{problems}"));
         match definition.states()[0].ends() {
-            Ends { completes: true, fails: true } => "either",
-            Ends { completes: true, fails: false } => "completes",
-            Ends { completes: false, fails: true } => "fails",
-            Ends { completes: false, fails: false } => "goes on",
+            PossibleOutcomes { completes: true, fails: true } => "either",
+            PossibleOutcomes { completes: true, fails: false } => "completes",
+            PossibleOutcomes { completes: false, fails: true } => "fails",
+            PossibleOutcomes { completes: false, fails: false } => "goes on",
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
 use steplatch_pattern::Pattern;
 
-use super::document::{Findings, Object, Place, kind, suggestion};
+use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
 use super::shape::{
     ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS,
     STATE_KEYS, TRANSITION_KEYS,
@@ -62,7 +62,7 @@ fn length(document: &Value) -> usize {
 
 /// Reads a document that is nested in others, so many levels deep.
 fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
-    let mut reader = Reader { tools, findings: Findings::default(), level };
+    let mut reader = Reader { tools, findings: Diagnostics::default(), level };
     let definition = reader.document(document);
     let problems = reader.findings.problems;
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -77,14 +77,14 @@ fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Def
 
 struct Reader<'a> {
     tools: &'a dyn ToolCatalog,
-    findings: Findings,
+    findings: Diagnostics,
     /// In how many other documents this one is nested.
     level: u32,
 }
 
 impl Reader<'_> {
     fn document(&mut self, document: &Value) -> Option<Definition> {
-        let place = Place { value: document, pointer: String::new() };
+        let place = JsonPath { value: document, pointer: String::new() };
         let object = self.findings.object(&place, "a workflow definition", &DOCUMENT_KEYS)?;
         let name = object.get("name").and_then(|place| self.name(&place));
         let description = object.get("description").and_then(|place| self.description(&place));
@@ -123,7 +123,7 @@ impl Reader<'_> {
         Some(Definition { document, name, description, arguments, return_values, initial_state, states, warnings })
     }
 
-    fn name(&mut self, place: &Place<'_>) -> Option<WorkflowName> {
+    fn name(&mut self, place: &JsonPath<'_>) -> Option<WorkflowName> {
         let name = self.findings.text(place, "'name'")?;
         match name.parse() {
             Ok(name) => Some(name),
@@ -135,7 +135,7 @@ impl Reader<'_> {
         }
     }
 
-    fn description(&mut self, place: &Place<'_>) -> Option<String> {
+    fn description(&mut self, place: &JsonPath<'_>) -> Option<String> {
         let description = self.findings.text(place, "'description'")?;
         let length = description.chars().count();
         if length > LONGEST_DESCRIPTION {
@@ -145,7 +145,7 @@ impl Reader<'_> {
         Some(description.to_owned())
     }
 
-    fn state(&mut self, name: &str, place: &Place<'_>, known: &Object<'_>) -> Option<State> {
+    fn state(&mut self, name: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<State> {
         let well_formed = (1..=LONGEST_NAME).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !well_formed {
@@ -189,7 +189,7 @@ impl Reader<'_> {
         seconds.map(Duration::from_secs_f64)
     }
 
-    fn action(&mut self, place: &Place<'_>) -> Option<Action> {
+    fn action(&mut self, place: &JsonPath<'_>) -> Option<Action> {
         let object = self.findings.object(place, "an action", &ACTION_KEYS)?;
         let params = match object.get("params") {
             Some(params) => self.findings.free_object(&params, "'params'")?.fields.clone(),
@@ -254,7 +254,7 @@ impl Reader<'_> {
         problems
     }
 
-    fn transitions(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
+    fn transitions(&mut self, state: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
         let items = self.findings.list(place, "'transitions'");
         if items.len() > MOST_TRANSITIONS {
             let count = items.len();
@@ -266,7 +266,7 @@ impl Reader<'_> {
         transitions
     }
 
-    fn transition(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Option<Transition> {
+    fn transition(&mut self, state: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<Transition> {
         let object = self.findings.object(place, "a transition", &TRANSITION_KEYS)?;
         let condition = match object.get("condition") {
             None => {
@@ -286,7 +286,7 @@ impl Reader<'_> {
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
     }
 
-    fn condition(&mut self, place: &Place<'_>, pattern: Option<&Place<'_>>) -> Option<Condition> {
+    fn condition(&mut self, place: &JsonPath<'_>, pattern: Option<&JsonPath<'_>>) -> Option<Condition> {
         match place.value {
             Value::String(word) => self.word(word, place, pattern),
             Value::Object(_) => {
@@ -313,7 +313,7 @@ impl Reader<'_> {
         }
     }
 
-    fn word(&mut self, word: &str, place: &Place<'_>, pattern: Option<&Place<'_>>) -> Option<Condition> {
+    fn word(&mut self, word: &str, place: &JsonPath<'_>, pattern: Option<&JsonPath<'_>>) -> Option<Condition> {
         let wants_pattern = matches!(word, "pattern_match" | "pattern_no_match");
         if let Some(pattern) = pattern.filter(|_| !wants_pattern) {
             self.findings.error(&pattern.pointer, format!("condition \"{word}\" takes no 'pattern'"));
@@ -340,7 +340,7 @@ impl Reader<'_> {
     }
 
     /// Reads one key of a condition: several tests where it names several fields, `None` when it is wrong.
-    fn tests(&mut self, key: &str, place: &Place<'_>) -> Option<Vec<Test>> {
+    fn tests(&mut self, key: &str, place: &JsonPath<'_>) -> Option<Vec<Test>> {
         let quoted = format!("'{key}'");
         let test = match key {
             "success" => Test::Success(self.findings.boolean(place, &quoted)?),
@@ -350,7 +350,7 @@ impl Reader<'_> {
             "pattern_not_match" => Test::Pattern { pattern: self.pattern(place, &quoted)?, found: false },
             "field_equals" => {
                 let fields = self.findings.free_object(place, &quoted)?;
-                let test = |(field, place): (&String, Place<'_>)| Test::FieldEquals {
+                let test = |(field, place): (&String, JsonPath<'_>)| Test::FieldEquals {
                     field: field.clone(),
                     value: place.value.clone(),
                 };
@@ -372,7 +372,7 @@ impl Reader<'_> {
     }
 
     /// Checks the description of a condition that a gate judges.
-    fn judged(&mut self, place: &Place<'_>) -> Option<()> {
+    fn judged(&mut self, place: &JsonPath<'_>) -> Option<()> {
         if !self.tools.has_judges() {
             let message = "a condition with 'description' is not supported by this version";
             self.findings.error(&place.pointer, message);
@@ -395,7 +395,7 @@ impl Reader<'_> {
     }
 
     /// Reports conditions of a state that could not be distinguished in a gate.
-    fn tell_apart(&mut self, place: &Place<'_>, transitions: &[Option<Transition>]) {
+    fn tell_apart(&mut self, place: &JsonPath<'_>, transitions: &[Option<Transition>]) {
         let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
         let descriptions: Vec<_> = transitions.iter().map(described).collect();
         for (index, description) in descriptions.iter().enumerate() {
@@ -406,7 +406,7 @@ impl Reader<'_> {
         }
     }
 
-    fn contains(&mut self, field: &str, place: &Place<'_>) -> Option<Test> {
+    fn contains(&mut self, field: &str, place: &JsonPath<'_>) -> Option<Test> {
         let text = match place.value {
             Value::Bool(_) | Value::Number(_) => place.value.to_string(),
             _ => self.findings.text(place, "what 'field_contains' looks for")?.to_owned(),
@@ -414,7 +414,7 @@ impl Reader<'_> {
         Some(Test::FieldContains { field: field.to_owned(), text })
     }
 
-    fn pattern(&mut self, place: &Place<'_>, what: &str) -> Option<PatternText> {
+    fn pattern(&mut self, place: &JsonPath<'_>, what: &str) -> Option<PatternText> {
         let source = self.findings.text(place, what)?;
         if substitute::has_placeholder(source) {
             return Some(PatternText::Template(source.to_owned()));

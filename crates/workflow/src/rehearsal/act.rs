@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::tool;
 
 /// The outcome of an action.
-pub(super) struct Played {
+pub(super) struct StubResult {
     pub(super) outcome: Outcome,
     pub(super) takes: Duration,
     pub(super) source: Source,
@@ -26,7 +26,7 @@ pub(super) fn act(
     step: &StepId,
     current: &CurrentState,
     sleeps: Option<Duration>,
-) -> Result<Played, Missing> {
+) -> Result<StubResult, Missing> {
     let name = step.place.as_str();
     let written = match stubs.states.get(name) {
         Some(answers) => {
@@ -52,10 +52,10 @@ pub(super) fn act(
         return Ok(within(current, Outcome::Finished { result }, ends_after, Source::Usual));
     };
     Ok(match stub {
-        Stub::OutcomeUnknown => Played { outcome: Outcome::Unknown, takes: Duration::ZERO, source },
+        Stub::OutcomeUnknown => StubResult { outcome: Outcome::Unknown, takes: Duration::ZERO, source },
         Stub::Timeout => {
             let (outcome, takes) = time_out(name, current, stubs.usual_wait)?;
-            Played { outcome, takes, source }
+            StubResult { outcome, takes, source }
         }
         Stub::Result(fields) => {
             let failed = fields.get("success") == Some(&Value::Bool(false));
@@ -80,10 +80,10 @@ fn next<'s>(answers: &'s Answers<Stub>, turn: &mut usize, kind: &str, name: &str
 }
 
 /// Takes an outcome, unless the state's limit passes before it.
-fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Source) -> Played {
+fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Source) -> StubResult {
     match current.limit {
-        Some(limit) if takes > limit => Played { outcome: Outcome::TimedOut, takes: limit, source },
-        _ => Played { outcome, takes, source },
+        Some(limit) if takes > limit => StubResult { outcome: Outcome::TimedOut, takes: limit, source },
+        _ => StubResult { outcome, takes, source },
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Passage, Rehearsal, RehearsalEnd};
+use super::{Rehearsal, RehearsalEnd, RehearsalStep};
 use crate::contract::HIDDEN;
 use crate::definition::Definition;
 use crate::substitute::{as_text, filtered_forms};
@@ -99,16 +99,16 @@ impl Secrets {
     pub(super) fn hidden(&self, mut rehearsal: Rehearsal) -> Rehearsal {
         for passage in &mut rehearsal.path {
             match passage {
-                Passage::State { params, result, .. } => {
+                RehearsalStep::State { params, result, .. } => {
                     self.hide_fields(params);
                     self.hide_fields(result);
                 }
-                Passage::Transition { because, .. } => self.hide(because),
-                Passage::Gate { choices, answer, .. } => {
+                RehearsalStep::Transition { because, .. } => self.hide(because),
+                RehearsalStep::Gate { choices, answer, .. } => {
                     choices.iter_mut().for_each(|choice| self.hide(choice));
                     self.hide(answer);
                 }
-                Passage::Contract { variables, error, .. } => {
+                RehearsalStep::Contract { variables, error, .. } => {
                     self.hide_variables(variables.iter_mut());
                     error.iter_mut().for_each(|error| self.hide(error));
                 }

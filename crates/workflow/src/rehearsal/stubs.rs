@@ -11,7 +11,9 @@ use serde_json::{Map, Value};
 
 use crate::condition::Test;
 use crate::decide::NONE_OF_THESE;
-use crate::definition::{Definition, Findings, Place, Problem, Problems, STUB_KEYS, ToolCatalog, kind, suggestion};
+use crate::definition::{
+    Definition, Diagnostics, JsonPath, Problem, Problems, STUB_KEYS, ToolCatalog, kind, suggestion,
+};
 use crate::tool;
 use crate::variables::STANDARD_FIELDS;
 
@@ -111,8 +113,8 @@ impl Stubs {
     /// With every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none of
     /// the machine's gates offers.
     pub fn read(document: &Value, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
-        let mut reading = Reading { definition, found: Findings::default(), fields: fields_of(definition) };
-        let stubs = reading.file(&Place { value: document, pointer: String::new() }, tools);
+        let mut reading = Reading { definition, found: Diagnostics::default(), fields: fields_of(definition) };
+        let stubs = reading.file(&JsonPath { value: document, pointer: String::new() }, tools);
         if reading.found.problems.is_empty() { Ok(stubs) } else { Err(Problems::of(reading.found.problems)) }
     }
 
@@ -146,12 +148,12 @@ fn fields_of(definition: &Definition) -> BTreeSet<String> {
 
 struct Reading<'d> {
     definition: &'d Definition,
-    found: Findings,
+    found: Diagnostics,
     fields: BTreeSet<String>,
 }
 
 impl Reading<'_> {
-    fn file(&mut self, place: &Place<'_>, tools: &dyn ToolCatalog) -> Stubs {
+    fn file(&mut self, place: &JsonPath<'_>, tools: &dyn ToolCatalog) -> Stubs {
         let Some(file) = self.found.object(place, "a stub file", &STUB_KEYS) else { return Stubs::default() };
         let definition = self.definition;
         let states = || definition.states().iter().map(crate::State::name);
@@ -187,11 +189,11 @@ impl Reading<'_> {
     /// Reads answers by the names of something, all of which must be known.
     fn by_name<T>(
         &mut self,
-        place: &Place<'_>,
+        place: &JsonPath<'_>,
         what: &str,
         known: Vec<&str>,
         where_from: &str,
-        read: impl Fn(&mut Self, &Place<'_>) -> Option<T>,
+        read: impl Fn(&mut Self, &JsonPath<'_>) -> Option<T>,
     ) -> BTreeMap<String, Answers<T>> {
         let mut by_name = BTreeMap::new();
         let Some(object) = self.found.free_object(place, "this") else { return by_name };
@@ -212,7 +214,7 @@ impl Reading<'_> {
         by_name
     }
 
-    fn stub(&mut self, place: &Place<'_>) -> Option<Stub> {
+    fn stub(&mut self, place: &JsonPath<'_>) -> Option<Stub> {
         match place.value {
             Value::String(word) if word == WORDS[0] => Some(Stub::Timeout),
             Value::String(word) if word == WORDS[1] => Some(Stub::OutcomeUnknown),
@@ -250,7 +252,7 @@ impl Reading<'_> {
         }
     }
 
-    fn answer(&mut self, place: &Place<'_>) -> Option<String> {
+    fn answer(&mut self, place: &JsonPath<'_>) -> Option<String> {
         // A form is answered with its fields.
         if place.value.is_object() {
             return Some(place.value.to_string());
@@ -280,7 +282,7 @@ impl Reading<'_> {
         }
     }
 
-    fn shell(&mut self, place: &Place<'_>) -> BTreeMap<String, String> {
+    fn shell(&mut self, place: &JsonPath<'_>) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::new();
         let Some(object) = self.found.free_object(place, "'shell'") else { return variables };
         let contract = || self.definition.arguments().names().chain(self.definition.return_values().names());

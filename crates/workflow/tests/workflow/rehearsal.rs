@@ -5,7 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use steplatch_workflow::{Definition, Limits, Passage, Rehearsal, RehearsalEnd, Stubs, rehearse};
+use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalStep, Stubs, rehearse};
 
 use crate::generated::machines;
 use crate::machine::{Tools, definition, fields};
@@ -28,13 +28,13 @@ fn refused(document: &Value, stubs: &Value) -> String {
 
 /// The path in short: a state with its time, an arrow with its reason.
 fn told(rehearsal: &Rehearsal) -> String {
-    let line = |passage: &Passage| match passage {
-        Passage::State { at, state, visit, elapsed_time, source, .. } => {
+    let line = |passage: &RehearsalStep| match passage {
+        RehearsalStep::State { at, state, visit, elapsed_time, source, .. } => {
             format!("{at:.1} {state}#{visit} {elapsed_time:.1}s {source:?}")
         }
-        Passage::Transition { to, because, .. } => format!("  -> {to}: {because}"),
-        Passage::Gate { answer, .. } => format!("  judged: {answer}"),
-        Passage::Contract { side, holds, .. } => format!("  {side:?} {holds}"),
+        RehearsalStep::Transition { to, because, .. } => format!("  -> {to}: {because}"),
+        RehearsalStep::Gate { answer, .. } => format!("  judged: {answer}"),
+        RehearsalStep::Contract { side, holds, .. } => format!("  {side:?} {holds}"),
     };
     let path: Vec<String> = rehearsal.path.iter().map(line).collect();
     format!("{}\n{:?} after {:?}\n", path.join("\n"), rehearsal.end, rehearsal.elapsed_time)
@@ -54,7 +54,7 @@ fn a_call_of_a_node_succeeds_unless_its_stub_says_otherwise() {
     let stubs = json!({"states": {"two": {"output": "17 lines", "attributes": {"exit_code": 0}}}});
     let played = play(&document, &stubs);
     assert_eq!((&played.end, played.final_state.as_deref()), (&RehearsalEnd::Completed, Some("three")));
-    let Passage::State { params, .. } = &played.path[2] else { panic!("{played:?}") };
+    let RehearsalStep::State { params, .. } = &played.path[2] else { panic!("{played:?}") };
     assert_eq!(params["input"], "count");
     assert!(refused(&document, &json!({"states": {"two": {"outptu": ""}}})).contains("did you mean 'output'"));
 }
@@ -283,7 +283,7 @@ proptest! {
         prop_assert_eq!(&first, &play());
         prop_assert!(first.states_executed <= max_states);
         prop_assert!(first.elapsed_time <= limits.execution_timeout());
-        let executed = first.path.iter().filter(|passage| matches!(passage, Passage::State { .. })).count();
+        let executed = first.path.iter().filter(|passage| matches!(passage, RehearsalStep::State { .. })).count();
         // The state that the run broke off in has no end, and the one that it got stuck in neither.
         prop_assert!(executed + 1 >= first.states_executed as usize && executed <= first.states_executed as usize);
         if first.end == RehearsalEnd::Completed {
@@ -365,8 +365,8 @@ fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
     let text = serde_json::to_string(&rehearsal).unwrap();
     assert_eq!(seen(&text), [""; 0], "{text}");
     let state = |wanted: &str| {
-        let of = |passage: &Passage| match passage {
-            Passage::State { state, params, result, .. } if state == wanted => {
+        let of = |passage: &RehearsalStep| match passage {
+            RehearsalStep::State { state, params, result, .. } if state == wanted => {
                 Some((Value::Object(params.clone()), Value::Object(result.clone())))
             }
             _ => None,

@@ -7,7 +7,7 @@ use rmcp::model::{
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{AnswerGate, GateInfo, visible};
 
-use super::Dialog;
+use super::DialogOutcome;
 
 /// The name of the field that holds a choice.
 const DECISION: &str = "decision";
@@ -143,11 +143,13 @@ fn lines_of(text: &str, indent: &str) -> String {
 }
 
 /// Reads the result of a dialog. Only an accepted dialog that contains a decision is an answer.
-pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog {
+pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> DialogOutcome {
     match result.action {
         ElicitationAction::Accept => {}
-        ElicitationAction::Decline => return Dialog::LeftOpen("The dialog was declined, and the gate is still open."),
-        _ => return Dialog::LeftOpen("The dialog was closed, and the gate is still open."),
+        ElicitationAction::Decline => {
+            return DialogOutcome::LeftOpen("The dialog was declined, and the gate is still open.");
+        }
+        _ => return DialogOutcome::LeftOpen("The dialog was closed, and the gate is still open."),
     }
     let content = match result.content {
         Some(Value::Object(content)) => content,
@@ -161,20 +163,21 @@ pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog
         if content.is_empty() {
             return UNDECIDED;
         }
-        return Dialog::Answered(AnswerGate { form: Some(content), ..named() });
+        return DialogOutcome::Answered(AnswerGate { form: Some(content), ..named() });
     }
     let field = if gate.choices.is_empty() { ANSWER } else { DECISION };
     match content.get(field).and_then(Value::as_str).filter(|text| !text.trim().is_empty()) {
         Some(text) => {
             let at = shown_choices(gate).iter().position(|shown| shown == text);
             let answer = at.map_or(text, |at| &gate.choices[at]).to_owned();
-            Dialog::Answered(AnswerGate { answer, number: at.map(|at| at + 1), ..named() })
+            DialogOutcome::Answered(AnswerGate { answer, number: at.map(|at| at + 1), ..named() })
         }
         None => UNDECIDED,
     }
 }
 
-const UNDECIDED: Dialog = Dialog::LeftOpen("The dialog came back without a decision, and the gate is still open.");
+const UNDECIDED: DialogOutcome =
+    DialogOutcome::LeftOpen("The dialog came back without a decision, and the gate is still open.");
 
 #[cfg(test)]
 mod tests {
@@ -192,8 +195,8 @@ mod tests {
 
     fn came_back(gate: &GateInfo, result: Value) -> Result<AnswerGate, &'static str> {
         match read(gate, serde_json::from_value(result).unwrap()) {
-            Dialog::Answered(answer) => Ok(answer),
-            Dialog::LeftOpen(why) => Err(why),
+            DialogOutcome::Answered(answer) => Ok(answer),
+            DialogOutcome::LeftOpen(why) => Err(why),
         }
     }
 

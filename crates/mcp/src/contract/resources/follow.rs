@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_protocol::{
-    AskError, AttachTerminal, CallError, Client, DescribeWorkflow, Events, RunEvent, Steady, Subscribe, TerminalEvent,
+    AskError, AttachTerminal, CallError, Client, DescribeWorkflow, Events, ReconnectingClient, RunEvent, Subscribe,
+    TerminalEvent,
 };
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -30,7 +31,7 @@ enum Followed {
 ///
 /// # Errors
 /// When the daemon cannot be reached.
-pub(in crate::contract) async fn follow(uri: &str, daemon: &Steady) -> Result<Option<Updates>, AskError> {
+pub(in crate::contract) async fn follow(uri: &str, daemon: &ReconnectingClient) -> Result<Option<Updates>, AskError> {
     let mut followed = match Address::parse(uri) {
         Some(Address::Terminal { id, .. }) => Followed::Terminal(id),
         Some(Address::Run(id) | Address::Events { run: id, .. }) => Followed::Run { id, newest: 0 },
@@ -92,7 +93,7 @@ fn tell(told: &mpsc::Sender<()>) -> bool {
     !matches!(told.try_send(()), Err(TrySendError::Closed(())))
 }
 
-async fn tell_all(mut followed: Followed, mut events: Events, daemon: Steady, told: mpsc::Sender<()>) {
+async fn tell_all(mut followed: Followed, mut events: Events, daemon: ReconnectingClient, told: mpsc::Sender<()>) {
     loop {
         loop {
             let event = tokio::select! {
@@ -118,7 +119,7 @@ async fn tell_all(mut followed: Followed, mut events: Events, daemon: Steady, to
     }
 }
 
-async fn joined_again(followed: &mut Followed, daemon: &Steady) -> Option<Events> {
+async fn joined_again(followed: &mut Followed, daemon: &ReconnectingClient) -> Option<Events> {
     for pause in PAUSES_MS {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         if let Ok(client) = daemon.running().await

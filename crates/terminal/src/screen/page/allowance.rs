@@ -5,7 +5,7 @@
 //! draw a limited number of cells. What exceeds that is not drawn: no program that means to show
 //! something comes near it.
 
-use super::Page;
+use super::XtermScreen;
 
 /// Cells that one read may have drawn by sequences that draw many. Takes about a millisecond.
 const CELLS: usize = 200_000;
@@ -18,22 +18,22 @@ const BETWEEN_SIDES: usize = 32;
 
 /// What is left of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Allowance(usize);
+pub(super) struct DrawBudget(usize);
 
-impl Default for Allowance {
+impl Default for DrawBudget {
     fn default() -> Self {
         Self(CELLS)
     }
 }
 
-impl Page {
+impl XtermScreen {
     fn cells(&self) -> usize {
         self.rows() * self.columns()
     }
 
     /// Another read begins.
     pub(in super::super) fn renew_allowance(&mut self) {
-        self.allowance = Allowance(CELLS.max(SCREENS * self.cells()));
+        self.allowance = DrawBudget(CELLS.max(SCREENS * self.cells()));
     }
 
     /// Takes the cost of drawing so many cells. Returns whether they may be drawn.

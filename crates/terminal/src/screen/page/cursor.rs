@@ -7,9 +7,9 @@ use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::vte::ansi::{Handler as _, NamedPrivateMode};
 
-use super::Page;
+use super::XtermScreen;
 
-impl Page {
+impl XtermScreen {
     /// Moves on from where the last relative motion began, past margins (HPR, VPR).
     pub(super) fn move_by(&mut self, (rows, columns): (usize, usize)) {
         let (row, column) = self.moved_from;

@@ -7,9 +7,9 @@ use alacritty_terminal::index::Column;
 use alacritty_terminal::term::cell::Flags;
 use alacritty_terminal::vte::ansi::{ClearMode, Handler as _, LineClearMode};
 
-use super::{PROTECTED, Page, Protection, line};
+use super::{PROTECTED, Protection, XtermScreen, line};
 
-impl Page {
+impl XtermScreen {
     pub(super) fn protect(&mut self, how: Protection, on: bool) {
         if on || how == Protection::Dec {
             self.protection = how;

@@ -11,7 +11,7 @@ use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::vte::ansi::{Handler as _, PrivateMode};
 
-use super::{Page, line};
+use super::{XtermScreen, line};
 
 const DECCOLM: u16 = 3;
 const ALLOW_COLUMN_MODE: u16 = 40;
@@ -52,14 +52,14 @@ impl From<Option<bool>> for State {
 
 /// Modes that the emulator does not keep.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
+pub(super) struct ExtraModes {
     /// A bit for each of [`KEPT`], and behind them for each of [`KEPT_ANSI`].
     on: u16,
     /// DEC modes as they were saved (XTSAVE); only known ones get here.
     saved: BTreeMap<u16, bool>,
 }
 
-impl Remembered {
+impl ExtraModes {
     fn bit(list: &[u16], offset: usize, mode: u16) -> Option<u16> {
         list.iter().position(|kept| *kept == mode).map(|index| 1 << (offset + index))
     }
@@ -109,7 +109,7 @@ impl Remembered {
     }
 }
 
-impl Page {
+impl XtermScreen {
     /// Turns a DEC mode on or off, with all that this does.
     pub(super) fn change_mode(&mut self, mode: PrivateMode, on: bool) {
         match mode.raw() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::cell::Flags;
 
-use super::{PROTECTED, Page, Protection, line};
+use super::{PROTECTED, Protection, XtermScreen, line};
 
 /// The attributes that rectangles can have. Nothing blinks here.
 const CHANGEABLE: Flags = Flags::BOLD.union(Flags::UNDERLINE).union(Flags::INVERSE);
@@ -44,7 +44,7 @@ fn change(flags: &mut Flags, attribute: u16, reverses: bool) {
     }
 }
 
-impl Page {
+impl XtermScreen {
     /// Reads a rectangle. Returns nothing where no cell would be in it.
     fn rectangle(&self, params: &[u16]) -> Option<Rectangle> {
         Some(self.corners(params)).filter(|area| !area.rows.is_empty() && !area.columns.is_empty())

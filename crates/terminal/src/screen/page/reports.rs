@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use alacritty_terminal::vte::ansi::CursorShape;
 
 use super::super::paint;
-use super::Page;
+use super::XtermScreen;
 
 /// The size of a cell in pixels that is reported to programs.
 const CELL: (usize, usize) = (8, 16);
@@ -21,7 +21,7 @@ const LIKE_XTERM: u16 = 380;
 /// Capabilities that are reported by name, as terminfo has them for our TERM.
 const CAPABILITIES: [(&str, &str); 4] = [("Co", "256"), ("colors", "256"), ("TN", "xterm-256color"), ("RGB", "8")];
 
-impl Page {
+impl XtermScreen {
     fn answer(&self, text: &str) {
         self.outbox.reply(text.as_bytes());
     }

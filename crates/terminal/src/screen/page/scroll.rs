@@ -9,7 +9,7 @@ use std::ops::Range;
 use alacritty_terminal::index::Column;
 use alacritty_terminal::vte::ansi::Handler as _;
 
-use super::{Page, line};
+use super::{XtermScreen, line};
 
 /// Which way cells are shifted, and how far.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) enum Shift {
     Right(usize),
 }
 
-impl Page {
+impl XtermScreen {
     /// Moves the cursor down, and scrolls where that is at the bottom margin.
     pub(super) fn index(&mut self) {
         if self.sides.is_none() {

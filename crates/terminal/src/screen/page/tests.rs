@@ -4,20 +4,23 @@
 use proptest::prelude::*;
 
 use crate::history::History;
-use crate::intake::Intake;
+use crate::intake::OutputPipeline;
 use crate::screen::{Emulator, Size};
 use crate::transcript::Transcript;
 
 /// A screen, and the answers that its program received.
 struct Shown {
-    intake: Intake,
+    intake: OutputPipeline,
     replies: Vec<u8>,
 }
 
 impl Shown {
     fn new(cols: u16, rows: u16) -> Self {
         let transcript = Transcript::new(History::new(1 << 20), None);
-        Self { intake: Intake::new(transcript, Box::new(Emulator::new(Size { cols, rows }))), replies: Vec::new() }
+        Self {
+            intake: OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols, rows }))),
+            replies: Vec::new(),
+        }
     }
 
     fn print(mut self, bytes: &str) -> Self {
@@ -364,7 +367,7 @@ fn sequence() -> impl Strategy<Value = String> {
 /// Prints sequences, with a change of size now and then. Returns how often the emulator failed.
 fn failures(steps: &[(String, Option<(u16, u16)>)]) -> u32 {
     let transcript = Transcript::new(History::new(1 << 20), None);
-    let mut intake = Intake::new(transcript, Box::new(Emulator::new(Size { cols: 20, rows: 6 })));
+    let mut intake = OutputPipeline::new(transcript, Box::new(Emulator::new(Size { cols: 20, rows: 6 })));
     for (bytes, size) in steps {
         intake.take_in(bytes.as_bytes(), &mut Vec::new());
         if let Some((cols, rows)) = *size {

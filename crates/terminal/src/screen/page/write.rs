@@ -6,9 +6,9 @@ use alacritty_terminal::term::TermMode;
 use alacritty_terminal::vte::ansi::{Handler as _, NamedMode};
 use unicode_width::UnicodeWidthChar as _;
 
-use super::{Page, Shift, line};
+use super::{Shift, XtermScreen, line};
 
-impl Page {
+impl XtermScreen {
     /// Writes a character while left and right margins are on.
     #[cold]
     pub(super) fn input_between_sides(&mut self, character: char, left: usize, right: usize) {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Task;
 use crate::exchange::{BASH_KEY, Held, PATIENCE, Redraw, VariablesError, without_answer};
-use crate::integration::{Agreed, Kind};
+use crate::integration::{IntegrationSession, Kind};
 use crate::process::catches;
 use crate::transcript::Mark;
 
@@ -44,7 +44,7 @@ impl Task {
         self.write_waiting();
     }
 
-    fn fit_to_answer(&self) -> Result<Agreed, VariablesError> {
+    fn fit_to_answer(&self) -> Result<IntegrationSession, VariablesError> {
         if self.is_over() {
             return Err(VariablesError::Ended);
         }

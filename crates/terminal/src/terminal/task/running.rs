@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::command::{self, CommandRequest, Editor, Ran, RunError};
+use crate::command::{self, CommandRequest, CommandResult, Editor, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
 use crate::process::Exit;
@@ -18,7 +18,7 @@ use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
 
 /// The way back to a caller of a command.
-type Reply = oneshot::Sender<Result<Ran, RunError>>;
+type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 
 /// A command that is entered as soon as the shell is at its prompt again.
 ///
@@ -38,9 +38,9 @@ const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
 /// The outcomes of the commands that were run as a step, newest last.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct FinishedCommands {
     /// None where only that it was run is still known.
-    all: VecDeque<(String, Option<Result<Ran, RunError>>)>,
+    all: VecDeque<(String, Option<Result<CommandResult, RunError>>)>,
     /// How many of the newest have their outcome.
     whole: usize,
     /// Bytes of output in them.
@@ -55,8 +55,8 @@ const MOST: usize = 4000;
 const MOST_WHOLE: usize = 16;
 const MOST_BYTES: usize = 256 << 10;
 
-impl Done {
-    fn add(&mut self, step: String, ran: Result<Ran, RunError>) {
+impl FinishedCommands {
+    fn add(&mut self, step: String, ran: Result<CommandResult, RunError>) {
         if self.all.len() == MOST {
             self.all.pop_front();
         }
@@ -74,13 +74,13 @@ impl Done {
     }
 
     /// Returns the outcome of a step, if it was run.
-    fn find(&self, step: &str) -> Option<Result<Ran, RunError>> {
+    fn find(&self, step: &str) -> Option<Result<CommandResult, RunError>> {
         let (_, ran) = self.all.iter().rev().find(|(known, _)| known == step)?;
         Some(ran.clone().unwrap_or(Err(RunError::Forgotten)))
     }
 }
 
-fn size(ran: &Result<Ran, RunError>) -> usize {
+fn size(ran: &Result<CommandResult, RunError>) -> usize {
     ran.as_ref().map_or(0, |ran| ran.output.len() + ran.tail.as_ref().map_or(0, String::len))
 }
 
@@ -122,7 +122,7 @@ impl Running {
 }
 
 /// Why a command is no longer waited for.
-enum Over {
+enum CommandAbort {
     AtPrompt,
     OutOfTime,
     Exited(Exit),
@@ -323,22 +323,22 @@ impl Task {
         }
         let Some(running) = &self.running else { return };
         let over = if let Some(exit) = self.exit() {
-            Over::Exited(exit)
+            CommandAbort::Exited(exit)
         } else if let Some(program) = self.shell.replaced_by.clone() {
-            Over::Replaced(program)
+            CommandAbort::Replaced(program)
         } else if self.shell.prompts > running.prompts && self.shell.at_prompt {
-            Over::AtPrompt
+            CommandAbort::AtPrompt
         } else if Instant::now() >= running.deadline {
-            Over::OutOfTime
+            CommandAbort::OutOfTime
         } else {
             return;
         };
         let Some(mut running) = self.running.take() else { return };
-        if running.incomplete && matches!(over, Over::AtPrompt | Over::OutOfTime) {
+        if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
             return self.tell_of_command(running, Err(error));
         }
-        if matches!(over, Over::AtPrompt)
+        if matches!(over, CommandAbort::AtPrompt)
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
@@ -358,7 +358,7 @@ impl Task {
         self.tell_of_command(running, Ok(ran));
     }
 
-    fn tell_of_command(&mut self, running: Running, ran: Result<Ran, RunError>) {
+    fn tell_of_command(&mut self, running: Running, ran: Result<CommandResult, RunError>) {
         if let Some(step) = running.step {
             self.done.add(step, ran.clone());
         }
@@ -368,7 +368,7 @@ impl Task {
         }
     }
 
-    fn ran(&self, running: &Running, over: Over) -> Ran {
+    fn ran(&self, running: &Running, over: CommandAbort) -> CommandResult {
         let history = self.intake.transcript.history();
         let (range, wanted) = match (running.began, running.taken) {
             (Some(began), _) => (began..running.ended.unwrap_or(history.end()), Zone::Output),
@@ -383,20 +383,20 @@ impl Task {
         };
         let said = excerpt::as_printed_in(history, range.clone(), wanted, running.limit);
         let silent = running.began.is_none() && said.head.is_empty();
-        let at_prompt = matches!(over, Over::AtPrompt);
-        Ran {
+        let at_prompt = matches!(over, CommandAbort::AtPrompt);
+        CommandResult {
             exit_code: match &over {
-                Over::AtPrompt if !silent => running.exit_code,
-                Over::Exited(exit) => Some(exit.code),
-                Over::AtPrompt | Over::OutOfTime | Over::Replaced(_) => None,
+                CommandAbort::AtPrompt if !silent => running.exit_code,
+                CommandAbort::Exited(exit) => Some(exit.code),
+                CommandAbort::AtPrompt | CommandAbort::OutOfTime | CommandAbort::Replaced(_) => None,
             },
-            timed_out: matches!(over, Over::OutOfTime),
+            timed_out: matches!(over, CommandAbort::OutOfTime),
             ended: match over {
-                Over::Exited(exit) => Some(exit),
+                CommandAbort::Exited(exit) => Some(exit),
                 _ => None,
             },
             replaced_by: match over {
-                Over::Replaced(program) => Some(program),
+                CommandAbort::Replaced(program) => Some(program),
                 _ => None,
             },
             output: said.head,

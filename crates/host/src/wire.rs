@@ -305,10 +305,14 @@ mod tests {
     #[test]
     fn what_is_spoken_is_written_as_in_the_golden_files() {
         use steplatch_golden::{Tag, check_enum, check_struct};
+        // The golden file has the names under which the types were first written.
         use steplatch_terminal::{
-            Closed, CommandResult, Description, Excerpt, Handover, InputError, RunError, Sent, Stage, VariablesError,
-            View, Waited,
+            Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, RunError, Sent,
+            Stage, VariablesError, View, Waited,
         };
+
+        use super::AttachReply as AttachedNow;
+        use crate::client::HostHello as Greeting;
 
         let (mut seen, mut frames) = (std::collections::BTreeSet::new(), Vec::new());
         let golden = include_str!("../golden/wire.txt");
@@ -338,10 +342,9 @@ mod tests {
         fn outside<T: Serialize + DeserializeOwned>(lines: &str) {
             check_enum::<T>(lines, Tag::Outside);
         }
-        use crate::client::HostHello;
         check!(outside; Ask, TerminalAsk, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
-        check!(check_struct; AttachReply, OpenedTerminal, HostHello, View, Sent, Waited, Excerpt, Description, Handover);
-        check!(check_struct; CommandResult, Closed);
+        check!(check_struct; AttachedNow, OpenedTerminal, Greeting, View, Sent, Waited, Excerpt, Description, HandedBack);
+        check!(check_struct; Ran, Closed);
         for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {
             assert!(seen.contains(name), "{name}");
         }

@@ -1,5 +1,6 @@
 //! The pictures of machines.
 
+// Shared with the tests of `workflow`, which use more of it.
 #[allow(dead_code)]
 #[path = "../../workflow/tests/workflow/generated.rs"]
 mod generated;

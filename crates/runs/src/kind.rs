@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// Resumes runs that another daemon left, in the order in which they began. `key` opens those that are sealed. A
-    /// run with a `locked` run below it waits for that one.
+    /// run whose parent is in `locked` is no orphan: its parent resumes later.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
         left: Vec<KnownRun>,

@@ -88,7 +88,7 @@ impl Recorder {
         self.seal.learn(&self.shared.secrets, secret);
     }
 
-    /// Whether the stored summary has another state.
+    /// Whether the summary that this daemon has stored has this state.
     pub(crate) fn is_listed_as(&self, state: RunState) -> bool {
         self.listed == Some(state)
     }

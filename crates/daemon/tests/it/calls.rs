@@ -1,0 +1,173 @@
+//! Nodes and graphs that machines call, in a daemon in this process.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use steplatch_protocol::{GetRun, ListWorkflowRuns, RunReply, RunWorkflow};
+use steplatch_testkit::TestDaemon;
+
+const DECLARED: &str = r#"
+[nodes.shout]
+type = "bash"
+command = "echo -n {input|sh} | tr a-z A-Z"
+
+[nodes.refuse]
+type = "bash"
+command = "echo no >&2; exit 3"
+
+[nodes.slow]
+type = "bash"
+command = "echo $$ >>slow.pids; sleep 600"
+
+[graphs.twice]
+steps = [
+    { id = "one", node = "shout", input = "{input} a" },
+    { id = "two", node = "shout", input = "{one} b" },
+]
+
+[graphs.long]
+steps = [{ id = "only", node = "slow" }]
+"#;
+
+fn folder(daemon: &TestDaemon) -> PathBuf {
+    daemon.place().state().parent().unwrap().to_owned()
+}
+
+async fn project() -> TestDaemon {
+    let daemon = TestDaemon::new().await;
+    std::fs::write(folder(&daemon).join("steplatch.toml"), DECLARED).unwrap();
+    daemon
+}
+
+/// Returns a machine that calls a tool, and then sleeps for no time in one of several states, depending on the
+/// outcome.
+fn calling(tool: &str, params: &Value, ways: &Value) -> Value {
+    let rest = || json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    let mut states = json!({"call": {"action": {"tool": tool, "params": params}, "transitions": ways}});
+    for way in ways.as_array().unwrap() {
+        states[way["next_state"].as_str().unwrap()] = rest();
+    }
+    json!({"name": "calling", "initial_state": "call", "states": states})
+}
+
+/// What the first action of a run returned.
+fn result(run: &RunReply) -> &Value {
+    &run.execution_log[0]["result"]
+}
+
+async fn begin(daemon: &TestDaemon, definition: Value) -> String {
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        save_on_success: false,
+        wait_seconds: Some(0.0),
+        ..RunWorkflow::default()
+    };
+    daemon.call(verb).await.run_id
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "what is waited for does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn pids(daemon: &TestDaemon) -> Vec<i32> {
+    let text = std::fs::read_to_string(folder(daemon).join("slow.pids")).unwrap_or_default();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+fn lives(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[tokio::test]
+async fn the_fields_of_a_result_are_what_conditions_and_variables_see() {
+    let daemon = project().await;
+    let good = json!([{"condition": {"field_equals": {"output": "HELLO", "node_type": "bash"}}, "next_state": "good"}]);
+    let mut definition = calling("run_node", &json!({"node_id": "shout", "input": "hello"}), &good);
+    definition["states"]["good"] = json!({
+        "action": {"tool": "run_node", "params": {"node_id": "identity", "input": {"said": "{call_output}", "of": [1]}}}
+    });
+    let run = daemon.run(definition).await;
+    assert_eq!((run.status.as_str(), run.final_state.as_deref()), ("completed", Some("good")), "{:?}", run.error);
+    assert_eq!(run.execution_log[2]["result"]["output"], json!({"said": "HELLO", "of": [1]}));
+
+    let bad =
+        json!([{"condition": {"field_equals": {"attributes.exit_code": 3}, "success": false}, "next_state": "bad"}]);
+    let run = daemon.run(calling("run_node", &json!({"node_id": "refuse"}), &bad)).await;
+    assert_eq!(run.final_state.as_deref(), Some("bad"), "{run:#?}");
+    let run = daemon.run(calling("run_node", &json!({"node_id": "refuse"}), &json!([]))).await;
+    assert_eq!(run.status, "failed", "a failed result is a failed action");
+    assert!(run.error.unwrap().starts_with("State 'call' failed: "));
+}
+
+#[tokio::test]
+async fn a_graph_is_a_run_of_its_own_and_its_result_the_actions() {
+    let daemon = project().await;
+    let run = daemon.run(calling("run_graph", &json!({"graph_id": "twice", "input": "x"}), &json!([]))).await;
+    assert_eq!(run.status, "completed", "{:?}", run.error);
+    assert_eq!(result(&run)["output"], "X A B");
+    let runs = daemon.call(ListWorkflowRuns::default()).await.runs;
+    assert!(runs.iter().any(|listed| *listed.run_id == result(&run)["run_id"] && listed.workflow_id == "twice"));
+    let node = daemon.run(calling("run_graph", &json!({"graph_id": "shout"}), &json!([]))).await;
+    assert!(node.error.unwrap().contains("'shout' is a node of type bash, not a graph"));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_call_is_found_before_it_or_named() {
+    let daemon = project().await;
+    let run = daemon.run(calling("run_node", &json!({"node_id": "shoot"}), &json!([]))).await;
+    assert!(run.error.as_ref().unwrap().contains("Node 'shoot' not found, did you mean 'shout'?"), "{run:?}");
+    let run = daemon.run(calling("run_node", &json!({"nod_id": "shout"}), &json!([]))).await;
+    assert_eq!(run.final_state.as_deref(), Some("definition_invalid"));
+    let error = run.error.unwrap();
+    assert!(error.contains("/states/call/action/params") && error.contains("node_id"), "{error}");
+}
+
+#[tokio::test]
+async fn a_call_ends_with_its_time_and_with_its_run() {
+    let daemon = project().await;
+    let late = json!([{"condition": {"field_equals": {"error_type": "timeout"}}, "next_state": "late"}]);
+    let run = daemon.run(calling("run_node", &json!({"node_id": "slow", "timeout": 0.3}), &late)).await;
+    assert_eq!(run.final_state.as_deref(), Some("late"), "{run:#?}");
+    let mut limited = calling("run_graph", &json!({"graph_id": "long"}), &json!([]));
+    limited["states"]["call"]["timeout"] = json!(0.5);
+    let run = daemon.run(limited).await;
+    assert_eq!(run.error.as_deref(), Some("State 'call' timed out after 0.5s"));
+    let run = begin(&daemon, calling("run_node", &json!({"node_id": "slow"}), &json!([]))).await;
+    until(|| pids(&daemon).len() == 3).await;
+    daemon.call(steplatch_protocol::CancelWorkflow { run_id: run }).await;
+    until(|| !pids(&daemon).into_iter().any(lives)).await;
+    let under_way = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
+    assert_eq!(daemon.call(under_way).await.runs, []);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_a_restart_interrupts_is_in_doubt_and_not_made_again() {
+    let daemon = project().await;
+    let doubt = json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}]);
+    let node = begin(&daemon, calling("run_node", &json!({"node_id": "slow"}), &doubt)).await;
+    let failed = json!([{"condition": {"success": false, "outcome_unknown": false}, "next_state": "failed"}]);
+    let graph = begin(&daemon, calling("run_graph", &json!({"graph_id": "long"}), &failed)).await;
+    until(|| pids(&daemon).len() == 2).await;
+    let daemon = daemon.restarted().await;
+    let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0) };
+    let node = daemon.call(over(&node)).await;
+    assert_eq!((node.status.as_str(), node.final_state.as_deref()), ("completed", Some("doubt")), "{:?}", node.error);
+    // The graph is a run that continued: its step is in doubt, and that is its result.
+    let graph = daemon.call(over(&graph)).await;
+    assert_eq!(
+        (graph.status.as_str(), graph.final_state.as_deref()),
+        ("completed", Some("failed")),
+        "{:?}",
+        graph.error
+    );
+    assert!(result(&graph)["run_id"].is_string(), "{graph:#?}");
+    assert_eq!(pids(&daemon).len(), 2, "each was called once");
+    daemon.stop().await;
+}

@@ -1,0 +1,607 @@
+//! The contract, spoken with a daemon in this process.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use steplatch_daemon::{Daemon, Options, RetentionPolicy, WorkerStarter};
+use steplatch_host::Starter;
+use steplatch_protocol::{
+    AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
+    ExitTerminal, GetScreenContent, GetVariables, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal,
+    RunCommand, ScreenFormat, SendInput, SendSignal, SetVariables, WriteTerminal,
+};
+use steplatch_testkit::{TestDaemon, user_name};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+
+fn bash() -> OpenTerminal {
+    OpenTerminal { shell: "bash".into(), cols: 80, rows: 24, wait_ready: true, ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_terminal_is_opened_used_read_and_closed() {
+    let daemon = TestDaemon::new().await;
+    let opened = daemon.call(OpenTerminal { name: Some("build".into()), ..bash() }).await;
+    assert!(opened.success && opened.pid.is_some() && opened.timestamp.is_some());
+    let sent = daemon
+        .call(SendInput {
+            session_id: "build".into(),
+            input_text: "cd /; echo a$((1+1))\n".into(),
+            ..Default::default()
+        })
+        .await;
+    assert!(sent.success && sent.offset.is_some());
+    assert_eq!((sent.exit_code, sent.process_running), (Some(0), Some(true)));
+    let found = daemon
+        .call(AwaitOutput {
+            session_id: opened.session_id.clone(),
+            pattern: r"a(\d)".into(),
+            timeout: 10.0,
+            ..Default::default()
+        })
+        .await;
+    assert_eq!((found.match_text.as_deref(), found.groups), (Some("a2"), vec![Some("2".to_owned())]));
+    let screen = daemon.call(GetScreenContent { session_id: "build".into(), ..Default::default() }).await;
+    assert_eq!(screen.cwd.as_deref(), Some("/"));
+    assert!(screen.screen_content.unwrap().contains("a2"));
+    let listed = daemon.call(ListTerminalSessions {}).await;
+    assert_eq!((listed.total_sessions, listed.sessions[0].opened_by.as_deref()), (1, Some("test")));
+    let closed = daemon.call(ExitTerminal { session_id: opened.session_id, ..Default::default() }).await;
+    assert_eq!((closed.message.as_str(), closed.survivors), ("Session destroyed", vec![]));
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_named_with_what_to_do() {
+    let daemon = TestDaemon::with(steplatch_terminal::Options { most: 2, ..Default::default() }).await;
+    let none =
+        daemon.call(SendInput { session_id: "ghost".into(), input_text: "x".into(), ..Default::default() }).await;
+    assert_eq!(none.error.unwrap(), "Session 'ghost' not found; no sessions are open: open one with open_terminal");
+    let shell = daemon.call(OpenTerminal { shell: "no-such-shell".into(), ..bash() }).await;
+    assert_eq!(shell.error.unwrap(), "program 'no-such-shell' was not found; install it, or give its full path");
+    let folder = daemon.call(OpenTerminal { working_directory: Some("/no/such".into()), ..bash() }).await;
+    assert_eq!(folder.error.unwrap(), "working_directory '/no/such' does not exist");
+    let one = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
+    let taken = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
+    assert_eq!(taken.error.unwrap(), format!("the name 'one' is taken by {}; choose another one", one.session_id));
+    let id = one.session_id.clone();
+    let like_id = daemon.call(OpenTerminal { name: Some(id.clone()), ..bash() }).await;
+    assert_eq!(like_id.error.unwrap(), format!("the name '{id}' looks like a session_id; choose another one"));
+    let control = daemon.call(OpenTerminal { name: Some("a\x1b[31m".into()), ..bash() }).await;
+    assert_eq!(control.error.unwrap(), "a name has 1 to 64 characters, and no control characters");
+    let two = daemon.call(bash()).await;
+    let many = daemon.call(bash()).await;
+    assert!(many.error.unwrap().starts_with("2 terminals are open, which is the limit; close one with exit_terminal"));
+    let ghost = daemon.call(GetScreenContent { session_id: "ghost".into(), ..Default::default() }).await;
+    let expected = format!("Session 'ghost' not found; open sessions: {} (one), {}", one.session_id, two.session_id);
+    assert_eq!(ghost.error.unwrap(), expected);
+    let pattern = daemon
+        .call(AwaitOutput { session_id: "one".into(), pattern: "(open".into(), timeout: 5.0, ..Default::default() })
+        .await;
+    assert!(!pattern.success);
+    assert!(pattern.error.unwrap().starts_with("pattern '(open' does not compile"));
+    let key = daemon
+        .call(SendInput { session_id: "one".into(), keys: Some(vec!["hyper-q".into()]), ..Default::default() })
+        .await;
+    assert!(key.error.unwrap().starts_with("'hyper-q' is not a key"));
+    let signal = daemon.call(SendSignal { session_id: "one".into(), signal: "BOOM".into() }).await;
+    assert!(signal.error.unwrap().starts_with("'BOOM' is not a signal"));
+    let gone = daemon.call(ExitTerminal { session_id: "ghost".into(), ..Default::default() }).await;
+    assert_eq!((gone.success, gone.message.as_str()), (false, "Session not found"));
+    let state = daemon.call(ListWorkflowRuns { state: Some("bogus".into()), ..Default::default() }).await;
+    let error = "Invalid state: bogus; states are pending, running, waiting, completed, failed, cancelled";
+    assert_eq!(state.error.as_deref(), Some(error));
+    let since = daemon.call(ListWorkflowRuns { since: Some("2h".into()), ..Default::default() }).await;
+    let error = "since is a moment in ISO 8601, such as 2026-01-31T12:00:00Z, and not '2h'";
+    assert_eq!(since.error.as_deref(), Some(error));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_terminal_whose_program_ended_stays_readable_with_its_exit_code() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo last words; exit 5\n").await;
+    let ended = session.waits_for("never", 10.0).await;
+    assert_eq!((ended.reason, ended.exit_code), (AwaitReason::Exit, Some(5)));
+    let read = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
+    assert_eq!((read.process_running, read.exit_code), (false, Some(5)));
+    assert!(read.screen_content.unwrap().contains("last words"));
+    let sent = session.types("more\n").await;
+    assert_eq!(sent.error.unwrap(), "its program has ended with exit code 5");
+}
+
+#[tokio::test]
+async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("seq 1 5000; echo over_$((1+1))\n").await;
+    session.sees("over_2").await;
+    let read = |offset, limit| GetScreenContent {
+        session_id: session.id.clone(),
+        content_mode: ContentMode::History,
+        offset,
+        limit,
+        ..Default::default()
+    };
+    let whole = daemon.call(read(None, None)).await;
+    let text = whole.screen_content.unwrap();
+    assert!(whole.truncated && text.len() < 10_200 && text.contains(" characters left out; read on with"));
+    assert!(text.contains("\n10\n") && text.contains("over_2"));
+    let (mut offset, mut lines) = (0, Vec::new());
+    loop {
+        let part = daemon.call(read(Some(offset), Some(3000))).await;
+        let content = part.screen_content.unwrap();
+        lines.extend(content.lines().filter_map(|line| line.parse::<u32>().ok()));
+        offset = part.next_offset.unwrap();
+        if !part.truncated {
+            break;
+        }
+    }
+    assert_eq!(lines, (1..=5000).collect::<Vec<_>>());
+    let tail = GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(3), ..read(None, None) };
+    let tail = daemon.call(tail).await.screen_content.unwrap();
+    assert!(tail.starts_with("5000\nover_2\n"), "{tail}");
+}
+
+#[tokio::test]
+async fn a_secret_is_hidden_wherever_it_comes_back() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("read -p 'secret: ' s; echo \"got $s\"\n").await;
+    let typed = daemon
+        .call(SendInput {
+            session_id: session.id.clone(),
+            input_text: "hunter2!\n".into(),
+            secret: true,
+            ..Default::default()
+        })
+        .await;
+    assert!(!typed.screen_content.unwrap().contains("hunter2"));
+    assert_eq!(session.sees("got .*").await, "got ••••••");
+    assert!(!session.screen().await.contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_screen_is_painted_as_html_and_png_without_its_secrets() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let secret =
+        SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
+    daemon.call(secret).await;
+    session.types(r" ; clear; printf '\033[1;31mred <b>\033[m hunter2!\n'; echo over_$((1+1))").await;
+    session.types("\n").await;
+    session.sees("over_2").await;
+    let read = |format, content_mode| GetScreenContent {
+        session_id: session.id.clone(),
+        content_mode,
+        format,
+        ..Default::default()
+    };
+    let html = daemon.call(read(ScreenFormat::Html, ContentMode::Screen)).await.screen_content.unwrap();
+    assert!(html.contains("color:#cd0000;font-weight:bold;\">red &lt;b&gt;</span>"), "{html}");
+    assert!(!html.contains("hunter2") && html.contains("••••••••"), "{html}");
+    let painted = daemon.call(read(ScreenFormat::Png, ContentMode::Screen)).await;
+    let image = STANDARD.decode(painted.png.unwrap()).unwrap();
+    assert!(image.starts_with(b"\x89PNG\r\n\x1a\n") && image.len() > 1000);
+    assert_eq!((painted.success, painted.screen_content), (true, None));
+    for (format, name) in [(ScreenFormat::Html, "html"), (ScreenFormat::Png, "png"), (ScreenFormat::Ansi, "ansi")] {
+        let error = daemon.call(read(format, ContentMode::Tail)).await.error.unwrap();
+        assert!(error.starts_with(&format!("format {name} is for content_mode screen;")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_in_several_terminals_ends_where_the_pattern_is_found() {
+    let daemon = TestDaemon::new().await;
+    let (one, two) = (daemon.bash().await, daemon.bash().await);
+    two.types("sleep 0.1; echo done_$((1+1))\n").await;
+    let found = daemon
+        .call(AwaitOutput {
+            session_ids: Some(vec![one.id.clone(), two.id.clone()]),
+            patterns: Some(vec!["never".into(), "done_2".into()]),
+            timeout: 10.0,
+            ..Default::default()
+        })
+        .await;
+    assert_eq!((found.session_id, found.match_text.as_deref()), (two.id, Some("done_2")));
+    assert_eq!(found.pattern.as_deref(), Some("done_2"));
+}
+
+#[tokio::test]
+async fn a_wait_can_be_for_the_prompt_or_for_quiet() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("sleep 0.1; false\n").await;
+    let until = |until| AwaitOutput { session_id: session.id.clone(), until, timeout: 10.0, ..Default::default() };
+    let prompt = daemon.call(until(AwaitUntil::Prompt)).await;
+    assert_eq!((prompt.reason, prompt.exit_code), (AwaitReason::Prompt, Some(1)));
+    assert_eq!(daemon.call(until(AwaitUntil::Quiet)).await.reason, AwaitReason::Quiet);
+    let none = daemon.call(until(AwaitUntil::Match)).await;
+    assert!(none.error.unwrap().starts_with("pattern is required"));
+}
+
+#[tokio::test]
+async fn who_joins_sees_the_screen_and_then_what_is_written() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo before\n").await;
+    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: None, masked: false };
+    let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
+    assert!(joined.success && joined.snapshot.contains("before"));
+    // "echo after" and Enter, as a person's terminal sends them.
+    let bytes = "ZWNobyBhZnRlcg0=".to_owned();
+    assert!(daemon.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: None }).await.success);
+    session.sees("^after$").await;
+    let event = events.next().await.unwrap();
+    assert_eq!(event["event_type"], "terminal_output");
+    daemon.call(ExitTerminal { session_id: session.id, ..Default::default() }).await;
+    while let Some(event) = events.next().await {
+        if event["event_type"] == "terminal_ended" {
+            return;
+        }
+    }
+    panic!("the end was not told");
+}
+
+#[tokio::test]
+async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let shown = |events: Vec<Value>| -> String {
+        let bytes = events.iter().filter_map(|event| STANDARD.decode(event["bytes"].as_str()?).ok());
+        String::from_utf8(bytes.flatten().collect()).unwrap()
+    };
+    daemon
+        .call(SendInput {
+            session_id: session.id.clone(),
+            input_text: "true hunter2!\n".into(),
+            secret: true,
+            ..Default::default()
+        })
+        .await;
+    let secret =
+        SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
+    daemon.call(secret).await;
+    session.types("\u{15}clear; echo it is hunter2!\n").await;
+    session.sees("^it is").await;
+    let attach = AttachTerminal { session_id: session.id.clone(), masked: true, hold_key: None };
+    let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
+    assert!(joined.snapshot.contains("it is ••••••••"), "{}", joined.snapshot);
+    // Printed in two parts: the first may be the beginning of a secret, then one that is not.
+    session.types(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
+    session.types("\n").await;
+    session.sees("_over$").await;
+    let mut told = Vec::new();
+    let all = loop {
+        told.push(events.next().await.unwrap());
+        let so_far = shown(told.clone());
+        if so_far.contains("hunt_over") {
+            break so_far;
+        }
+    };
+    assert!(all.contains("•••••••• and hunt_over") && !all.contains("hunter2"), "{all}");
+    // A possible beginning of a secret is sent with what follows, and with the end at the latest.
+    session.types("echo; printf hun; exec true\n").await;
+    let mut last = shown(vec![events.next().await.unwrap()]);
+    while !last.trim_end_matches("\x1b[?2004l\r").ends_with("\nhun") {
+        last.push_str(&shown(vec![events.next().await.unwrap()]));
+    }
+}
+
+#[tokio::test]
+async fn the_environment_and_the_folder_are_the_clients() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo \"[$HOME|$PWD|$TERM]\"\n").await;
+    let said = session.sees(r"\[(.*)\|(.*)\|xterm-256color\]").await;
+    let home = said.trim_matches(['[', ']']).split('|').next().unwrap().to_owned();
+    assert!(said.starts_with(&format!("[{home}|{home}|")), "{said}");
+    let with = OpenTerminal { environment: Some([("GREETING".to_owned(), "hi".to_owned())].into()), ..bash() };
+    let session = daemon.open(with).await;
+    session.types("echo \"<$GREETING>\"\n").await;
+    session.sees("^<hi>$").await;
+}
+
+async fn spoken(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
+    let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    stream.write_all(lines.as_bytes()).await.unwrap();
+    let mut reader = BufReader::new(stream).lines();
+    let mut answered = Vec::new();
+    while answered.len() < answers {
+        let line = tokio::time::timeout(Duration::from_secs(60), reader.next_line()).await.unwrap().unwrap().unwrap();
+        answered.push(serde_json::from_str(&line).unwrap());
+    }
+    answered
+}
+
+#[tokio::test]
+async fn nonsense_is_answered_and_the_connection_lives() {
+    let daemon = TestDaemon::new().await;
+    let lines = "{\n{\"type\":\"wish\"}\n{\"type\":\"command\",\"command_type\":\"FLY\",\"request_id\":\"a\"}\n\
+                 {\"type\":\"command\",\"command_type\":\"SEND_INPUT\",\"params\":{},\"request_id\":2}\n\
+                 {\"type\":\"command\",\"command_type\":\"DAEMON_STATUS\",\"request_id\":3}\n";
+    let answers = spoken(&daemon, lines, 5).await;
+    assert_eq!(answers[0], json!({"type": "error", "error": "Invalid JSON"}));
+    assert_eq!(answers[1]["error"], "Invalid message");
+    assert_eq!((&answers[2]["error_code"], &answers[2]["request_id"]), (&json!("unknown_command"), &json!("a")));
+    assert_eq!(answers[3]["error"], "session_id is required");
+    assert_eq!((&answers[4]["success"], &answers[4]["data"]["clients"]), (&json!(true), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
+    let daemon = TestDaemon::new().await;
+    let refused = daemon.client().call(Hello { protocol_version: 99, ..Default::default() }).await;
+    let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!(refusal.code, ErrorCode::UnsupportedProtocol);
+    assert!(refusal.error.contains("speaks protocol 1, this client speaks 99; restart it with"), "{}", refusal.error);
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
+    let daemon = TestDaemon::new().await;
+    let options = Options {
+        place: daemon.place().clone(),
+        host: Starter::InProcess(Box::default()),
+        workers: WorkerStarter::Nobody,
+        runs: RetentionPolicy::default(),
+        configuration: tokio::sync::watch::channel(steplatch_daemon::Configuration::default()).1,
+    };
+    let error = Daemon::start(options).await.unwrap_err().to_string();
+    let expected = format!("a daemon (pid {}, version ", std::process::id());
+    assert!(error.starts_with(&expected), "{error}");
+    assert!(error.contains("already owns") && error.contains("steplatch daemon stop"), "{error}");
+}
+
+#[tokio::test]
+async fn clients_come_and_go_and_terminals_stay() {
+    let daemon = TestDaemon::new().await;
+    let open =
+        "{\"type\":\"command\",\"command_type\":\"OPEN_TERMINAL\",\"params\":{\"name\":\"kept\"},\"request_id\":1}\n";
+    assert_eq!(spoken(&daemon, open, 1).await[0]["success"], true);
+    let kept = daemon
+        .call(SendInput { session_id: "kept".into(), input_text: "echo here\n".into(), ..Default::default() })
+        .await;
+    assert!(kept.success, "{:?}", kept.error);
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_its_client_hangs_up() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    let wait = json!({"type": "command", "command_type": "AWAIT_OUTPUT", "request_id": 1,
+                      "params": {"session_id": session.id, "pattern": "never", "timeout": 3000}});
+    stream.write_all(format!("{wait}\n").as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    // The daemon closes the connection too, rather than waiting for fifty minutes.
+    tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert_eq!(daemon.call(DaemonStatus {}).await.clients, 1);
+}
+
+#[tokio::test]
+async fn stopping_closes_terminals_and_hangs_up() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo pid_$$\n").await;
+    let pid = session.sees(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
+    let socket = daemon.place().socket();
+    daemon.stop().await;
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "bash went with the daemon");
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn socket_and_folders_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let daemon = TestDaemon::new().await;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&daemon.place().socket()), 0o600);
+    assert_eq!(mode(daemon.place().runtime()), 0o700);
+    assert_eq!(mode(daemon.place().state()), 0o700);
+    assert_eq!(mode(&daemon.place().lock()), 0o600);
+}
+
+fn run(session: Option<&str>, command: &str) -> RunCommand {
+    RunCommand {
+        session_id: session.map(str::to_owned),
+        command: command.into(),
+        timeout: 20.0,
+        ..RunCommand::default()
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_one() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let ran = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
+    assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "a\nb", Some(3)), "{ran:?}");
+    let kept = daemon.call(run(Some(&session.id), "echo $PWD $x")).await;
+    assert_eq!((kept.output.as_str(), kept.exit_code), ("/tmp 7\n", Some(0)));
+    let fresh = daemon.call(run(None, "echo x=$x; no-such-program")).await;
+    assert!(fresh.output.starts_with("x=\n") && fresh.output.contains("not found"), "{}", fresh.output);
+    assert_eq!((fresh.exit_code, fresh.session_id), (Some(127), None));
+    let slow = RunCommand { timeout: 0.2, ..run(None, "echo begun; sleep 1000") };
+    let slow = daemon.call(slow).await;
+    assert!(slow.timed_out && !slow.success && slow.output == "begun\n", "{slow:?}");
+    let left = slow.session_id.unwrap();
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow one goes on");
+    let busy = daemon.call(run(Some(&left), "echo more")).await;
+    assert!(busy.error.unwrap().starts_with("the shell is busy, 'sleep' runs in the foreground"));
+    let python = daemon
+        .open(OpenTerminal {
+            command: Some(vec!["python3".into(), "-q".into()]),
+            cols: 80,
+            rows: 24,
+            wait_ready: true,
+            ..Default::default()
+        })
+        .await;
+    let elsewhere = daemon.call(run(Some(&python.id), "print(1)")).await;
+    let error = elsewhere.error.unwrap();
+    assert!(error.contains("'python3' runs") && error.ends_with("send_input and await_output"), "{error}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("clear; unexported=$'two\\nlines'\n").await;
+    session.sees("[$#] $").await;
+    let before = session.screen().await;
+    let set = SetVariables {
+        session_id: session.id.clone(),
+        variables: [("TARGET".to_owned(), "it's \"quoted\"".to_owned())].into(),
+        export: true,
+    };
+    let set = daemon.call(set).await;
+    assert!(set.success, "{:?}", set.error);
+    let names = ["unexported", "TARGET", "NOT_THERE"].map(str::to_owned).to_vec();
+    let told = daemon.call(GetVariables { session_id: session.id.clone(), names }).await;
+    let value = |name: &str| told.variables[name].as_ref().map(|variable| (variable.value.as_str(), variable.exported));
+    assert_eq!(value("unexported"), Some(("two\nlines", false)));
+    assert_eq!(value("TARGET"), Some(("it's \"quoted\"", true)));
+    assert_eq!(value("NOT_THERE"), None);
+    assert_eq!(session.screen().await, before);
+    let bad = daemon.call(GetVariables { session_id: session.id.clone(), names: vec!["a-b".into()] }).await;
+    assert!(bad.error.unwrap().starts_with("'a-b' is not a name"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_watched_is_not() {
+    let options = steplatch_terminal::Options { idle: Some(Duration::from_millis(300)), ..Default::default() };
+    let daemon = TestDaemon::with(options).await;
+    let (unused, watched) = (daemon.bash().await, daemon.bash().await);
+    let attach = AttachTerminal { session_id: watched.id.clone(), ..AttachTerminal::default() };
+    let (_, _events) = daemon.client().subscribe(attach).await.unwrap();
+    loop {
+        let open = daemon.call(ListTerminalSessions {}).await.sessions;
+        if open.iter().all(|session| session.session_id != unused.id) {
+            assert_eq!(open.len(), 1);
+            assert_eq!(open[0].session_id, watched.id);
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let (person, user) = (daemon.somebody("ann").await, user_name());
+    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
+    let (joined, events) = person.subscribe(attach).await.unwrap();
+    assert!(joined.success, "{:?}", joined.error);
+    let refused = session.types("echo mine\n").await;
+    assert!(!refused.success);
+    let error = refused.error.unwrap();
+    assert!(error.starts_with(&format!("{user} has held this terminal since 20")), "{error}");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].held_by.as_deref(), Some(user.as_str()));
+    let id = session.id.clone();
+    let signalled = daemon.call(SendSignal { session_id: id.clone(), signal: "INT".into() }).await;
+    assert!(signalled.error.unwrap().starts_with(&format!("{user} has held")), "signals are writes");
+    let closed = daemon.call(ExitTerminal { session_id: id.clone(), ..Default::default() }).await;
+    assert!(!closed.success && closed.message.starts_with(&format!("{user} has held")), "{closed:?}");
+    let ran = daemon.call(run(Some(&id), "echo mine")).await;
+    assert!(ran.error.unwrap().starts_with(&format!("{user} has held")));
+    let types = |text: &str, key: Option<&str>| {
+        let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+        person.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: key.map(str::to_owned) })
+    };
+    assert!(types("echo hers\r", None).await.unwrap().error.is_some(), "not without the key");
+    assert!(types("cd /tmp; echo hers-$((40+2))\r", Some("k")).await.unwrap().success);
+    session.sees("hers-42").await;
+    let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
+    assert_eq!(screen.handed_back, None, "not while she holds it");
+    // Disconnecting has the same effect as handing back.
+    drop(events);
+    drop(person);
+    let told = loop {
+        let sent = session.types("\n").await;
+        if sent.success {
+            break sent.handed_back.unwrap();
+        }
+    };
+    assert_eq!(told.by, user);
+    assert!(told.output.contains("hers-42"), "{}", told.output);
+    let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
+    assert_eq!(screen.handed_back, None, "told once");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_password_that_was_typed_unseen_is_hidden_wherever_it_comes_back() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
+    session.sees("Password: $").await;
+    session.types("hunter2 and more\n").await;
+    let seen = session.sees("^it is .*").await;
+    assert_eq!(seen, "it is ••••••");
+    assert!(!session.screen().await.contains("hunter2"));
+    let mode = ContentMode::History;
+    let history = daemon
+        .call(GetScreenContent { session_id: session.id.clone(), content_mode: mode, ..Default::default() })
+        .await;
+    assert!(!history.screen_content.unwrap().contains("hunter2"));
+    let until = AwaitUntil::Prompt;
+    daemon.call(AwaitOutput { session_id: session.id.clone(), until, timeout: 20.0, ..AwaitOutput::default() }).await;
+    let listed = daemon.call(run(Some(&session.id), "mkdir -p ~/'hunter2 and more'; cd ~/'hunter2 and more'")).await;
+    assert!(listed.success, "{listed:?}");
+    let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
+    assert!(screen.cwd.unwrap().ends_with("/••••••"));
+    let other = daemon.bash().await;
+    let said = daemon.call(run(Some(&other.id), "echo hunter2 and more")).await;
+    assert_eq!(said.output, "hunter2 and more\n", "elsewhere these may be ordinary words");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_is_not_read_character_by_character_either() {
+    let daemon = TestDaemon::new().await;
+    let bash = daemon.bash().await;
+    let secret = SendInput {
+        session_id: bash.id.clone(),
+        input_text: "echo before; echo FLOWTOKEN-99; echo after\n".to_owned(),
+        ..SendInput::default()
+    };
+    // Registered as a secret before it is shown.
+    let typed = SendInput { input_text: "FLOWTOKEN-99".to_owned(), secret: true, ..secret.clone() };
+    daemon.call(typed).await;
+    daemon.call(SendInput { input_text: "\u{15}".to_owned(), ..secret.clone() }).await;
+    daemon.call(secret).await;
+    bash.sees("(?m)^after").await;
+    let (mut read, mut offset) = (String::new(), 0);
+    loop {
+        let page = daemon
+            .call(GetScreenContent {
+                session_id: bash.id.clone(),
+                content_mode: ContentMode::History,
+                offset: Some(offset),
+                limit: Some(1),
+                ..GetScreenContent::default()
+            })
+            .await;
+        let next = page.next_offset.unwrap();
+        if next == offset {
+            break;
+        }
+        offset = next;
+        let shown = page.screen_content.unwrap();
+        read.push_str(shown.split("[…").next().unwrap_or_default());
+    }
+    let plain: String = read.chars().filter(|shown| *shown != '•' && !shown.is_whitespace()).collect();
+    assert!(plain.contains("before") && plain.contains("after"), "{read:?}");
+    assert!(!plain.contains("TOKEN") && !plain.contains("-99"), "{read:?}");
+    daemon.stop().await;
+}

@@ -1,0 +1,315 @@
+//! What the contract says of runs and no other test covers, in a daemon in this process.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_daemon::RetentionPolicy;
+use steplatch_protocol::{
+    AnswerGate, CancelWorkflow, CreateWorkflow, ExecuteWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions,
+    ListWorkflowRuns, PauseWorkflow, ResumeWorkflow, RunRecord, RunWorkflow, Subscribe,
+};
+use steplatch_testkit::TestDaemon;
+
+fn machine(name: &str, states: Value) -> Value {
+    json!({"name": name, "description": "for a test", "initial_state": "first", "states": states})
+}
+
+fn napping(seconds: f64) -> Value {
+    machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": seconds}}}}))
+}
+
+fn asking(after: &str) -> Value {
+    let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "answered_by": "anyone"}});
+    let mut states = json!({"first": {"action": asks, "transitions": [{"condition": "success", "next_state": after}]}});
+    states[after] = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    machine("asking", states)
+}
+
+fn starting(definition: Value) -> RunWorkflow {
+    RunWorkflow {
+        workflow_definition: Some(definition),
+        save_on_success: false,
+        wait_seconds: Some(0.0),
+        ..RunWorkflow::default()
+    }
+}
+
+async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
+    daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap()
+}
+
+async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
+    daemon
+        .client()
+        .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap()
+        .0
+        .newest_seq
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_at_every_instant_right_after_its_start() {
+    let daemon = TestDaemon::new().await;
+    // Returns a machine that opens a terminal, types into it, and waits: there are resources to clean up whenever it
+    // ends.
+    let busy = machine(
+        "busy",
+        json!({
+            "first": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
+            "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": napping(0.05)}},
+                     "transitions": [{"condition": "success", "next_state": "wait"}]},
+            "wait": {"action": {"tool": "await_output", "params": {"pattern": "never", "timeout": 60}}, "timeout": 60},
+        }),
+    );
+    let mut runs = Vec::new();
+    for instant in 0..24u64 {
+        let begun = daemon.call(starting(busy.clone())).await;
+        assert_eq!(begun.status, "running", "the start returns at once, with the id: {begun:?}");
+        // From no time at all to well after the last state began.
+        tokio::time::sleep(Duration::from_millis(instant * instant)).await;
+        let cancelled = daemon.call(CancelWorkflow { run_id: begun.run_id.clone() }).await;
+        assert_eq!(
+            (cancelled.success, cancelled.state.as_str()),
+            (true, "cancelled"),
+            "after {instant}: {cancelled:?}"
+        );
+        runs.push(begun.run_id);
+    }
+    for run in &runs {
+        let record = record(&daemon, run).await;
+        assert!(record.state == "cancelled" && record.completed_at.is_some(), "{record:?}");
+    }
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
+    assert_eq!(daemon.call(running).await.runs, [], "no run below is left either");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_stays_as_it_ended_whatever_is_wanted_of_it() {
+    let daemon = TestDaemon::new().await;
+    let failing = machine("failing", json!({"first": {"action": {"tool": "fail", "params": {"message": "no"}}}}));
+    let cancelled = daemon.call(starting(napping(600.0))).await.run_id;
+    daemon.call(CancelWorkflow { run_id: cancelled.clone() }).await;
+    let runs = [daemon.run(napping(0.0)).await.run_id, daemon.run(failing).await.run_id, cancelled];
+    let mut before = Vec::new();
+    for run in &runs {
+        before.push((record(&daemon, run).await, newest(&daemon, run).await));
+    }
+    let states: Vec<&str> = before.iter().map(|(record, _)| record.state.as_str()).collect();
+    assert_eq!(states, ["completed", "failed", "cancelled"]);
+    for run_id in runs.clone() {
+        let over = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
+        assert!(over.success && over.message.starts_with("Run was already over"), "{over:?}");
+        assert!(!daemon.call(PauseWorkflow { run_id: run_id.clone() }).await.success);
+        assert!(!daemon.call(ResumeWorkflow { run_id: run_id.clone() }).await.success);
+        assert!(
+            !daemon
+                .call(AnswerGate { run_id, gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() })
+                .await
+                .success
+        );
+    }
+    let daemon = daemon.restarted().await;
+    for (run, before) in runs.iter().zip(before) {
+        assert_eq!((record(&daemon, run).await, newest(&daemon, run).await), before);
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_goes_on_with_the_definition_that_it_began_with() {
+    let daemon = TestDaemon::new().await;
+    let save = |definition: Value| CreateWorkflow { workflow_definition: definition, overwrite_existing: true };
+    assert!(daemon.call(save(asking("old"))).await.success);
+    let named =
+        || RunWorkflow { workflow_name: Some("asking".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
+    let begun = daemon.call(named()).await;
+    assert_eq!(begun.status, "waiting", "{begun:?}");
+    assert!(daemon.call(save(asking("new"))).await.success);
+    let daemon = daemon.restarted().await;
+    for (run, end) in [(begun, "old"), (daemon.call(named()).await, "new")] {
+        let answer =
+            AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
+        assert!(daemon.call(answer).await.success);
+        let over = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0) }).await;
+        assert_eq!(over.final_state.as_deref(), Some(end));
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn of_many_starts_at_once_under_one_key_there_is_one_run() {
+    let daemon = TestDaemon::new().await;
+    let starts: Vec<_> = (0..20)
+        .map(|_| {
+            let verb = RunWorkflow { idempotency_key: Some("monday".to_owned()), ..starting(napping(0.01)) };
+            let client = daemon.client().clone();
+            tokio::spawn(async move { client.call(verb).await.unwrap().run_id })
+        })
+        .collect();
+    let mut runs = BTreeSet::new();
+    for start in starts {
+        runs.insert(start.await.unwrap());
+    }
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
+    let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: Some(Duration::ZERO), disk: None }).await;
+    let waiting = daemon.call(starting(asking("rest"))).await.run_id;
+    let finished = daemon.run(napping(0.0)).await.run_id;
+    // Some runs are deleted whenever so many have ended.
+    for _ in 0..60 {
+        daemon.run(napping(0.0)).await;
+    }
+    loop {
+        let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
+        let known = |id: &str| runs.iter().any(|run| run.run_id == id);
+        assert!(known(&waiting));
+        if !known(&finished) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None }).await;
+    assert!(gone.error.unwrap().starts_with(&format!("Workflow run '{finished}' not found")));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
+    let daemon = TestDaemon::new().await;
+    let nap = machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": "{input}"}}}}));
+    let create = CreateWorkflow { workflow_definition: nap, overwrite_existing: false };
+    assert!(daemon.call(create).await.success);
+    let execute = |input: Value, wait: bool| ExecuteWorkflow {
+        workflow_id: "nap".to_owned(),
+        input,
+        wait,
+        ..ExecuteWorkflow::default()
+    };
+    let over = daemon.call(execute(json!(0.01), true)).await;
+    assert_eq!((over.success, over.state.as_str(), over.result), (true, "completed", Some(json!({}))));
+    let running = daemon.call(execute(json!("60"), false)).await;
+    assert_eq!((running.success, running.state.as_str(), &running.result), (true, "running", &None));
+    daemon.call(CancelWorkflow { run_id: running.run_id }).await;
+    let unknown = daemon.call(ExecuteWorkflow { workflow_id: "nup".to_owned(), ..ExecuteWorkflow::default() }).await;
+    assert!(!unknown.success && unknown.error.unwrap().contains("nup"));
+}
+
+// 003 L470-491: the record of a run has its eight keys, null where there is nothing; of machines, too. 003 L910-922: the
+// command names the session. design/runs.md: a limit of its own.
+#[tokio::test]
+async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine(
+        "returns",
+        json!({
+            "first": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "set"}]},
+            "set": {
+                "action": {"tool": "send_input", "params": {"input_text": "GREETING={input|sh}\n"}},
+                "transitions": [{"condition": "success", "next_state": "ready"}],
+            },
+            "ready": {"action": {"tool": "await_output", "params": {"until": "prompt", "timeout": 20}}},
+        }),
+    );
+    let definition = json!({"return_values": {"GREETING": "what is said"}, "arguments": {"PIN": {"secret": true}},
+                            "name": definition["name"], "description": definition["description"],
+                            "initial_state": definition["initial_state"], "states": definition["states"]});
+    let created = daemon.call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false }).await;
+    assert!(created.success, "{created:?}");
+    let given = json!({"PIN": 917, "n": 3});
+    let execute = ExecuteWorkflow {
+        workflow_id: "returns".to_owned(),
+        session_id: Some("default".to_owned()),
+        input: json!("hello"),
+        params: given.as_object().cloned(),
+        wait: true,
+        ..ExecuteWorkflow::default()
+    };
+    let over = daemon.call(execute.clone()).await;
+    assert_eq!((over.state.as_str(), &over.error), ("completed", &None), "{over:?}");
+    let told = serde_json::to_value(record(&daemon, &over.run_id).await).unwrap();
+    for key in ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"] {
+        assert!(told.get(key).is_some(), "{key} of {told}");
+    }
+    assert_eq!((&told["result"], &told["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
+    assert_eq!((&told["input"], &told["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
+    let events = events(&daemon, &over.run_id).await;
+    let (first, last) = (&events[0]["data"], &events.last().unwrap()["data"]);
+    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(over.run_id), &json!("returns")));
+    assert_eq!((&last["run_id"], &last["result"]), (&json!(over.run_id), &json!({"GREETING": "hello"})));
+    let daemon = daemon.restarted().await;
+    let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
+    assert_eq!(serde_json::to_value(listed).unwrap(), told, "another daemon tells the same");
+    let elsewhere = ExecuteWorkflow { session_id: Some("elsewhere".to_owned()), ..execute.clone() };
+    assert_eq!(daemon.call(elsewhere).await.error.unwrap(), "Session not found: elsewhere");
+    // A machine still works in a terminal.
+    let terminal = daemon.bash().await.id;
+    let there = daemon.call(ExecuteWorkflow { session_id: Some(terminal.clone()), ..execute }).await;
+    assert_eq!(there.state, "completed", "{there:?}");
+    daemon.stop().await;
+}
+
+async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
+    let verb = Subscribe { run_id: run.to_owned(), from_seq: Some(1), ..Subscribe::default() };
+    let (_, mut told) = daemon.client().subscribe(verb).await.unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = told.next().await {
+        let is_last = event["event_type"]
+            .as_str()
+            .is_some_and(|kind| matches!(kind, "workflow_completed" | "workflow_failed" | "workflow_cancelled"));
+        events.push(event);
+        if is_last {
+            break;
+        }
+    }
+    events
+}
+
+// 003 L391-413: `gate_timeout {gate_id, timeout}`, and choices are null without choices.
+#[tokio::test]
+async fn the_events_of_a_gate_of_a_machine_tell_its_limit_and_that_there_are_no_choices() {
+    let daemon = TestDaemon::new().await;
+    let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "timeout": 1.5}});
+    let begun = daemon.call(starting(machine("asks", json!({"first": {"action": asks}})))).await;
+    let events = events(&daemon, &begun.run_id).await;
+    let data = |kind: &str| &events.iter().find(|event| event["event_type"] == kind).unwrap()["data"];
+    assert_eq!(data("gate_waiting")["choices"], Value::Null);
+    assert_eq!(data("gate_timeout")["timeout"], 1.5, "{events:?}");
+    assert_eq!(data("workflow_failed")["run_id"], json!(begun.run_id));
+    daemon.stop().await;
+}
+
+// Lists show a part of a long result, and the record shows all of it.
+#[tokio::test]
+async fn a_long_result_is_shortened_in_lists_only() {
+    let daemon = TestDaemon::new().await;
+    let mut definition = machine(
+        "long",
+        json!({
+            "first": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "set"}]},
+            "set": {
+                "action": {"tool": "send_input", "params": {"input_text": "LONG=$(printf %5000s | tr ' ' x)\n"}},
+                "transitions": [{"condition": "success", "next_state": "ready"}],
+            },
+            "ready": {"action": {"tool": "await_output", "params": {"until": "prompt", "timeout": 20}}},
+        }),
+    );
+    definition["return_values"] = json!({"LONG": "long"});
+    let begun = daemon.call(starting(definition)).await;
+    let over = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: Some(60.0) }).await;
+    assert_eq!(over.status, "completed", "{over:?}");
+    let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
+    assert!(listed.result_shortened && listed.result["LONG"].as_str().unwrap().len() < 1000, "{listed:?}");
+    let daemon = daemon.restarted().await;
+    let whole = record(&daemon, &begun.run_id).await;
+    assert_eq!((whole.result_shortened, whole.result["LONG"].as_str().unwrap().len()), (false, 5000));
+    daemon.stop().await;
+}

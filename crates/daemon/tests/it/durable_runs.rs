@@ -1,0 +1,529 @@
+//! Runs that outlast their daemon, in daemons in this process.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_daemon::RetentionPolicy;
+use steplatch_protocol::{
+    AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, RunReply,
+    RunWorkflow, Subscribe,
+};
+use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
+use steplatch_testkit::{TestDaemon, user_name};
+
+fn sleeping(seconds: f64) -> Value {
+    json!({
+        "initial_state": "sleep",
+        "states": {"sleep": {"action": {"tool": "sleep", "params": {"seconds": seconds}}, "timeout": 300}},
+    })
+}
+
+/// Returns a machine that requests a judgement, and continues accordingly.
+fn judged() -> Value {
+    json!({
+        "name": "judged",
+        "initial_state": "look",
+        "states": {
+            "look": {
+                "action": {"tool": "list_terminal_sessions"},
+                "transitions": [
+                    {"condition": {"description": "it is good"}, "next_state": "good"},
+                    {"condition": {"description": "it is bad"}, "next_state": "bad"},
+                ],
+            },
+            "good": {"action": {"tool": "sleep", "params": {"seconds": 0.01}}},
+            "bad": {"action": {"tool": "sleep", "params": {"seconds": 0.01}}},
+        },
+    })
+}
+
+async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(0.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    daemon.call(verb).await
+}
+
+async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
+    daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0) }).await
+}
+
+#[tokio::test]
+async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
+    let daemon = TestDaemon::new().await;
+    let begun = begin(&daemon, judged()).await;
+    let waiting = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", false), "{waiting:?}");
+    let gate = waiting.pending_gate.unwrap();
+    assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
+    let daemon = daemon.restarted().await;
+    let record = daemon.call(GetWorkflowRun { run_id: begun.run_id.clone() }).await.run.unwrap();
+    assert_eq!((record.state.as_str(), record.pending_gate.as_ref()), ("waiting", Some(&gate)));
+    let answer = |answer: &str| AnswerGate {
+        run_id: begun.run_id.clone(),
+        gate_id: Some(gate.gate_id.clone()),
+        answer: answer.to_owned(),
+        ..AnswerGate::default()
+    };
+    let refused = daemon.call(answer("it is ugly")).await;
+    let error = "Invalid choice 'it is ugly'. Must be one of: ['it is good', 'it is bad', 'none of these']";
+    assert_eq!(refused.error.as_deref(), Some(error));
+    let taken = daemon.call(answer("it is bad")).await;
+    assert!(taken.success, "{taken:?}");
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("bad")));
+    let unnamed = AnswerGate { gate_id: None, ..answer("it is good") };
+    let told = daemon.call(unnamed).await.error.unwrap();
+    let late = daemon.call(answer("it is good")).await.error.unwrap();
+    assert_eq!(told, late, "whichever gate is meant, it was the last one");
+    assert!(
+        late.starts_with("The gate was already answered by test (socket) at 20") && late.ends_with(": it is bad"),
+        "{late}"
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_restart() {
+    let daemon = TestDaemon::new().await;
+    let definition = json!({
+        "initial_state": "ask",
+        "states": {
+            "ask": {
+                "action": {"tool": "gate", "params": {"prompt": "Ship it?", "choices": ["ship", "stop"], "timeout": 3}},
+                "transitions": [{"condition": {"field_equals": {"answer": "ship"}}, "next_state": "how"}],
+                "on_timeout": "late",
+            },
+            "how": {"action": {"tool": "gate", "params": {"prompt": "How?", "answered_by": "anyone"}}},
+            "late": {"action": {"tool": "fail", "params": {"message": "nobody answered"}}},
+        },
+    });
+    let begun = begin(&daemon, definition.clone()).await;
+    let gate = end_of(&daemon, &begun.run_id).await.pending_gate.unwrap();
+    assert_eq!((gate.prompt.as_str(), gate.answered_by.as_str()), ("Ship it?", "human"));
+    assert!(gate.expires_at.is_some());
+    let answer =
+        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
+    let refused = daemon.call(answer("ship")).await;
+    assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
+    let ann = daemon.somebody("ann").await;
+    assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
+    let taken = ann.call(answer("ship")).await.unwrap();
+    assert!(taken.success, "{taken:?}");
+    let asked = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(asked.pending_gate.unwrap().prompt, "How?");
+    assert!(daemon.call(answer("with great care")).await.success, "any text, of anyone");
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(ended.status, "completed");
+    assert_eq!(
+        (&ended.final_variables["ask_by"], &ended.final_variables["answer"]),
+        (&json!(user_name()), &json!("with great care"))
+    );
+
+    let begun = begin(&daemon, definition).await;
+    end_of(&daemon, &begun.run_id).await;
+    let daemon = daemon.restarted().await;
+    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
+    assert_eq!(looked.status, "waiting", "the time that is left is what was left");
+    let ended = loop {
+        let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
+        if looked.status != "waiting" && looked.status != "running" {
+            break looked;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(ended.error.as_deref(), Some("State 'late' failed: nobody answered"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
+    let daemon = TestDaemon::new().await;
+    let begun = begin(&daemon, judged()).await;
+    end_of(&daemon, &begun.run_id).await;
+    let answer =
+        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
+    let (ann, bob) = (daemon.somebody("ann").await, daemon.somebody("bob").await);
+    let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert_ne!(one.success, other.success, "{one:?} {other:?}");
+    let refused = if one.success { other } else { one };
+    let error = refused.error.unwrap();
+    assert!(error.contains("answered by") || error.contains("not waiting for input"), "{error}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
+    let daemon = TestDaemon::new().await;
+    let begun = begin(&daemon, sleeping(1.5)).await;
+    let daemon = daemon.restarted().await;
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    let took = ended.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
+    let took = took["elapsed_time"].as_f64().unwrap();
+    assert!((1.4..6.0).contains(&took), "the time of both daemons counts: {took}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
+    let daemon = TestDaemon::new().await;
+    let parent = json!({
+        "name": "parent",
+        "initial_state": "call",
+        "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping(1.0)}}}},
+    });
+    let begun = begin(&daemon, parent).await;
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() })
+        .await
+        .unwrap();
+    let child = loop {
+        let event = events.next().await.unwrap();
+        if event["event_type"] == "state_entered" {
+            break event["data"]["child_run_id"].as_str().unwrap().to_owned();
+        }
+    };
+    // The child exists shortly after the state was entered.
+    while daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run.is_none() {
+        tokio::task::yield_now().await;
+    }
+    drop(events);
+    let daemon = daemon.restarted().await.restarted().await;
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 1), "{ended:?}");
+    let all = daemon.call(ListWorkflowRuns::default()).await.runs;
+    assert_eq!(all.len(), 2);
+    assert_eq!(all[0].run_id, child);
+    assert_eq!(all[0].parent_run_id.as_ref(), Some(&begun.run_id));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
+    let daemon = TestDaemon::new().await;
+    let nested = |name: &str, inner: Value| {
+        json!({
+            "name": name,
+            "initial_state": "call",
+            "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}}},
+        })
+    };
+    let begun = begin(&daemon, nested("outer", nested("middle", judged()))).await;
+    let waiting = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    let gate = waiting.pending_gate.unwrap();
+    assert_ne!(gate.run_id, begun.run_id, "the gate is that of the innermost run");
+    let daemon = daemon.restarted().await;
+    let waiting = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
+    let waiting = daemon.call(waiting).await.runs;
+    assert_eq!(waiting.len(), 3);
+    assert!(waiting.iter().all(|run| run.pending_gate.as_ref() == Some(&gate)), "{waiting:#?}");
+    let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
+    let answered = daemon.call(answer).await;
+    assert!(answered.success, "{answered:?}");
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 2), "{ended:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
+    let daemon = TestDaemon::new().await;
+    let mut definition = judged();
+    definition["arguments"] = json!({"TOKEN": {"description": "a token", "secret": true}});
+    definition["states"]["look"]["transitions"][0]["condition"]["description"] = "{TOKEN} is shown".into();
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        initial_variables: Some([("TOKEN".to_owned(), "very-secret".to_owned())].into()),
+        ..RunWorkflow::default()
+    };
+    let waiting = daemon.call(verb).await;
+    let gate = waiting.pending_gate.unwrap();
+    assert_eq!(gate.choices[0], "•••••• is shown");
+    let daemon = daemon.restarted().await;
+    let answer =
+        AnswerGate { run_id: waiting.run_id.clone(), answer: gate.choices[0].clone(), ..AnswerGate::default() };
+    let answered = daemon.call(answer).await;
+    assert!(answered.success, "{answered:?}");
+    let ended = end_of(&daemon, &waiting.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("good")));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_long_run_is_bounded() {
+    let daemon = TestDaemon::new().await;
+    let text = "x".repeat(3_000);
+    let definition = json!({
+        "initial_state": "again",
+        "states": {"again": {
+            "action": {"tool": "fail", "params": {"message": format!("{text} {{number}}")}},
+            "transitions": [{"condition": "failure", "next_state": "again"}],
+        }},
+    });
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        max_states: Some(1000),
+        wait_seconds: Some(120.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!((reply.status.as_str(), reply.states_executed), ("failed", 1000), "{:?}", reply.error);
+    assert_eq!(reply.execution_log.len(), 61);
+    assert_eq!(reply.execution_log[10]["phase"], "left_out");
+    assert!(reply.execution_log[10]["message"].as_str().unwrap().starts_with("1941 entries are left out"));
+    assert_eq!(reply.execution_log[60]["phase"], "error");
+    let bytes = serde_json::to_string(&reply).unwrap().len();
+    assert!(bytes < 100_000, "{bytes}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_nested_run_that_opens_a_terminal_works_in_that_and_leaves_its_parent_s_alone() {
+    let daemon = TestDaemon::new().await;
+    let bash = daemon.bash().await;
+    let inner = json!({
+        "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]},
+            "type": {
+                "action": {"tool": "send_input", "params": {"input_text": "echo inner-$((40 + 2))\n"}},
+                "transitions": [{"condition": "success", "next_state": "see"}],
+            },
+            "see": {
+                "action": {"tool": "await_output", "params": {"pattern": "inner-42"}},
+                "transitions": [{"condition": {"pattern_match": "inner-42"}, "next_state": "close"}],
+            },
+            "close": {"action": {"tool": "exit_terminal"}},
+        },
+    });
+    let outer = json!({
+        "initial_state": "call",
+        "states": {
+            "call": {
+                "action": {"tool": "run_workflow", "params": {"workflow_definition": inner}},
+                "transitions": [{"condition": "success", "next_state": "type"}],
+            },
+            "type": {"action": {"tool": "send_input", "params": {"input_text": "echo outer-$((40 + 2))\n"}}},
+        },
+    });
+    let verb = RunWorkflow {
+        workflow_definition: Some(outer),
+        session_id: Some(bash.id.clone()),
+        wait_seconds: Some(60.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!(reply.status, "completed", "{:?}", reply.error);
+    bash.sees("outer-42").await;
+    assert!(!bash.screen().await.contains("inner"), "{}", bash.screen().await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
+    let daemon = TestDaemon::new().await;
+    let verb = || RunWorkflow {
+        workflow_definition: Some(sleeping(0.01)),
+        idempotency_key: Some("deploy 7".to_owned()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let (one, other) = tokio::join!(daemon.call(verb()), daemon.call(verb()));
+    assert_eq!((one.run_id.as_str(), one.status.as_str()), (other.run_id.as_str(), other.status.as_str()));
+    let step = RunWorkflow { idempotency_key: None, ..verb() };
+    let asked = daemon.client().call_once(&step, "a step of a client").await.unwrap();
+    let daemon = daemon.restarted().await;
+    assert_eq!(daemon.call(verb()).await.run_id, one.run_id);
+    let again = daemon.client().call_once(&step, "a step of a client").await.unwrap();
+    assert_eq!((again.run_id.as_str(), again.status.as_str()), (asked.run_id.as_str(), "completed"));
+    assert_ne!(asked.run_id, one.run_id);
+    let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping(0.02)), ..verb() }).await;
+    let error =
+        format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which was asked for otherwise", one.run_id);
+    assert!(other.error.as_ref().is_some_and(|told| told.starts_with(&error)), "{other:?}");
+    assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
+    let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
+    let long = begin(&daemon, sleeping(200.0)).await;
+    // So many that the daemon checks the limit.
+    for _ in 0..5 {
+        let tenth = (0..10).map(|_| daemon.run(sleeping(0.001)));
+        let mut last = String::new();
+        for run in tenth.collect::<Vec<_>>() {
+            last = run.await.run_id;
+        }
+        assert!(!last.is_empty());
+    }
+    let finished = || async {
+        let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
+        runs.iter().filter(|run| run.state == "completed").count()
+    };
+    while finished().await > 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(daemon.call(GetWorkflowRun { run_id: long.run_id }).await.run.unwrap().state, "running");
+    daemon.stop().await;
+}
+
+/// A run that begins with half a megabyte which no compression makes smaller.
+fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
+    let mut state = seed;
+    let mut character = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b' ' + u8::try_from((state >> 33) % 90).unwrap())
+    };
+    let text: String = (0..500_000).map(|_| character()).collect();
+    RunWorkflow {
+        workflow_definition: Some(sleeping(seconds)),
+        initial_variables: Some([("text".to_owned(), text)].into()),
+        wait_seconds: Some(if seconds > 1.0 { 0.0 } else { 30.0 }),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    }
+}
+
+#[tokio::test]
+async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing_that_is_under_way() {
+    let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: None, disk: Some(4 << 20) }).await;
+    let waiting = begin(&daemon, judged()).await.run_id;
+    end_of(&daemon, &waiting).await;
+    let first = daemon.call(heavy(0, 0.001)).await;
+    assert_eq!(first.status, "completed", "{:?}", first.error);
+    for seed in 1..30 {
+        let run = daemon.call(heavy(seed, 0.001)).await;
+        assert_eq!(run.status, "completed", "{:?}", run.error);
+    }
+    let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None }).await;
+    assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
+    // No run in progress is deleted.
+    let refused = loop {
+        let begun = daemon.call(heavy(77, 300.0)).await;
+        if begun.run_id.is_empty() {
+            break begun;
+        }
+    };
+    let error = "the run was not started, because it can not be written down: there is no room left for the journal; \
+                 make some on its disk, or raise runs.disk_mb";
+    assert_eq!(refused.error.as_deref(), Some(error));
+    let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
+    let running = daemon.call(running).await.runs;
+    assert!(!running.is_empty());
+    for run in running {
+        // Their ends are small, and there is always room for those once one of the runs has finished.
+        let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
+        assert!(cancelled.success, "{cancelled:?}");
+    }
+    let answer = AnswerGate { run_id: waiting.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
+    assert!(daemon.call(answer).await.success);
+    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_and_the_rest_goes_on() {
+    let daemon = TestDaemon::new().await;
+    let strange = begin(&daemon, sleeping(100.0)).await;
+    let other = begin(&daemon, judged()).await;
+    end_of(&daemon, &other.run_id).await;
+    let path = daemon.place().journal();
+    let run: steplatch_ids::RunId = strange.run_id.parse().unwrap();
+    let restarting = daemon.restarted().await;
+    // A daemon of a later version ran in between.
+    let journal = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap();
+    let last = journal.find(&run).await.unwrap().unwrap().last;
+    let entry = json!({"event": "teleported", "at": 1}).to_string();
+    journal.write(Append::new(run.clone(), last, 1, vec![entry])).await.unwrap();
+    journal.close();
+    let daemon = restarting.restarted().await;
+    assert_eq!(daemon.call(DaemonStatus {}).await.runs, 1);
+    let record = daemon.call(GetWorkflowRun { run_id: strange.run_id.clone() }).await.run.unwrap();
+    assert_eq!(record.state, "running");
+    let error = record.error.unwrap();
+    assert!(error.starts_with("its history can not be read: entry 3 says what this version does not know"), "{error}");
+    let looked = daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0) }).await;
+    assert!(looked.error.unwrap().contains("entry 3 says"));
+    let cancelled = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
+    assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");
+    let again = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
+    assert_eq!(again.message, "Run was already over: cancelled");
+    let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
+    assert!(daemon.call(answer).await.success);
+    assert_eq!(end_of(&daemon, &other.run_id).await.status, "completed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_with() {
+    let definition = json!({
+        "initial_state": "ask",
+        "states": {
+            "ask": {
+                "action": {"tool": "gate", "params": {"prompt": "Go?", "answered_by": "anyone"}},
+                "transitions": [{"condition": "success", "next_state": "break"}],
+            },
+            "break": {"action": {"tool": "fail", "params": {"message": "broken"}}, "on_timeout": "mend"},
+            "mend": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+        },
+    });
+    let daemon = TestDaemon::new().await;
+    let (old, new) = (begin(&daemon, definition.clone()).await.run_id, begin(&daemon, definition).await.run_id);
+    for run in [&old, &new] {
+        assert_eq!(end_of(&daemon, run).await.status, "waiting");
+    }
+    let id: steplatch_ids::RunId = old.parse().unwrap();
+    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let records = journal.read(&id, 1).await.unwrap();
+    let mut started: Value = serde_json::from_str(&records[0].text).unwrap();
+    started["semantics_version"] = json!(3);
+    let last = journal.find(&id).await.unwrap().unwrap().last;
+    let redacted = vec![(1, started.to_string())];
+    journal.write(Append { redacted, ..Append::new(id, last, 1, Vec::new()) }).await.unwrap();
+    journal.close();
+    let daemon = daemon.restarted().await;
+    for (run, state, status) in [(old, "break", "failed"), (new, "mend", "completed")] {
+        let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
+        assert!(daemon.call(answer).await.success);
+        let ended = end_of(&daemon, &run).await;
+        assert_eq!((ended.final_state.as_deref(), ended.status.as_str()), (Some(state), status), "{ended:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_by_the_next_daemon() {
+    let daemon = TestDaemon::new().await;
+    // The program prints endlessly, so that its opening lasts until its time limit.
+    let prints = json!({
+        "initial_state": "open",
+        "states": {"open": {"action": {"tool": "open_terminal", "params": {
+            "command": ["bash", "-c", "while :; do echo again; sleep 0.01; done"],
+        }}}},
+    });
+    let begun = begin(&daemon, prints).await;
+    let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
+    while terminals(&daemon).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The cancel was recorded, and the daemon ended before it had closed what was being opened.
+    let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
+    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let last = journal.find(&run).await.unwrap().unwrap().last;
+    let entry = json!({"event": "cancelled", "at": 1, "reason": "enough"}).to_string();
+    journal.write(Append::new(run, last, 1, vec![entry])).await.unwrap();
+    journal.close();
+    let daemon = daemon.restarted().await;
+    assert_eq!(end_of(&daemon, &begun.run_id).await.status, "cancelled");
+    assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
+    daemon.stop().await;
+}

@@ -1,0 +1,514 @@
+//! Gates, from the view of the answerer: forms, records, times, and the approver's passphrase.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steplatch_daemon::Configuration;
+use steplatch_protocol::{
+    AnswerGate, AnswerGateReply, Client, CreateWorkflow, Decide, ExitTerminal, GetApprover, GetGate, GetRun,
+    GetScreenContent, ListWorkflowRuns, Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal,
+    SetApprover, SetApproverReply, Subscribe,
+};
+use steplatch_testkit::{TestDaemon, user_name};
+use steplatch_workflow::Proof;
+
+/// Returns a machine with one gate.
+fn asking(params: Value) -> Value {
+    json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
+}
+
+/// Starts a run and waits until it has an open gate or has finished.
+async fn started(daemon: &TestDaemon, params: Value) -> RunReply {
+    let verb = RunWorkflow {
+        workflow_definition: Some(asking(params)),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    daemon.call(verb).await
+}
+
+/// Starts a run and waits until it has an open gate.
+async fn waits(daemon: &TestDaemon, params: Value) -> RunReply {
+    let waiting = started(daemon, params).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    waiting
+}
+
+async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0) }).await
+}
+
+fn answer(run: &RunReply, answer: &str) -> AnswerGate {
+    AnswerGate { run_id: run.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() }
+}
+
+fn fields(value: &Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+/// Returns every event of a finished run.
+async fn events_of(daemon: &TestDaemon, run: &RunReply) -> Vec<RunEvent> {
+    let subscribe = Subscribe { run_id: run.run_id.clone(), from_seq: None, ..Subscribe::default() };
+    let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
+    assert!(reply.success);
+    let mut all: Vec<RunEvent> = Vec::new();
+    while !all.last().is_some_and(RunEvent::is_last) {
+        all.push(serde_json::from_value(events.next().await.unwrap()).unwrap());
+    }
+    all
+}
+
+fn count(events: &[RunEvent], event_type: &str) -> usize {
+    events.iter().filter(|event| event.event_type == event_type).count()
+}
+
+#[tokio::test]
+async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right() {
+    let daemon = TestDaemon::new().await;
+    let form = json!({"properties": {
+        "version": {"type": "string", "title": "Version", "minLength": 3},
+        "count": {"type": "integer", "minimum": 1, "default": 2},
+        "loud": {"type": "boolean"},
+    }, "required": ["version"]});
+    let asked = waits(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
+    let gate = asked.pending_gate.clone().unwrap();
+    assert_eq!(gate.form.unwrap()["properties"]["count"], json!({"type": "integer", "minimum": 1, "default": 2}));
+    assert!(gate.choices.is_empty());
+    let filled = |form: Value| Decide { run_id: asked.run_id.clone(), form: Some(fields(&form)), ..Decide::default() };
+    let wrong = daemon.call(filled(json!({"version": "1", "count": "many", "loud": "so"}))).await;
+    assert_eq!(
+        wrong.error.as_deref(),
+        Some(
+            "The form is not filled in well: 'version' must have at least 3 characters, not 1; 'count' must be a whole \
+             number, not \"many\"; 'loud' must be yes or no, not \"so\""
+        )
+    );
+    let text = daemon.call(answer(&asked, "1.2.3")).await.error.unwrap();
+    assert_eq!(text, "The gate asks for a form, answered as an object with its fields: version, count, loud");
+    assert_eq!(daemon.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None }).await.status, "waiting");
+    let daemon = daemon.restarted().await;
+    // As text that contains JSON, as models tend to write it.
+    let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;
+    assert!(taken.success, "{taken:?}");
+    let ended = end_of(&daemon, &asked).await;
+    let told = |name: &str| ended.final_variables[&format!("ask_{name}")].clone();
+    assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(2), json!(true)), "{ended:?}");
+    let events = events_of(&daemon, &asked).await;
+    let waiting = events.iter().find(|event| event.event_type == "gate_waiting").unwrap();
+    assert_eq!(waiting.data["form"]["required"], json!(["version"]));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn every_answer_tells_who_gave_it_and_through_what() {
+    let daemon = TestDaemon::new().await;
+    let ann = daemon.somebody("ann").await;
+    let by_ann = waits(&daemon, json!({"prompt": "Go?"})).await;
+    assert!(ann.call(answer(&by_ann, "go")).await.unwrap().success);
+    let ended = end_of(&daemon, &by_ann).await;
+    assert_eq!(
+        (&ended.final_variables["ask_by"], &ended.final_variables["ask_through"]),
+        (&json!(user_name()), &json!("cli")),
+        "{ended:?}"
+    );
+    let events = events_of(&daemon, &by_ann).await;
+    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!(user_name()), &json!("cli")));
+    let late = ann.call(answer(&by_ann, "stop")).await.unwrap().error.unwrap();
+    assert!(
+        late.starts_with(&format!("The gate was already answered by {} (cli) at 20", user_name()))
+            && late.ends_with(": go"),
+        "{late}"
+    );
+
+    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
+    let verb = Decide { run_id: decided.run_id.clone(), answer: "go".to_owned(), ..Decide::default() };
+    assert!(daemon.call(verb).await.success);
+    let events = events_of(&daemon, &decided).await;
+    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!("test"), &json!("socket decide")));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_an_agent_decides_is_never_what_a_person_is_asked() {
+    let daemon = TestDaemon::new().await;
+    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
+    // Not even for a client that claims to be a person.
+    let ann = daemon.somebody("ann").await;
+    for reply in [daemon.call(verb.clone()).await, ann.call(verb).await.unwrap()] {
+        assert!(!reply.success && reply.error.unwrap().starts_with("This gate waits for a person"));
+    }
+    assert!(ann.call(answer(&asked, "yes")).await.unwrap().success);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
+    let daemon = TestDaemon::new().await;
+    let asked = waits(&daemon, json!({"prompt": "Go?"})).await;
+    let mut people = Vec::new();
+    for _ in 0..8 {
+        people.push(daemon.somebody("ann").await);
+    }
+    let mut giving = tokio::task::JoinSet::new();
+    for ann in people {
+        let verb = answer(&asked, "go");
+        giving.spawn(async move { ann.call(verb).await.unwrap() });
+    }
+    let replies: Vec<AnswerGateReply> = giving.join_all().await;
+    assert_eq!(replies.iter().filter(|reply| reply.success).count(), 1, "{replies:?}");
+    for refused in replies.iter().filter(|reply| !reply.success) {
+        assert!(
+            refused.error.as_ref().unwrap().contains(&format!("already answered by {} (cli) at 20", user_name())),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(count(&events_of(&daemon, &asked).await, "gate_answered"), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_at_the_moment_of_the_timeout_is_one_or_the_other() {
+    const AFTER: Duration = Duration::from_millis(400);
+    let daemon = TestDaemon::new().await;
+    let ann = daemon.somebody("ann").await;
+    // One long before its timeout and one long after it, whatever else the machine does.
+    let asked = waits(&daemon, json!({"prompt": "Go?", "timeout": 600})).await;
+    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (1, 0));
+    let asked = started(&daemon, json!({"prompt": "Go?", "timeout": 0.05})).await;
+    events_of(&daemon, &asked).await;
+    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (0, 1));
+    // Near the deadline, from 6 ms before to 5 ms after it, either may be first.
+    for attempt in 0..12_u64 {
+        let asked = started(&daemon, json!({"prompt": "Go?", "timeout": AFTER.as_secs_f64()})).await;
+        let Some(gate) = &asked.pending_gate else { continue };
+        let opened: jiff::Timestamp = gate.created_at.parse().unwrap();
+        let until = opened.as_millisecond() + i64::try_from(AFTER.as_millis() as u64 + attempt).unwrap() - 6;
+        let left = until - jiff::Timestamp::now().as_millisecond();
+        tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or(0))).await;
+        let (answered, late) = answered_or_late(&daemon, &ann, &asked).await;
+        assert_eq!(answered + late, 1, "both or neither of an answer and a timeout are in the history");
+    }
+    daemon.stop().await;
+}
+
+/// Answers a gate and returns how many answers and timeouts the history of its run has. The reply agrees with them.
+async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -> (usize, usize) {
+    let reply = ann.call(answer(asked, "go")).await.unwrap();
+    let events = events_of(daemon, asked).await;
+    let (answers, timeouts) = (count(&events, "gate_answered"), count(&events, "gate_timeout"));
+    assert_eq!(reply.success, answers == 1, "{reply:?} {events:?}");
+    if !reply.success {
+        let error = reply.error.unwrap();
+        assert!(error.contains("nobody answered it in time") || error.contains("not waiting for input"), "{error}");
+    }
+    (answers, timeouts)
+}
+
+async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) -> SetApproverReply {
+    let words = |text: &str| Passphrase(text.to_owned());
+    client.call(SetApprover { passphrase: passphrase.map(words), current: current.map(words) }).await.unwrap()
+}
+
+#[tokio::test]
+async fn with_a_passphrase_nobody_answers_for_people_without_it() {
+    let daemon = TestDaemon::new().await;
+    let ann = daemon.somebody("ann").await;
+    assert!(sets(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
+    assert!(sets(&ann, Some("open sesame"), None).await.success);
+    let approver = daemon.call(GetApprover {}).await;
+    assert!(approver.is_set && approver.since.unwrap().starts_with("20"));
+    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let daemon = daemon.restarted().await;
+    let ann = daemon.somebody("ann").await;
+
+    let missing = ann.call(answer(&asked, "yes")).await.unwrap();
+    assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
+    let with =
+        |passphrase: &str| AnswerGate { passphrase: Some(Passphrase(passphrase.to_owned())), ..answer(&asked, "yes") };
+    let wrong = ann.call(with("open barley")).await.unwrap();
+    assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
+    let error = wrong.error.unwrap();
+    assert_eq!(error, "Wrong passphrase; try again in 1 s");
+    let hasty = ann.call(with("open sesame")).await.unwrap();
+    assert_eq!((hasty.success, hasty.retry_after_seconds), (false, Some(1)), "{hasty:?}");
+    assert!(hasty.error.unwrap().starts_with("The passphrase was not checked, because wrong ones were given before"));
+    let taken = loop {
+        let reply = ann.call(with("open sesame")).await.unwrap();
+        if reply.success {
+            break reply;
+        }
+        assert!(reply.passphrase_wanted, "{reply:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert!(taken.success);
+    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+
+    // An answer that need not be a person's needs no passphrase.
+    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
+
+    let told = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
+    assert!(!told.contains("sesame") && !told.contains("barley"));
+    let state = daemon.place().state().to_owned();
+    for file in std::fs::read_dir(state).unwrap().flatten().filter(|file| file.path().is_file()) {
+        let bytes = std::fs::read(file.path()).unwrap();
+        let found = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+        assert!(!found(b"sesame") && !found(b"barley"), "{}", file.path().display());
+    }
+    assert!(sets(&ann, None, Some("open sesame")).await.success);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
+    // redteam H9: what was typed at the prompt while the gate waited was executed with the approved command.
+    let daemon = TestDaemon::new().await;
+    let definition = json!({"name": "release", "initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                 "transitions": [{"condition": "success", "next_state": "wait"}]},
+        "wait": {"action": {"tool": "gate", "params": {"prompt": "Ready?", "answered_by": "agent"}},
+                 "transitions": [{"condition": "success", "next_state": "ask"}]},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes"]}},
+                "transitions": [{"condition": "success", "next_state": "go"}]},
+        "go": {"action": {"tool": "send_input", "params": {"input_text": "echo released-$((40+2))\n"}},
+               "transitions": [{"condition": "success", "next_state": "see"}]},
+        "see": {"action": {"tool": "await_output", "params": {"pattern": "released-42"}}},
+    }});
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        keep_terminals: true,
+        ..RunWorkflow::default()
+    };
+    let asked = daemon.call(verb).await;
+    assert_eq!(asked.status, "waiting", "{asked:?}");
+    let session_id = asked.session_id.clone().unwrap();
+    let types =
+        |text: &str| SendInput { session_id: session_id.clone(), input_text: text.into(), ..SendInput::default() };
+    // Half a line, before the gate: the action of the run begins on an empty one.
+    assert!(daemon.call(types("echo EVIL; ")).await.success);
+    let ready = Decide { run_id: asked.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
+    assert!(daemon.call(ready).await.success);
+    let asked = end_of(&daemon, &asked).await;
+    assert_eq!(asked.pending_gate.as_ref().unwrap().prompt, "Release?");
+    let refused = [
+        daemon.call(types("echo EVIL; ")).await.error,
+        daemon
+            .call(RunCommand {
+                session_id: Some(session_id.clone()),
+                command: "cd /".into(),
+                timeout: 20.0,
+                ..RunCommand::default()
+            })
+            .await
+            .error,
+        daemon.call(SendSignal { session_id: session_id.clone(), signal: "INT".into() }).await.error,
+        Some(daemon.call(ExitTerminal { session_id: session_id.clone(), ..ExitTerminal::default() }).await.message),
+    ];
+    for error in refused {
+        assert!(
+            error.as_ref().is_some_and(|error| error.contains("waits for a person who judges this terminal")),
+            "{error:?}"
+        );
+    }
+    // Another machine cannot bypass it.
+    let around = json!({"name": "around", "initial_state": "type", "states": {
+        "type": {"action": {"tool": "send_input", "params": {"input_text": "echo EVIL; "}}},
+    }});
+    let around = RunWorkflow {
+        workflow_definition: Some(around),
+        session_id: Some(session_id.clone()),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    assert_eq!(daemon.call(around).await.status, "failed");
+    let person = daemon.somebody("person").await;
+    assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may look around");
+    let look = GetGate { run_id: asked.run_id.clone(), ..GetGate::default() };
+    let gate = person.call(look).await.unwrap().gate.unwrap();
+    let [typed] = &gate.typed[..] else { panic!("{gate:?}") };
+    assert_eq!((&typed.session_id, &typed.by, typed.bytes), (&session_id, &user_name(), 13));
+    assert!(gate.remarks()[0].starts_with(&format!("since the question, {} typed 13 bytes", user_name())));
+    assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
+    let ended = end_of(&daemon, &asked).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..GetScreenContent::default() }).await;
+    let screen = screen.screen_content.unwrap_or_default();
+    let printed = |text: &str| screen.lines().any(|line| line.trim() == text);
+    assert!(printed("released-42") && !printed("EVIL") && !printed("looked"), "{screen}");
+    assert!(daemon.call(types("echo later\n")).await.success, "it is given back");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
+    let daemon = TestDaemon::new().await;
+    let person = daemon.somebody("person").await;
+    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    // The test's client has no terminal.
+    for (proof, wanted) in [
+        (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
+        (Proof::Terminal, "typed in a terminal of your own"),
+        (Proof::Passphrase, "given with the approver's passphrase"),
+    ] {
+        daemon.configure(Configuration { gate_proof: proof, ..Configuration::default() });
+        let refused = person.call(answer(&asked, "yes")).await.unwrap().error.unwrap();
+        assert!(
+            refused.contains(wanted) && refused.contains(&format!("gates.require = \"{}\"", proof.name())),
+            "{refused}"
+        );
+    }
+    assert!(sets(&person, Some("open sesame"), None).await.success);
+    let passphrase = Some(Passphrase("open sesame".to_owned()));
+    let taken = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap();
+    assert!(taken.success, "{taken:?}");
+    let events = events_of(&daemon, &asked).await;
+    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!(answered.data["proof"], "passphrase");
+    // What an agent may answer needs no proof.
+    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    assert!(daemon.call(answer(&decided, "go")).await.success);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
+    // redteam M10: the oldest gates were not listed beyond a thousand runs.
+    let daemon = TestDaemon::new().await;
+    let mut asked = Vec::new();
+    for _ in 0..5 {
+        asked.push(waits(&daemon, json!({"prompt": "Go?"})).await.run_id);
+    }
+    let (mut listed, mut before) = (Vec::new(), None);
+    loop {
+        let state = Some("waiting".to_owned());
+        let page = ListWorkflowRuns { state, before: before.clone(), limit: Some(2), ..ListWorkflowRuns::default() };
+        let page: Vec<String> = daemon.call(page).await.runs.into_iter().map(|run| run.run_id).collect();
+        let Some(last) = page.last() else { break };
+        before = Some(last.clone());
+        listed.extend(page);
+    }
+    asked.reverse();
+    assert_eq!(listed, asked, "the newest first");
+    let unknown = ListWorkflowRuns { before: Some("run_x".to_owned()), ..ListWorkflowRuns::default() };
+    assert!(daemon.call(unknown).await.error.unwrap().contains("there is no run 'run_x'"));
+    daemon.stop().await;
+}
+
+/// Returns a machine that opens a gate first, and then does what `action` says; it fails if that does not succeed.
+fn approved(action: &Value) -> Value {
+    let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
+    json!({"name": "approved", "initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes"]}}, "transitions": ways("act")},
+        "act": {"action": action, "transitions": ways("done")},
+        "done": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+    }})
+}
+
+/// A machine that calls a node.
+fn calls_node(name: &str, node: &str) -> Value {
+    json!({"name": name, "description": "Calls a node", "initial_state": "only", "states": {
+        "only": {"action": {"tool": "run_node", "params": {"node_id": node, "input": "x"}}},
+    }})
+}
+
+/// Writes the nodes of a project; `command` is that of its node `leaf`.
+fn declares(daemon: &TestDaemon, command: &str) {
+    let declared = format!(
+        "[nodes.leaf]\ntype = \"bash\"\ncommand = \"{command}\"\n\
+         [nodes.other]\ntype = \"bash\"\ncommand = \"true # {command}\"\n\
+         [graphs.tree]\nsteps = [{{ id = \"one\", node = \"leaf\" }}]\n"
+    );
+    std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
+}
+
+/// Which definition is changed after the approval of the gate before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Edit {
+    Nothing,
+    Unrelated,
+    Leaf,
+    Child,
+}
+
+#[tokio::test]
+async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
+    // redteam M6: what was edited after the approval was executed.
+    let cases = [
+        (
+            json!({"tool": "run_node", "params": {"node_id": "leaf", "input": ""}}),
+            Edit::Leaf,
+            "Node 'leaf' was changed",
+        ),
+        (
+            json!({"tool": "run_graph", "params": {"graph_id": "tree", "input": ""}}),
+            Edit::Leaf,
+            "Node 'leaf' was changed",
+        ),
+        (
+            json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}),
+            Edit::Child,
+            "Workflow 'child' was changed",
+        ),
+        // A node that only the child names, and a name that is computed.
+        (json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}), Edit::Leaf, "Node 'leaf' was changed"),
+        (
+            json!({"tool": "run_workflow", "params": {"workflow_name": "{which}"}}),
+            Edit::Child,
+            "Workflow 'child' was changed",
+        ),
+        (json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}), Edit::Nothing, ""),
+        (json!({"tool": "run_graph", "params": {"graph_id": "tree", "input": ""}}), Edit::Unrelated, ""),
+    ];
+    for (action, edit, wanted) in cases {
+        let mut daemon = TestDaemon::new().await;
+        let creates = |name: &str, node: &str| CreateWorkflow {
+            workflow_definition: calls_node(name, node),
+            overwrite_existing: true,
+        };
+        declares(&daemon, "echo was approved");
+        let created = daemon.call(creates("child", "leaf")).await;
+        assert!(created.success, "{created:?}");
+        let verb = RunWorkflow {
+            workflow_definition: Some(approved(&action)),
+            initial_variables: Some([("which".to_owned(), "child".to_owned())].into()),
+            wait_seconds: Some(60.0),
+            save_on_success: false,
+            ..RunWorkflow::default()
+        };
+        let asked = daemon.call(verb.clone()).await;
+        assert_eq!(asked.status, "waiting", "{asked:?}");
+        match edit {
+            Edit::Nothing => {}
+            Edit::Unrelated => assert!(daemon.call(creates("unrelated", "other")).await.success),
+            Edit::Leaf => declares(&daemon, "echo EVIL"),
+            Edit::Child => assert!(daemon.call(creates("child", "other")).await.success),
+        }
+        // The next daemon knows it as well.
+        if action["tool"] != "run_graph" {
+            daemon = daemon.restarted().await;
+        }
+        let person = daemon.somebody("person").await;
+        assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
+        let ended = end_of(&daemon, &asked).await;
+        let text = serde_json::to_string(&ended).unwrap();
+        if wanted.is_empty() {
+            assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
+        } else {
+            assert!(ended.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {ended:#?}");
+            // A run that begins now uses the current definitions.
+            let again = daemon.call(verb).await;
+            let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
+            assert_ne!(digests[0], digests[1], "what follows is part of what is approved");
+            assert!(person.call(answer(&again, "yes")).await.unwrap().success);
+            assert_eq!(end_of(&daemon, &again).await.status, "completed");
+        }
+        daemon.stop().await;
+    }
+}

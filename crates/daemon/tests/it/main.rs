@@ -1,0 +1,18 @@
+//! A daemon in this process, over the same lines as over its socket.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+mod calls;
+mod contract;
+mod contract_runs;
+mod document_000;
+mod document_examples;
+mod durable_runs;
+mod events;
+mod gates;
+mod library;
+mod locked;
+mod nodes;
+mod pauses;
+mod remote_runs;
+mod runs;
+mod tools;

@@ -1,0 +1,355 @@
+//! Nodes and graphs as the contract has them: declared by a project, listed, described and called.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    Client, DescribeNode, Hello, ListGraphs, ListNodes, NodeReply, PROTOCOL_VERSION, RunGraph, RunNode, connect,
+};
+use steplatch_testkit::TestDaemon;
+use tempfile::TempDir;
+
+/// The author of a project, working in one of its directories.
+struct Author {
+    client: Client,
+    folder: TempDir,
+}
+
+const TOKEN: &str = "tok-4711-abc";
+
+const DECLARED: &str = r#"
+[nodes.where]
+type = "bash"
+description = "Tells where it works"
+command = "pwd; echo $GREETING"
+
+[nodes.shout]
+type = "bash"
+command = "echo -n {input|sh} | tr a-z A-Z"
+
+[nodes.token]
+type = "bash"
+command = "echo \"got $TOKEN\"; echo \"$TOKEN\" >&2; exit 3"
+env = { TOKEN = "{secret:DEPLOY_TOKEN}" }
+
+[nodes.count]
+type = "bash"
+command = "echo once >> count; wc -l < count"
+
+[nodes.slow]
+type = "bash"
+command = "echo $$ > slow.pid; sleep 600"
+
+[nodes.broken]
+type = "bash"
+comand = "ls"
+
+[graphs.twice]
+description = "Shouts, and shouts what came of it"
+steps = [
+    { id = "one", node = "shout", input = "{input} a" },
+    { id = "two", node = "shout", input = "{one} b" },
+]
+
+[graphs.fails]
+steps = [
+    { id = "bad", node = "token" },
+    { id = "after", node = "shout", depends_on = ["bad"] },
+]
+
+[graphs.nested]
+steps = [{ id = "inner", node = "twice", input = "x" }, { id = "outer", node = "identity", input = ["{inner}"] }]
+"#;
+
+impl Author {
+    async fn of(daemon: &TestDaemon) -> Self {
+        Self::with(daemon, DECLARED).await
+    }
+
+    async fn with(daemon: &TestDaemon, declared: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("project/src")).unwrap();
+        fs::create_dir(folder.path().join("project/.git")).unwrap();
+        fs::write(folder.path().join("project/steplatch.toml"), declared).unwrap();
+        let client = Self::connected(daemon, &folder).await;
+        Self { client, folder }
+    }
+
+    async fn connected(daemon: &TestDaemon, folder: &TempDir) -> Client {
+        let environment = [
+            ("HOME".to_owned(), folder.path().display().to_string()),
+            ("PATH".to_owned(), std::env::var("PATH").unwrap()),
+            ("GREETING".to_owned(), "hello".to_owned()),
+            ("DEPLOY_TOKEN".to_owned(), TOKEN.to_owned()),
+        ];
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            client: "author".to_owned(),
+            cwd: Some(folder.path().join("project/src").display().to_string()),
+            environment: Some(environment.into()),
+            ..Hello::default()
+        };
+        connect(daemon.place(), hello).await.unwrap().0
+    }
+
+    fn project(&self) -> PathBuf {
+        self.folder.path().join("project").canonicalize().unwrap()
+    }
+
+    async fn calls(&self, node: &str, input: Value) -> NodeReply {
+        self.client.call(RunNode { node_id: node.to_owned(), input, timeout: None }).await.unwrap()
+    }
+
+    async fn runs(&self, graph: &str, input: Value) -> NodeReply {
+        self.client.call(RunGraph { graph_id: graph.to_owned(), input, timeout: None }).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_those_of_the_project_and_one_that_is_wrong_is_named() {
+    let daemon = TestDaemon::new().await;
+    let author = Author::of(&daemon).await;
+    let listed = author.client.call(ListNodes::default()).await.unwrap();
+    assert!(listed.success, "{listed:?}");
+    let ids: Vec<(&str, &str)> = listed.nodes.iter().map(|node| (node.id.as_str(), node.kind.as_str())).collect();
+    let bash = ["count", "shout", "slow", "token", "where"].map(|id| (id, "bash"));
+    assert_eq!(ids[1], ("identity", "identity"));
+    assert_eq!(ids.iter().filter(|(id, _)| *id != "identity").copied().collect::<Vec<_>>(), bash);
+    let file = author.folder.path().join("project/steplatch.toml").display().to_string();
+    assert_eq!(listed.files, [file.as_str()]);
+    assert_eq!(listed.broken[0].id.as_deref(), Some("broken"));
+    assert!(listed.broken[0].reason.contains("did you mean 'command'?"), "{:?}", listed.broken);
+    assert_eq!(listed.broken.len(), 1);
+
+    let some = author.client.call(ListNodes { containing: Some("WHERE it".to_owned()) }).await.unwrap();
+    assert_eq!(some.nodes.iter().map(|node| node.id.as_str()).collect::<Vec<_>>(), ["where"]);
+    let graphs = author.client.call(ListGraphs::default()).await.unwrap().graphs;
+    let graphs: Vec<_> = graphs.iter().map(|graph| (graph.id.as_str(), graph.steps.join(" "))).collect();
+    let expected = [("fails", "bad after"), ("nested", "inner outer"), ("twice", "one two")];
+    assert_eq!(graphs, expected.map(|(id, steps)| (id, steps.to_owned())));
+
+    let described = author.client.call(DescribeNode { node_id: "token".to_owned() }).await.unwrap();
+    assert_eq!(described.declaration.unwrap()["env"]["TOKEN"], "{secret:DEPLOY_TOKEN}");
+    let described = author.client.call(DescribeNode { node_id: "twice".to_owned() }).await.unwrap();
+    assert_eq!(described.declaration.unwrap()["steps"][1]["depends_on"], json!(["one"]), "its input names it");
+    let error = author.client.call(DescribeNode { node_id: "broken".to_owned() }).await.unwrap().error.unwrap();
+    assert!(
+        error.starts_with(&format!("Node 'broken' can not be used; correct its declaration in {file}:\n/comand")),
+        "{error}"
+    );
+
+    // The file's current contents count next, whatever else it contains.
+    fs::write(author.folder.path().join("project/steplatch.json"), r#"{"nodes": {"new": {"type": "identity"}}}"#)
+        .unwrap();
+    fs::write(author.folder.path().join("project/steplatch.toml"), "[nodes").unwrap();
+    let listed = author.client.call(ListNodes::default()).await.unwrap();
+    let ids: Vec<&str> = listed.nodes.iter().map(|node| node.id.as_str()).collect();
+    assert_eq!(ids, ["identity", "new"]);
+    assert!(listed.broken[0].reason.contains("not valid TOML"), "{:?}", listed.broken);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_works_in_the_projects_folder_with_the_callers_environment() {
+    let daemon = TestDaemon::new().await;
+    let author = Author::of(&daemon).await;
+    let called = author.calls("where", Value::Null).await;
+    assert!(called.success, "{called:?}");
+    assert_eq!(called.output, json!(format!("{}\nhello\n", author.project().display())));
+    assert_eq!((called.node_type.as_deref(), called.attributes["exit_code"].as_i64()), (Some("bash"), Some(0)));
+    let same = author.calls("identity", json!({"a": [1, null]})).await;
+    assert_eq!((same.success, same.output), (true, json!({"a": [1, null]})));
+
+    let none = author.calls("wher", json!(1)).await;
+    let error = "Node 'wher' not found, did you mean 'where'? Available nodes: count, fails, identity, nested, shout, slow, token, twice, where";
+    assert_eq!((none.error.as_deref(), none.error_type.as_deref()), (Some(error), Some("not_found")));
+    assert_eq!((none.success, none.node_type, none.input), (false, None, json!(1)));
+    let error = author.runs("shout", json!("x")).await.error.unwrap();
+    assert_eq!(error, "'shout' is a node of type bash, not a graph; call it as a node.");
+    let late = RunNode { node_id: "slow".to_owned(), input: Value::Null, timeout: Some(0.3) };
+    let late = author.client.call(late).await.unwrap();
+    assert_eq!((late.success, late.error_type.as_deref()), (false, Some("timeout")), "{late:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_by_reference_is_in_no_reply() {
+    let daemon = TestDaemon::new().await;
+    let author = Author::of(&daemon).await;
+    let called = author.calls("token", json!(format!("I know {TOKEN}"))).await;
+    assert_eq!((called.success, called.error_type.as_deref()), (false, Some("exit_code")));
+    assert_eq!(called.output, json!("got ••••••\n"));
+    assert_eq!(called.error.as_deref(), Some("The command ended with exit code 3: ••••••"));
+    let graph = author.runs("fails", Value::Null).await;
+    // Returned by a node that does not know the secret, after it was referred to.
+    let repeated = author.calls("identity", json!({"again": TOKEN})).await;
+    for reply in [&called, &graph, &repeated] {
+        let text = serde_json::to_string(reply).unwrap();
+        assert!(text.contains("••••••") && !text.contains("4711"), "{text}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_graph_runs_its_steps_and_tells_which_failed() {
+    let daemon = TestDaemon::new().await;
+    let author = Author::of(&daemon).await;
+    let twice = author.runs("twice", json!("hi")).await;
+    assert_eq!((twice.success, &twice.output), (true, &json!("HI A B")), "{twice:?}");
+    assert_eq!(twice.attributes["execution_order"], json!(["one", "two"]));
+    assert_eq!(twice.attributes["steps"]["one"]["status"], "completed");
+    let nested = author.calls("nested", Value::Null).await;
+    assert_eq!((nested.success, nested.output), (true, json!(["X A B"])), "a graph is a node too");
+    let fails = author.runs("fails", Value::Null).await;
+    assert!(!fails.success);
+    assert!(fails.error.as_deref().unwrap().starts_with("Step 'bad' failed: "), "{fails:?}");
+    assert_eq!(fails.attributes["steps"]["after"]["status"], "not_run");
+    daemon.stop().await;
+}
+
+/// A project with a node that runs its input as a command, and a graph of such commands.
+fn commands(graph: &Value) -> String {
+    let steps: Vec<String> = graph
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| {
+            let field = |(name, value): (&String, &Value)| format!("{name} = {}", inline(value));
+            let fields = step.as_object().unwrap().iter().map(field);
+            format!("{{ node = \"sh\", {} }}", fields.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    format!("[nodes.sh]\ntype = \"bash\"\n\n[graphs.g]\nsteps = [{}]\n", steps.join(", "))
+}
+
+/// A value as TOML on one line.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name} = {}", inline(value)));
+            format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn steps_that_do_not_depend_on_each_other_run_at_the_same_time() {
+    // Each waits until the other two have begun, so that none ends unless all run concurrently.
+    let meets = |own: &str| {
+        format!(
+            "touch {own}; for i in $(seq 600); do [ -e a -a -e b -a -e c ] && echo {own} && exit 0; sleep 0.05; done; exit 1"
+        )
+    };
+    let steps = json!([
+        {"id": "a", "input": meets("a")},
+        {"id": "b", "input": meets("b")},
+        {"id": "c", "input": meets("c")},
+        {"id": "sum", "input": "echo {a|sh} {b|sh} {c|sh}"}
+    ]);
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&steps)).await;
+    let result = author.runs("g", Value::Null).await;
+    assert_eq!((result.success, &result.output), (true, &json!("a\n b\n c\n\n")), "{result:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_step_that_fails_at_first_is_tried_again() {
+    let command = "echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo fine";
+    let on_error = json!({"policy": "retry", "count": 4, "delay": 0.01});
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&json!([{"id": "a", "input": command, "on_error": on_error}]))).await;
+    let result = author.runs("g", Value::Null).await;
+    assert_eq!(
+        (&result.output, &result.attributes["steps"]["a"]["attempts"]),
+        (&json!("fine\n"), &json!(3)),
+        "{result:?}"
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_ended_before_the_next_one() {
+    let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "timeout": 2, "then": {"policy": "skip", "value": "gave up"}});
+    let steps = json!([{"id": "a", "input": "echo $$ > slow.pid; sleep 1000", "on_error": on_error}]);
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&steps)).await;
+    let result = author.runs("g", Value::Null).await;
+    assert_eq!((result.success, &result.output), (true, &json!("gave up")), "{result:?}");
+    assert_eq!(result.attributes["steps"]["a"]["attempts"], 2);
+    let pid = author.project().join("slow.pid");
+    assert!(pid.exists() && !running(&pid), "what it started has ended");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
+    let steps = json!([{"id": "a", "input": "echo A"}, {"id": "b", "input": "echo $$ > slow.pid; sleep 1000; {a}"}]);
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&steps)).await;
+    let verb = RunGraph { graph_id: "g".to_owned(), input: Value::Null, timeout: Some(3.0) };
+    let result = author.client.call(verb).await.unwrap();
+    assert_eq!((result.success, result.error.as_deref()), (false, Some("Node 'g' took longer than 3 s")), "{result:?}");
+    let pid = author.project().join("slow.pid");
+    until(|| pid.exists() && !running(&pid)).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_is_made_once_as_the_same_step() {
+    let daemon = TestDaemon::new().await;
+    let author = Author::of(&daemon).await;
+    let count = RunNode { node_id: "count".to_owned(), ..RunNode::default() };
+    let first = author.client.call_once(&count, "step_1").await.unwrap();
+    assert_eq!(first.output.as_str().map(str::trim), Some("1"));
+    let somebody = Author::connected(&daemon, &author.folder).await;
+    assert_eq!(somebody.call_once(&count, "step_1").await.unwrap(), first, "also over another connection");
+    let (one, two) = tokio::join!(author.client.call_once(&count, "step_2"), somebody.call_once(&count, "step_2"));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!((&one, one.output.as_str().map(str::trim)), (&two, Some("2")), "and at the same time");
+    let other = RunNode { input: json!("else"), ..count };
+    let refused = author.client.call_once(&other, "step_1").await.unwrap();
+    assert!(refused.error.unwrap().starts_with("Another call was made as this step before"));
+    assert_eq!(fs::read_to_string(author.project().join("count")).unwrap(), "once\nonce\n");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
+    let daemon = TestDaemon::new().await;
+    let author = Author::of(&daemon).await;
+    let pid = author.project().join("slow.pid");
+    let slow = RunNode { node_id: "slow".to_owned(), ..RunNode::default() };
+    tokio::select! {
+        reply = author.client.call(slow.clone()) => panic!("{reply:?}"),
+        () = until(|| running(&pid)) => {}
+    }
+    // The call was cancelled.
+    until(|| !running(&pid)).await;
+    fs::remove_file(&pid).unwrap();
+    let somebody = Author::connected(&daemon, &author.folder).await;
+    let calling = tokio::spawn(async move { somebody.call_once(&slow, "slow").await });
+    until(|| running(&pid)).await;
+    daemon.stop().await;
+    assert!(!running(&pid), "what carries a step ends with the daemon");
+    assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
+}
+
+/// Whether the process whose id is in a file is running.
+fn running(pid: &std::path::Path) -> bool {
+    let pid = fs::read_to_string(pid).unwrap_or_default();
+    !pid.trim().is_empty()
+        && fs::read_to_string(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty())
+}
+
+/// Polls until a condition holds for which there is no notification.
+async fn until(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.expect("it does not come to hold");
+}

@@ -1,0 +1,190 @@
+//! Paused runs, in a daemon in this process.
+
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AnswerGate, CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, PauseWorkflow, PauseWorkflowReply,
+    ResumeWorkflow, RunRecord, RunReply, RunWorkflow, Subscribe,
+};
+use steplatch_testkit::TestDaemon;
+
+/// Returns a machine that opens a terminal, waits for what a person types there, and continues.
+fn listening() -> Value {
+    json!({
+        "name": "listening", "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "wait"}]},
+            "wait": {"action": {"tool": "await_output", "params": {"pattern": "^go-on", "timeout": 60}}, "timeout": 60,
+                     "transitions": [{"condition": {"pattern_match": "go-on"}, "next_state": "type"}]},
+            "type": {"action": {"tool": "send_input", "params": {"input_text": "echo typed-$((40 + 2))\n"}}},
+        },
+    })
+}
+
+fn nesting(inner: &Value) -> Value {
+    let action = json!({"tool": "run_workflow", "params": {"workflow_definition": inner}});
+    json!({"name": "outer", "initial_state": "nest", "states": {"nest": {"action": action}}})
+}
+
+async fn begin(daemon: &TestDaemon, definition: Value) -> String {
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        save_on_success: false,
+        wait_seconds: Some(0.0),
+        ..RunWorkflow::default()
+    };
+    daemon.call(verb).await.run_id
+}
+
+async fn pause(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
+    daemon.call(PauseWorkflow { run_id: run.to_owned() }).await
+}
+
+async fn go_on(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
+    daemon.call(ResumeWorkflow { run_id: run.to_owned() }).await
+}
+
+async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
+    daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap()
+}
+
+async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
+    daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0) }).await
+}
+
+/// Waits until a run sends this event, and returns its data.
+async fn hears(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap();
+    loop {
+        let event = events.next().await.expect("an event that is waited for");
+        if event["event_type"] == event_type && state.is_none_or(|state| event["data"]["state"] == state) {
+            return event["data"].clone();
+        }
+    }
+}
+
+/// Types into the only terminal that is open.
+async fn typed(daemon: &TestDaemon, text: &str) {
+    let sessions = daemon.call(ListTerminalSessions {}).await.sessions;
+    let session_id = sessions[0].session_id.clone();
+    let verb = steplatch_protocol::SendInput { session_id, input_text: text.to_owned(), ..Default::default() };
+    assert!(daemon.call(verb).await.success);
+}
+
+#[tokio::test]
+async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
+    let daemon = TestDaemon::new().await;
+    let run = begin(&daemon, listening()).await;
+    hears(&daemon, &run, "state_entered", Some("wait")).await;
+    let paused = pause(&daemon, &run).await;
+    assert!(paused.success && paused.message.starts_with("Run paused"), "{paused:?}");
+    assert_eq!((paused.state.as_str(), paused.paused.as_ref().unwrap().by.as_str()), ("running", "test"));
+    let again = daemon.somebody("ana").await.call(PauseWorkflow { run_id: run.clone() }).await.unwrap();
+    assert_eq!((again.success, again.message.as_str()), (true, "Run was already paused by test"));
+    assert_eq!(again.paused, paused.paused);
+
+    let daemon = daemon.restarted().await;
+    assert_eq!(record(&daemon, &run).await.paused, paused.paused);
+    typed(&daemon, "echo go-on\n").await;
+    hears(&daemon, &run, "state_completed", Some("wait")).await;
+    let daemon = daemon.restarted().await;
+    let looked = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5) }).await;
+    assert_eq!((looked.status.as_str(), looked.states_executed), ("running", 2), "it goes nowhere");
+    assert_eq!(looked.paused, paused.paused);
+
+    let resumed = go_on(&daemon, &run).await;
+    assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run goes on", None));
+    let over = end(&daemon, &run).await;
+    assert_eq!((over.status.as_str(), over.final_state.as_deref()), ("completed", Some("type")), "{:?}", over.error);
+    assert_eq!(over.paused, None);
+    assert_eq!(hears(&daemon, &run, "workflow_resumed", None).await, json!({"by": "test"}));
+    for reply in [pause(&daemon, &run).await, go_on(&daemon, &run).await] {
+        assert_eq!((reply.success, reply.error.as_deref()), (false, Some("Run was already over: completed")));
+    }
+    let unknown = pause(&daemon, "run_x").await;
+    assert!(unknown.error.unwrap().starts_with("Workflow run 'run_x' not found"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_paused_run_is_cancelled_at_once_and_its_terminal_closed() {
+    let daemon = TestDaemon::new().await;
+    let run = begin(&daemon, listening()).await;
+    hears(&daemon, &run, "state_entered", Some("wait")).await;
+    pause(&daemon, &run).await;
+    typed(&daemon, "echo go-on\n").await;
+    hears(&daemon, &run, "state_completed", Some("wait")).await;
+    let cancelled = daemon.call(CancelWorkflow { run_id: run.clone() }).await;
+    assert_eq!((cancelled.state.as_str(), cancelled.message.as_str()), ("cancelled", "Run cancelled"));
+    assert_eq!(record(&daemon, &run).await.paused, None);
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
+    let daemon = TestDaemon::new().await;
+    let definition = json!({
+        "initial_state": "ask",
+        "states": {
+            "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?", "answered_by": "anyone"}},
+                    "transitions": [{"condition": "success", "next_state": "rest"}]},
+            "rest": {"action": {"tool": "sleep", "params": {"seconds": 0.1}},
+                     "transitions": [{"condition": "success", "next_state": "long"}]},
+            "long": {"action": {"tool": "sleep", "params": {"seconds": 60}}, "timeout": 60},
+        },
+    });
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        execution_timeout: Some(1.0),
+        wait_seconds: Some(20.0),
+        ..RunWorkflow::default()
+    };
+    let begun = daemon.call(verb).await;
+    assert_eq!(begun.status, "waiting", "{begun:?}");
+    let run = begun.run_id;
+    // Longer than its limit in total, first at the gate, then paused.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    pause(&daemon, &run).await;
+    let answer = AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
+    assert!(daemon.call(answer).await.success);
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let daemon = daemon.restarted().await;
+    assert_eq!(record(&daemon, &run).await.state, "running");
+    go_on(&daemon, &run).await;
+    let over = end(&daemon, &run).await;
+    assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (1.0s) exceeded in state 'long'"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_below_rests_with_the_one_that_started_it_and_for_itself() {
+    let daemon = TestDaemon::new().await;
+    let run = begin(&daemon, nesting(&listening())).await;
+    let told = hears(&daemon, &run, "nested_workflow_started", None).await;
+    let inner = told["child_run_id"].as_str().unwrap().to_owned();
+    hears(&daemon, &inner, "state_entered", Some("wait")).await;
+    pause(&daemon, &run).await;
+    assert_eq!(hears(&daemon, &inner, "workflow_paused", None).await, json!({"by": "test"}));
+    let daemon = daemon.restarted().await;
+    assert!(record(&daemon, &inner).await.paused.is_some());
+    go_on(&daemon, &run).await;
+    hears(&daemon, &inner, "workflow_resumed", None).await;
+
+    // A run that was paused directly is what its parent waits for, and resuming the parent does not resume it.
+    pause(&daemon, &inner).await;
+    hears(&daemon, &run, "nested_workflow_waiting", None).await;
+    assert_eq!(record(&daemon, &run).await.state, "waiting");
+    pause(&daemon, &run).await;
+    go_on(&daemon, &run).await;
+    typed(&daemon, "echo go-on\n").await;
+    hears(&daemon, &inner, "state_completed", Some("wait")).await;
+    assert!(record(&daemon, &inner).await.paused.is_some());
+    go_on(&daemon, &inner).await;
+    let over = end(&daemon, &run).await;
+    assert_eq!(over.status, "completed", "{:?}", over.error);
+    daemon.stop().await;
+}

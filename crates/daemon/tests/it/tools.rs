@@ -1,0 +1,203 @@
+//! Workflows of the library as tools, in a daemon in this process.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_daemon::Configuration;
+use steplatch_protocol::{
+    CallTool, Change, Client, DeleteWorkflow, Events, ListTools, ListToolsReply, RunReply, RunWorkflow, ToolScope,
+    Watch,
+};
+use steplatch_testkit::TestDaemon;
+
+/// Returns a machine that does almost nothing, each a different thing: the library treats two equivalent ones as one.
+fn greeting(name: &str) -> Value {
+    json!({
+        "name": name,
+        "description": "Greets somebody.",
+        "initial_state": name,
+        "states": {name: {"action": {"tool": "sleep", "params": {"seconds": 0}}}}
+    })
+}
+
+fn offering() -> Configuration {
+    Configuration { library_tools: true, ..Configuration::default() }
+}
+
+/// Runs a workflow to completion, which makes it proven.
+async fn prove(daemon: &TestDaemon, definition: Value) -> RunReply {
+    let reply = daemon.run(definition).await;
+    assert!(reply.workflow_saved, "{reply:?}");
+    reply
+}
+
+async fn tools(daemon: &TestDaemon) -> ListToolsReply {
+    let reply = daemon.call(ListTools::default()).await;
+    assert!(reply.success, "{reply:?}");
+    reply
+}
+
+fn names(reply: &ListToolsReply) -> Vec<&str> {
+    reply.tools.iter().map(|tool| tool.name.as_str()).collect()
+}
+
+async fn watch(client: &Client) -> Events {
+    let (reply, events) = client.subscribe(Watch {}).await.unwrap();
+    assert!(reply.success);
+    events
+}
+
+/// Waits for the notification that the tools changed.
+async fn tools_changed(events: &mut Events) {
+    let told = async {
+        while let Some(event) = events.next().await {
+            if serde_json::from_value::<Change>(event).unwrap() == Change::Tools {
+                return;
+            }
+        }
+        panic!("the connection ended");
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a change that is told");
+}
+
+fn calling(name: &str, arguments: Value) -> CallTool {
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    CallTool { name: name.to_owned(), arguments, wait_seconds: Some(20.0), ..CallTool::default() }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[tokio::test]
+async fn proven_workflows_are_tools_when_the_configuration_says_so() {
+    let daemon = TestDaemon::configured(folder(), Configuration::default()).await;
+    prove(&daemon, greeting("greet")).await;
+    assert_eq!(names(&tools(&daemon).await), [""; 0], "nobody asked for tools");
+    let library = daemon.call(ListTools { scope: Some(ToolScope::Library) }).await;
+    assert_eq!(names(&library), ["workflow_greet"], "others are offered what is proven");
+
+    let client = daemon.somebody("watcher").await;
+    let mut events = watch(&client).await;
+    daemon.configure(offering());
+    tools_changed(&mut events).await;
+    let offered = tools(&daemon).await;
+    assert_eq!(offered, library);
+    let tool = &offered.tools[0];
+    assert_eq!((tool.source.as_str(), tool.workflow_id.as_str()), ("library", "greet"));
+    assert_eq!(tool.description, "Greets somebody.");
+
+    prove(&daemon, greeting("farewell")).await;
+    tools_changed(&mut events).await;
+    assert_eq!(names(&tools(&daemon).await), ["workflow_farewell", "workflow_greet"]);
+    daemon.call(DeleteWorkflow { name: "greet".to_owned() }).await;
+    tools_changed(&mut events).await;
+    assert_eq!(names(&tools(&daemon).await), ["workflow_farewell"]);
+    daemon.configure(Configuration::default());
+    tools_changed(&mut events).await;
+    assert_eq!(names(&tools(&daemon).await), [""; 0]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_comes_with_git_is_a_tool_at_once() {
+    let daemon = TestDaemon::configured(folder(), offering()).await;
+    let saved = prove(&daemon, greeting("greet")).await;
+    let client = daemon.somebody("watcher").await;
+    let library = {
+        let run = daemon.call(steplatch_protocol::ListWorkflows::default()).await;
+        std::path::PathBuf::from(run.library)
+    };
+    assert_eq!(saved.saved_workflow_name.as_deref(), Some("greet"));
+    let mut events = watch(&client).await;
+    let file = library.join("greet.json");
+    let kept = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    tools_changed(&mut events).await;
+    assert_eq!(names(&tools(&daemon).await), [""; 0]);
+    std::fs::write(&file, kept).unwrap();
+    tools_changed(&mut events).await;
+    assert_eq!(names(&tools(&daemon).await), ["workflow_greet"]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
+    let daemon = TestDaemon::configured(folder(), offering()).await;
+    prove(&daemon, greeting("greet")).await;
+    let client = daemon.somebody("watcher").await;
+    let mut events = watch(&client).await;
+    // Counted and recorded in the library, and the same tool as before.
+    for _ in 0..3 {
+        let again =
+            RunWorkflow { workflow_name: Some("greet".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
+        assert_eq!(daemon.call(again).await.status, "completed");
+    }
+    prove(&daemon, greeting("farewell")).await;
+    let mut told = 0;
+    let before_the_last = async {
+        while let Some(event) = events.next().await {
+            match serde_json::from_value(event).unwrap() {
+                Change::Tools => {
+                    told += 1;
+                    // The next event that is known to be sent after it.
+                    let last = daemon.call(calling("workflow_farewell", json!({}))).await.run_id;
+                    while let Some(event) = events.next().await {
+                        match serde_json::from_value(event).unwrap() {
+                            Change::Tools => told += 1,
+                            Change::Run { run_id } if run_id == last => return,
+                            Change::Run { .. } => {}
+                        }
+                    }
+                }
+                Change::Run { .. } => {}
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), before_the_last).await.unwrap();
+    assert_eq!(told, 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_tool_is_called_with_what_its_contract_takes_and_nothing_else() {
+    let daemon = TestDaemon::configured(folder(), offering()).await;
+    let mut definition = greeting("count");
+    definition["arguments"] = json!({
+        "COUNT": {"description": "how often", "required": true, "schema": {"type": "integer", "minimum": 1}}
+    });
+    definition["states"] = json!({
+        "count": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                  "transitions": [{"condition": "success", "next_state": "say"}]},
+        "say": {"action": {"tool": "send_input", "params": {"input_text": "echo got $COUNT\n"}},
+                "transitions": [{"condition": "success", "next_state": "hear"}]},
+        "hear": {"action": {"tool": "await_output", "params": {"pattern": "got \\d+", "timeout": 10}}}
+    });
+    let run = RunWorkflow {
+        workflow_definition: Some(definition),
+        initial_variables: Some([("COUNT".to_owned(), "2".to_owned())].into()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let proven = daemon.call(run).await;
+    assert!(proven.workflow_saved, "{proven:?}");
+    let listed = tools(&daemon).await;
+    assert_eq!(listed.tools[0].input_schema["required"], json!(["COUNT"]));
+
+    let wrong = daemon.call(calling("workflow_count", json!({"COUNT": 0}))).await;
+    assert_eq!(wrong.final_state.as_deref(), Some("validation_failed"));
+    assert!(wrong.error.as_deref().unwrap().contains("/COUNT: "), "{wrong:?}");
+    let missing = daemon.call(calling("workflow_count", json!({}))).await;
+    assert!(missing.error.unwrap().contains("COUNT"), "what is missing is named");
+    let unknown = daemon.call(calling("workflow_cuont", json!({}))).await;
+    assert_eq!(unknown.final_state.as_deref(), Some("workflow_not_found"));
+    assert!(unknown.error.unwrap().contains("workflow_count"), "what there is is named");
+
+    let mut right = calling("workflow_count", json!({"COUNT": 7}));
+    right.idempotency_key = Some("once".to_owned());
+    let first = daemon.call(right.clone()).await;
+    assert_eq!(first.status, "completed", "{first:?}");
+    assert!(first.execution_log.iter().any(|entry| entry.to_string().contains("got 7")), "{first:?}");
+    assert_eq!(daemon.call(right).await.run_id, first.run_id, "the same request is the same run");
+    daemon.stop().await;
+}

@@ -1,0 +1,203 @@
+//! Files of functions, as a user of the library sees them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_ids::WorkflowName;
+use steplatch_library::{CreateError, Declares, FunctionFile, Library, LookupError, Origin, Signature, Stamp, Status};
+use tempfile::TempDir;
+
+const NOTES: &str = "async def notes(ctx):\n    return 1\nWorkflow(id='notes', fn=notes)\n";
+
+fn library() -> (TempDir, Library) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = Library::open(folder.path().join("project/.terminal_control_workflows"));
+    (folder, library)
+}
+
+fn name(text: &str) -> WorkflowName {
+    text.parse().unwrap()
+}
+
+fn noon() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400)
+}
+
+/// Keeps `text` as it would be loaded from `flows/notes.py`.
+fn load(library: &Library, text: &str, over: Option<&Signature>) -> Result<FunctionFile, CreateError> {
+    let origin = Origin { file: "flows/notes.py".into(), hash: Signature::of_text(text) };
+    let description = Some("Writes notes".to_owned());
+    let declares = vec![Declares { id: "notes".to_owned(), kind: "workflow".to_owned(), description }];
+    library.keep_functions(&name("notes"), text, Some(origin), declares, over)
+}
+
+fn about(library: &Library) -> PathBuf {
+    library.folder().join("notes.meta.json")
+}
+
+#[test]
+fn a_file_is_kept_as_it_was_written_with_what_became_of_it_beside_it() {
+    let (_folder, library) = library();
+    assert_eq!(library.functions().unwrap(), []);
+    let kept = load(&library, NOTES, None).unwrap();
+    assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
+    let mut about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();
+    assert!(about["created"].as_str().unwrap().ends_with('Z'));
+    about["created"] = "…".into();
+    expect![[r#"
+        {
+          "hash": "d8c4a6d9",
+          "created": "…",
+          "version": 1,
+          "origin": {
+            "file": "flows/notes.py",
+            "hash": "d8c4a6d9"
+          },
+          "declares": [
+            {
+              "id": "notes",
+              "kind": "workflow",
+              "description": "Writes notes"
+            }
+          ],
+          "workflows": {}
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&about).unwrap().replace(kept.metadata.hash.as_str(), "d8c4a6d9"));
+    assert_eq!(library.function_file(&name("notes")).unwrap(), kept);
+    let found = library.functions().unwrap();
+    assert_eq!((found.len(), found[0].file.as_str(), found[0].name.as_ref().unwrap()), (1, "notes.py", &name("notes")));
+    assert!(found[0].stamp.is_some() && found[0].about.is_some());
+    assert!(
+        library.list().unwrap().entries.is_empty() && library.list().unwrap().broken.is_empty(),
+        "it is no machine"
+    );
+}
+
+#[test]
+fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
+    let (_folder, library) = library();
+    let kept = load(&library, NOTES, None).unwrap();
+    let hash = kept.metadata.hash;
+    for (run, succeeded) in [("run_1", false), ("run_2", true), ("run_2", true)] {
+        assert!(library.note_function_run(&name("notes"), "notes", run, &hash, succeeded, noon()).unwrap());
+    }
+    assert!(library.note_function_run(&name("notes"), "other", "run_2", &hash, false, noon()).unwrap());
+    let counts =
+        |library: &Library, id: &str| library.function_file(&name("notes")).unwrap().metadata.workflows[id].clone();
+    let notes = counts(&library, "notes");
+    assert_eq!((notes.run_count, notes.success_count, notes.status), (2, 1, Status::Proven), "no run counts twice");
+    assert_eq!(notes.last_run.as_deref(), Some("2026-11-21T12:00:00Z"));
+    assert_eq!(counts(&library, "other").status, Status::Draft);
+
+    // Edited by hand, without a notification to the library.
+    let path = library.function_path(&name("notes"));
+    fs::write(&path, NOTES.replace("return 1", "return 2")).unwrap();
+    let edited = library.function_file(&name("notes")).unwrap().metadata;
+    assert!(edited.is_edited());
+    assert_eq!(
+        (edited.version, edited.workflows["notes"].status, edited.workflows["notes"].run_count),
+        (2, Status::Draft, 2)
+    );
+    assert!(
+        !library.note_function_run(&name("notes"), "notes", "run_4", &hash, true, noon()).unwrap(),
+        "of the text before"
+    );
+    assert!(library.note_function_run(&name("notes"), "notes", "run_5", &edited.hash, true, noon()).unwrap());
+    let kept = library.function_file(&name("notes")).unwrap().metadata;
+    assert_eq!(
+        (kept.version, kept.workflows["notes"].status, kept.workflows["notes"].run_count),
+        (2, Status::Proven, 3)
+    );
+    assert!(kept.is_edited(), "until it is loaded again");
+}
+
+#[test]
+fn a_text_takes_only_the_place_of_the_one_that_was_meant() {
+    let (_folder, library) = library();
+    let first = load(&library, NOTES, None).unwrap().metadata;
+    let other = NOTES.replace("return 1", "return 2");
+    assert!(matches!(load(&library, &other, None), Err(CreateError::Exists { .. })));
+    let wrong = Signature::of_text("something else");
+    assert!(matches!(load(&library, &other, Some(&wrong)), Err(CreateError::Exists { .. })));
+    assert_eq!(fs::read_to_string(library.function_path(&name("notes"))).unwrap(), NOTES);
+    let second = load(&library, &other, Some(&first.hash)).unwrap().metadata;
+    assert_eq!((second.version, &second.created), (2, &first.created));
+    assert_eq!(load(&library, &other, None).unwrap().metadata.version, 2, "the same text is no other one");
+    let long = "#".repeat((1 << 20) + 1);
+    assert!(matches!(load(&library, &long, Some(&second.hash)), Err(CreateError::TooLarge { .. })));
+}
+
+#[test]
+fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
+    let (_folder, library) = library();
+    let kept = load(&library, NOTES, None).unwrap().metadata;
+    for junk in ["", "[]", "{\"workflows\": 7}", "{\"version\": -1}", "\u{0}", "{\"hash\": {}}"] {
+        fs::write(about(&library), junk).unwrap();
+        let file = library.function_file(&name("notes")).unwrap();
+        assert_eq!((file.text.as_str(), &file.metadata.hash), (NOTES, &kept.hash), "{junk}");
+        assert!(file.trouble.is_some() && file.metadata.workflows.is_empty(), "{junk}");
+    }
+    // What a newer build wrote is kept, also within one workflow of many.
+    fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
+    assert!(library.note_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
+    let about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();
+    assert_eq!(
+        (&about["colour"], &about["version"], &about["workflows"]["notes"]["run_count"]),
+        (&json!("red"), &json!(4), &json!(1))
+    );
+}
+
+#[test]
+fn a_file_that_came_with_git_needs_nothing_beside_it() {
+    let (_folder, library) = library();
+    fs::create_dir_all(library.folder()).unwrap();
+    fs::write(library.folder().join("notes.py"), NOTES).unwrap();
+    fs::write(library.folder().join("not a name.py"), NOTES).unwrap();
+    fs::write(library.folder().join(".hidden.py"), NOTES).unwrap();
+    fs::create_dir(library.folder().join("folder.py")).unwrap();
+    let found = library.functions().unwrap();
+    let files: Vec<_> =
+        found.iter().map(|found| (found.file.as_str(), found.name.is_ok(), found.stamp.is_some())).collect();
+    assert_eq!(files, [("folder.py", true, false), ("not a name.py", false, true), ("notes.py", true, true)]);
+    let file = library.function_file(&name("notes")).unwrap();
+    assert_eq!((file.metadata.version, file.metadata.origin, file.trouble), (1, None, None));
+    assert!(matches!(library.function_file(&name("folder")), Err(LookupError::Broken { .. })));
+    fs::write(library.folder().join("latin.py"), b"# \xe4\n").unwrap();
+    let latin = library.function_file(&name("latin")).unwrap_err();
+    assert!(latin.to_string().ends_with("is broken: it is not UTF-8"), "{latin}");
+}
+
+#[test]
+fn a_removed_file_leaves_nothing_behind() {
+    let (_folder, library) = library();
+    load(&library, NOTES, None).unwrap();
+    library.delete_functions(&name("notes")).unwrap();
+    assert!(!about(&library).exists() && library.functions().unwrap().is_empty());
+    assert!(matches!(library.delete_functions(&name("notes")), Err(LookupError::NotFound { .. })));
+    let hash = Signature::of_text(NOTES);
+    let counted = library.note_function_run(&name("notes"), "notes", "run_7", &hash, true, noon());
+    assert!(matches!(counted, Err(LookupError::NotFound { .. })));
+}
+
+#[test]
+fn a_machine_that_is_kept_takes_no_name_that_somebody_has() {
+    let (_folder, library) = library();
+    let machine = json!({"name": "notes", "initial_state": "a", "states": {"a": {}}});
+    let kept = library.keep_proven(&machine, None, &|name| name.as_str() == "notes").unwrap();
+    assert_eq!(kept.name, name("notes_2"));
+}
+
+#[test]
+fn a_change_is_seen_in_the_stamp_and_a_fresh_one_is_not_trusted() {
+    let (folder, _) = library();
+    let file = folder.path().join("a.py");
+    assert_eq!(Stamp::at(&file), None);
+    fs::write(&file, "1").unwrap();
+    let stamp = Stamp::at(&file).unwrap();
+    assert!(!stamp.is_settled());
+    fs::write(&file, "22").unwrap();
+    assert_ne!(Stamp::at(&file).unwrap(), stamp);
+}

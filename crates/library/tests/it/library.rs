@@ -1,0 +1,473 @@
+//! Saving, finding and forgetting, as a user of the library sees it.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_ids::WorkflowName;
+use steplatch_library::{CreateError, FolderError, Library, LookupError, SaveOutcome, Signature, Status};
+use tempfile::TempDir;
+
+/// A library in a folder that is not there yet.
+fn library() -> (TempDir, Library) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = Library::open(folder.path().join("project/.terminal_control_workflows"));
+    (folder, library)
+}
+
+fn name(text: &str) -> WorkflowName {
+    text.parse().unwrap()
+}
+
+/// A machine that types `command`.
+fn machine(name: &str, command: &str) -> Value {
+    json!({
+        "name": name,
+        "description": "Types a command",
+        "initial_state": "type",
+        "states": {"type": {"action": {"tool": "send_input", "params": {"input_text": command}}, "timeout": 30.0}},
+    })
+}
+
+fn unnamed(command: &str) -> Value {
+    let mut machine = machine("", command);
+    machine.as_object_mut().unwrap().shift_remove("name");
+    machine
+}
+
+/// A moment that is the same in every test.
+fn noon() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400)
+}
+
+fn names(library: &Library) -> Vec<String> {
+    library.list().unwrap().entries.into_iter().map(|entry| entry.name.to_string()).collect()
+}
+
+/// The visible files of a folder and what is in them.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap())
+        .filter(|file| !file.file_name().to_string_lossy().starts_with(".lock"))
+        .map(|file| (file.file_name().to_string_lossy().into_owned(), fs::read(file.path()).unwrap_or_default()))
+        .collect();
+    files.sort();
+    files
+}
+
+fn edit(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.contains(from));
+    fs::write(file, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn a_workflow_is_one_file_with_its_keys_in_the_order_of_the_document() {
+    let (_folder, library) = library();
+    let definition = json!({"states": {"b": {}, "a": {}}, "name": "build", "initial_state": "b"});
+    let stored = library.create(&definition, false).unwrap();
+    let text = fs::read_to_string(library.file(&stored.name)).unwrap();
+    expect![[r#"
+        {
+          "definition": {
+            "states": {
+              "b": {},
+              "a": {}
+            },
+            "name": "build",
+            "initial_state": "b"
+          },
+          "metadata": {
+            "hash": "HASH",
+            "created": "NOW",
+            "version": "1.0",
+            "status": "draft",
+            "run_count": 0,
+            "success_count": 0,
+            "last_run": null,
+            "total_states": 0
+          }
+        }
+    "#]]
+    .assert_eq(&text.replace(stored.metadata.hash.as_str(), "HASH").replace(&stored.metadata.created, "NOW"));
+    assert_eq!(stored.metadata.hash.short().len(), 16);
+    assert_eq!(library.get(&name("build")).unwrap(), stored);
+}
+
+#[test]
+fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
+    let (_folder, library) = library();
+    let stored = library.create(&machine("build", "make\n"), false).unwrap();
+    let before = fs::read_to_string(library.file(&stored.name)).unwrap();
+    assert!(library.note_run(&stored.name, &stored.metadata.hash, true, 3, noon()).unwrap());
+    let after = fs::read_to_string(library.file(&stored.name)).unwrap();
+    let changed: Vec<&str> =
+        after.lines().zip(before.lines()).filter(|(new, old)| new != old).map(|(new, _)| new.trim()).collect();
+    expect![[r#"
+            "status": "proven",
+            "run_count": 1,
+            "success_count": 1,
+            "last_run": "2026-11-21T12:00:00Z",
+            "total_states": 3"#]]
+    .assert_eq(&changed.join("\n"));
+}
+
+#[test]
+fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
+    let (_folder, library) = library();
+    let first = library.create(&machine("build", "make\n"), false).unwrap();
+    library.note_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
+    let refused = library.create(&machine("build", "ninja\n"), false).unwrap_err();
+    assert_eq!(refused.to_string(), "Workflow 'build' already exists. Use overwrite_existing=true to replace.");
+    assert_eq!(library.get(&first.name).unwrap().metadata.hash, first.metadata.hash);
+
+    let mut described = machine("build", "make\n");
+    described["description"] = json!("Makes everything");
+    let same = library.create(&described, true).unwrap();
+    assert_eq!((same.metadata.version, same.metadata.status), (1, Status::Proven), "it does what it did");
+    assert_eq!(library.list().unwrap().entries[0].description.as_deref(), Some("Makes everything"));
+
+    let other = library.create(&machine("build", "ninja\n"), true).unwrap();
+    assert_eq!((other.metadata.version, other.metadata.status), (2, Status::Draft));
+    assert_eq!((other.metadata.run_count, other.metadata.created), (1, first.metadata.created));
+}
+
+#[test]
+fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
+    let (folder, library) = library();
+    for bad in ["..", "../evil", "a/b", "/etc/passwd", "", "a b", &"x".repeat(65)] {
+        let refused = library.create(&machine(bad, "x"), true);
+        assert!(matches!(refused, Err(CreateError::InvalidName(_))), "{bad}");
+        assert!(library.keep_proven(&machine(bad, "x"), None, &|_| false).is_err(), "{bad}");
+    }
+    assert!(matches!(library.create(&machine("index", "x"), true), Err(CreateError::ReservedName { .. })));
+    assert!(matches!(library.create(&unnamed("x"), true), Err(CreateError::NoName)));
+    assert!(matches!(library.create(&json!([1]), true), Err(CreateError::NotAnObject)));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(matches!(library.get(&name("index")), Err(LookupError::NotFound { .. })));
+    assert!(matches!(library.delete(&name("index")), Err(LookupError::NotFound { .. })));
+    assert!(names(&library).is_empty());
+}
+
+#[test]
+fn what_ran_is_kept_once_under_a_name_that_is_free() {
+    let (_folder, library) = library();
+    let keep = |definition: &Value, wanted: Option<&str>| {
+        let SaveOutcome { saved, name } =
+            library.keep_proven(definition, wanted.map(name).as_ref(), &|_| false).unwrap();
+        (saved, name.to_string())
+    };
+    assert_eq!(keep(&machine("build", "make\n"), None), (true, "build".into()));
+    assert_eq!(keep(&machine("build", "ninja\n"), None), (true, "build_2".into()));
+    assert_eq!(keep(&machine("build", "cargo build\n"), None), (true, "build_3".into()));
+    assert_eq!(keep(&machine("other", "ninja\n"), None), (false, "build_2".into()), "the content counts");
+    assert_eq!(keep(&machine("build", "x\n"), Some("index")), (true, "index_2".into()));
+    let hash = Signature::of(&unnamed("y\n"));
+    assert_eq!(keep(&unnamed("y\n"), None), (true, format!("workflow_{}", hash.short())));
+    let long = "x".repeat(64);
+    assert_eq!(keep(&machine(&long, "1"), None), (true, long.clone()));
+    assert_eq!(keep(&machine(&long, "2"), None), (true, format!("{}_2", "x".repeat(62))));
+
+    let kept = library.get(&name("build_2")).unwrap();
+    assert_eq!(kept.definition["name"], "build_2", "the file and the document agree");
+    assert_eq!(kept.metadata.status, Status::Proven);
+    assert_eq!(kept.metadata.hash, Signature::of(&machine("any", "ninja\n")));
+    let nameless = library.get(&format!("workflow_{}", hash.short()).parse().unwrap()).unwrap();
+    assert_eq!(nameless.definition.as_object().unwrap().keys().next().unwrap(), "name");
+}
+
+#[test]
+fn a_draft_that_ran_to_its_end_is_proven() {
+    let (_folder, library) = library();
+    library.create(&machine("build", "make\n"), false).unwrap();
+    let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false).unwrap();
+    assert_eq!(kept, SaveOutcome { saved: false, name: name("build") });
+    assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
+}
+
+#[test]
+fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
+    let (_folder, library) = library();
+    let stored = library.create(&machine("build", "make\n"), false).unwrap();
+    let note = |hash: &Signature, succeeded| library.note_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
+    assert!(note(&stored.metadata.hash, false));
+    assert_eq!(library.get(&stored.name).unwrap().metadata.status, Status::Draft);
+    assert!(note(&stored.metadata.hash, true));
+    assert!(!note(&Signature::of(&machine("build", "old\n")), true), "a run of what it was before");
+    let metadata = library.get(&stored.name).unwrap().metadata;
+    assert_eq!((metadata.run_count, metadata.success_count, metadata.total_states), (2, 1, 4));
+    let missing = library.note_run(&name("missing"), &stored.metadata.hash, true, 1, noon());
+    assert!(matches!(missing, Err(LookupError::NotFound { .. })));
+}
+
+#[test]
+fn what_a_person_edits_is_a_draft_again() {
+    let (_folder, library) = library();
+    library.keep_proven(&machine("build", "make\n"), None, &|_| false).unwrap();
+    assert_eq!(library.list().unwrap().entries[0].metadata.status, Status::Proven);
+    edit(&library.file(&name("build")), "make", "just");
+    let entry = library.list().unwrap().entries.remove(0);
+    assert_eq!((entry.metadata.status, entry.metadata.version), (Status::Draft, 2));
+    assert_eq!(entry.metadata.hash, Signature::of(&machine("", "just\n")));
+    // Only what a workflow does makes it another.
+    library.keep_proven(&machine("build", "just\n"), None, &|_| false).unwrap();
+    edit(&library.file(&name("build")), "Types a command", "Types another command");
+    assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
+    // A copy has the name of its file, and a file without metadata is a draft.
+    fs::copy(library.file(&name("build")), library.file(&name("copy"))).unwrap();
+    assert_eq!(library.get(&name("copy")).unwrap().definition["name"], "copy");
+    fs::write(library.file(&name("bare")), r#"{"definition": {"states": {}}}"#).unwrap();
+    assert_eq!(library.get(&name("bare")).unwrap().metadata.status, Status::Draft);
+    assert_eq!(names(&library), ["bare", "build", "copy"]);
+}
+
+#[test]
+fn what_a_newer_build_wrote_about_a_workflow_stays() {
+    let (_folder, library) = library();
+    let stored = library.create(&machine("build", "make\n"), false).unwrap();
+    edit(&library.file(&stored.name), r#""total_states": 0"#, r#""total_states": 0, "stars": 5"#);
+    library.note_run(&stored.name, &stored.metadata.hash, true, 1, noon()).unwrap();
+    assert!(fs::read_to_string(library.file(&stored.name)).unwrap().contains(r#""stars": 5"#));
+}
+
+/// Document 001, lines 436-446: a file of `store_workflow`, and beside it its index (lines 451-469).
+#[test]
+fn a_library_of_document_001_line_436_is_read_listed_and_counted_on() {
+    let (_folder, library) = library();
+    fs::create_dir_all(library.folder()).unwrap();
+    let definition = machine("build_project", "make\n");
+    let metadata = json!({
+        "created": "2025-08-03T12:00:00.123456+00:00", "run_count": 3, "last_run": "2025-08-04T12:00:00.123456+00:00",
+        "version": "1.0"
+    });
+    let file = library.file(&name("build_project"));
+    fs::write(&file, serde_json::to_string(&json!({"definition": definition, "metadata": metadata})).unwrap()).unwrap();
+    fs::write(library.folder().join(".index.jsonl"), "{\"name\": \"build_project\"}\n").unwrap();
+    let listing = library.list().unwrap();
+    assert!(listing.broken.is_empty(), "{:?}", listing.broken);
+    assert_eq!(names(&library), ["build_project"]);
+    let stored = library.get(&name("build_project")).unwrap();
+    assert_eq!(stored.definition, definition);
+    assert_eq!((stored.metadata.version, stored.metadata.run_count), (1, 3));
+    assert_eq!(stored.metadata.created, "2025-08-03T12:00:00.123456+00:00");
+    assert!(library.note_run(&stored.name, &stored.metadata.hash, true, 2, noon()).unwrap());
+    let written: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!((&written["metadata"]["version"], &written["metadata"]["run_count"]), (&json!("1.0"), &json!(4)));
+}
+
+/// Document 000, lines 70-79: a file of `save_successful_workflow`. Line 77: `total_states` are those of one execution.
+#[test]
+fn a_library_of_document_000_line_70_is_read_and_counted_on() {
+    let (_folder, library) = library();
+    fs::create_dir_all(library.folder()).unwrap();
+    let definition = machine("duplicate_test", "make\n");
+    let metadata = json!({
+        "hash": "0123456789abcdef", "created": "2025-08-03T12:00:00+00:00", "success_count": 1,
+        "last_execution": "2025-08-03T12:00:00+00:00", "total_states": 7
+    });
+    let file = library.file(&name("duplicate_test"));
+    fs::write(&file, serde_json::to_string(&json!({"definition": definition, "metadata": metadata})).unwrap()).unwrap();
+    let stored = library.get(&name("duplicate_test")).unwrap();
+    assert_eq!((stored.metadata.version, stored.metadata.success_count), (1, 1));
+    for states in [5, 2] {
+        assert!(library.note_run(&stored.name, &stored.metadata.hash, true, states, noon()).unwrap());
+    }
+    let counted = library.get(&stored.name).unwrap().metadata;
+    assert_eq!((counted.success_count, counted.total_states), (3, 2), "of the last execution, not of all");
+    assert_eq!(counted.other["last_execution"], "2025-08-03T12:00:00+00:00");
+}
+
+#[test]
+fn no_metadata_make_a_definition_unreadable() {
+    let (_folder, library) = library();
+    fs::create_dir_all(library.folder()).unwrap();
+    let definition = machine("build", "make\n");
+    let foreign = [
+        (json!(null), 1),
+        (json!("by hand"), 1),
+        (json!({"run_count": -1, "success_count": 2.5, "status": "archived", "last_run": 1, "created": {}}), 1),
+        (json!({"version": 3}), 3),
+        (json!({"version": "2.7.1"}), 2),
+        (json!({"version": "draft"}), 1),
+        (json!({"version": [1]}), 1),
+        (json!({"hash": 5, "version": "4.0"}), 4),
+    ];
+    for (metadata, version) in foreign {
+        let text = json!({"definition": definition, "metadata": metadata}).to_string();
+        fs::write(library.file(&name("build")), text).unwrap();
+        let stored = library.get(&name("build")).unwrap();
+        assert_eq!((stored.definition, stored.metadata.version), (definition.clone(), version), "{metadata}");
+        assert_eq!(stored.metadata.status, Status::Draft, "{metadata}");
+        assert!(library.list().unwrap().broken.is_empty(), "{metadata}");
+    }
+}
+
+/// Document 001, lines 452-462: an entry of the index.
+#[test]
+fn a_list_tells_the_contract_and_the_number_of_states() {
+    let (_folder, library) = library();
+    let mut definition = machine("build", "make\n");
+    definition["arguments"] = json!({"ROOT": "where"});
+    library.create(&definition, false).unwrap();
+    for round in ["read", "from the index"] {
+        let entry = library.list().unwrap().entries.remove(0);
+        assert_eq!(Value::Object(entry.arguments), json!({"ROOT": "where"}), "{round}");
+        assert_eq!((entry.return_values.len(), entry.state_count), (0, 1), "{round}");
+    }
+}
+
+#[test]
+fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
+    let (_folder, library) = library();
+    library.create(&machine("good", "make\n"), false).unwrap();
+    let at = |name: &str| library.folder().join(name);
+    fs::write(at("cut.json"), r#"{"definition": {"#).unwrap();
+    fs::write(at("list.json"), "[]").unwrap();
+    fs::write(at("empty.json"), "{}").unwrap();
+    fs::write(at("text.json"), r#"{"definition": "x"}"#).unwrap();
+    fs::write(at("bytes.json"), b"{\"definition\": \"\xff\"}").unwrap();
+    fs::write(at("huge.json"), vec![b' '; 10_000_000]).unwrap();
+    fs::write(at("no name.json"), "{}").unwrap();
+    fs::create_dir(at("folder.json")).unwrap();
+    std::os::unix::fs::symlink("nowhere", at("link.json")).unwrap();
+    fs::write(at("function.meta.json"), "{}").unwrap();
+    fs::write(at("README.md"), "about these workflows").unwrap();
+    for round in ["read", "from the index"] {
+        let listing = library.list().unwrap();
+        assert_eq!(listing.entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["good"], "{round}");
+        let told: Vec<String> =
+            listing.broken.iter().map(|broken| format!("{}: {}", broken.file, broken.reason)).collect();
+        expect![[r#"
+            bytes.json: this is not JSON: invalid unicode code point at line 1 column 17
+            cut.json: this is not JSON: EOF while parsing an object at line 1 column 16
+            empty.json: missing field `definition`
+            folder.json: it is not a file
+            huge.json: it has more than 1048576 bytes
+            link.json: it can not be read: No such file or directory (os error 2)
+            list.json: this is not a JSON object
+            no name.json: its name can not be that of a workflow: 'no name' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')
+            text.json: its 'definition' is not a JSON object"#]]
+        .assert_eq(&told.join("\n"));
+    }
+    let broken = library.get(&name("cut")).unwrap_err();
+    assert!(matches!(broken, LookupError::Broken { .. }), "{broken}");
+    assert!(matches!(library.create(&machine("cut", "x"), false), Err(CreateError::Exists { .. })));
+    assert_eq!(library.keep_proven(&machine("cut", "x"), None, &|_| false).unwrap().name, name("cut_2"));
+    library.create(&machine("cut", "mended"), true).unwrap();
+    library.delete(&name("text")).unwrap();
+    assert_eq!(names(&library), ["cut", "cut_2", "good"]);
+    assert_eq!(library.list().unwrap().broken.len(), 7);
+}
+
+#[test]
+fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
+    let (_folder, library) = library();
+    library.create(&machine("one", "1"), false).unwrap();
+    let listing = library.list().unwrap();
+    let index = library.folder().join("index.json");
+    let good = fs::read_to_string(&index).unwrap();
+    let newer = good.replace(r#""format": 2"#, r#""format": 3"#);
+    assert_ne!(newer, good);
+    for bad in ["", "{", "[]", r#"{"format": 2, "files": 3}"#, &newer] {
+        fs::write(&index, bad).unwrap();
+        assert_eq!(library.list().unwrap(), listing, "{bad}");
+        assert_eq!(fs::read_to_string(&index).unwrap(), good, "{bad}");
+    }
+    fs::remove_file(&index).unwrap();
+    assert_eq!(library.list().unwrap(), listing);
+    assert!(index.exists());
+    // As after 'git checkout': files come, go and change behind its back.
+    fs::copy(library.file(&name("one")), library.file(&name("two"))).unwrap();
+    assert_eq!(names(&library), ["one", "two"]);
+    fs::remove_file(library.file(&name("one"))).unwrap();
+    assert_eq!(names(&library), ["two"]);
+}
+
+#[test]
+fn a_workflow_can_be_deleted_once() {
+    let (_folder, library) = library();
+    assert!(matches!(library.delete(&name("build")), Err(LookupError::NotFound { .. })));
+    library.create(&machine("build", "make\n"), false).unwrap();
+    library.delete(&name("build")).unwrap();
+    let gone = library.delete(&name("build")).unwrap_err();
+    assert_eq!(gone.to_string(), "there is no workflow 'build' in the library");
+    assert!(matches!(library.get(&name("build")), Err(LookupError::NotFound { .. })));
+}
+
+#[test]
+fn a_definition_of_ten_megabytes_is_refused_and_changes_nothing() {
+    let (_folder, library) = library();
+    library.create(&machine("build", "make\n"), false).unwrap();
+    let before = files(library.folder());
+    let large = machine("build", &"x".repeat(10_000_000));
+    for refused in [library.create(&large, true).map(|_| ()), library.keep_proven(&large, None, &|_| false).map(|_| ())]
+    {
+        assert!(matches!(refused, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{refused:?}");
+    }
+    assert_eq!(files(library.folder()), before);
+    // The largest that is taken can be read again.
+    library.create(&machine("large", &"x".repeat(1_044_000)), false).unwrap();
+    assert_eq!(names(&library), ["build", "large"]);
+}
+
+#[test]
+fn git_is_told_to_leave_alone_what_is_not_a_workflow() {
+    let (_folder, library) = library();
+    library.create(&machine("build", "make\n"), false).unwrap();
+    library.list().unwrap();
+    let ignored = fs::read_to_string(library.folder().join(".gitignore")).unwrap();
+    for (file, _) in files(library.folder()) {
+        assert!(
+            file == "build.json" || file == ".gitignore" || ignored.lines().any(|line| line == format!("/{file}")),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn what_a_writer_left_unfinished_is_cleared_by_the_next() {
+    let (_folder, library) = library();
+    library.create(&machine("build", "make\n"), false).unwrap();
+    let left = library.folder().join(".unfinished-1-0");
+    fs::write(&left, "{").unwrap();
+    assert_eq!(names(&library), ["build"]);
+    library.create(&machine("other", "make\n"), false).unwrap();
+    assert!(!left.exists());
+}
+
+#[test]
+fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
+    let (folder, library) = library();
+    library.create(&machine("build", "make\n"), false).unwrap();
+    let hash = library.get(&name("build")).unwrap().metadata.hash;
+    use std::os::unix::fs::PermissionsExt as _;
+    // The tests may run as root, for whom permissions do not count; a thread can change its user.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o555)).unwrap();
+    let before = files(library.folder());
+    std::thread::scope(|scope| {
+        let as_somebody = scope.spawn(|| {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            assert_eq!(names(&library), ["build"]);
+            let read_only = |error: &FolderError| matches!(error, FolderError::ReadOnly { .. });
+            let create = library.create(&machine("other", "x"), false).unwrap_err();
+            assert!(matches!(&create, CreateError::Folder(error) if read_only(error)), "{create:?}");
+            let keep = library.keep_proven(&machine("other", "x"), None, &|_| false).unwrap_err();
+            assert!(matches!(&keep, CreateError::Folder(error) if read_only(error)), "{keep:?}");
+            let delete = library.delete(&name("build")).unwrap_err();
+            assert!(matches!(&delete, LookupError::Folder(error) if read_only(error)), "{delete:?}");
+            let note = library.note_run(&name("build"), &hash, true, 1, noon()).unwrap_err();
+            assert!(matches!(&note, LookupError::Folder(error) if read_only(error)), "{note:?}");
+            assert!(note.to_string().ends_with(".terminal_control_workflows' can only be read"), "{note}");
+        });
+        as_somebody.join().unwrap();
+    });
+    assert_eq!(files(library.folder()), before);
+    fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o755)).unwrap();
+}

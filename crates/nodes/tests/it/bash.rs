@@ -1,0 +1,186 @@
+//! Bash nodes with real commands.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_nodes::{Call, ErrorType, MASK, Node, NodeResult, Nodes, Surroundings};
+use tokio_util::sync::CancellationToken;
+
+fn node(declaration: Value) -> Node {
+    Node::parse(&declaration).unwrap()
+}
+
+fn nodes() -> Nodes {
+    Nodes::new(Surroundings::of_this_process().unwrap())
+}
+
+async fn sh(command: &str) -> NodeResult {
+    nodes().run(&node(json!({"id": "sh", "type": "bash"})), Call::new(command)).await
+}
+
+/// Waits until a process has left its number behind, and returns it.
+async fn pid_in(file: &Path) -> i32 {
+    for _ in 0..2000 {
+        if let Ok(text) = std::fs::read_to_string(file)
+            && text.ends_with('\n')
+        {
+            return text.trim().parse().unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("nothing was written to {}", file.display());
+}
+
+/// Returns whether a process runs; one that has ended and was not collected does not.
+fn runs(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().next().map(str::to_owned));
+    state.is_some_and(|state| state != "Z" && state != "X")
+}
+
+#[tokio::test]
+async fn output_errors_and_exit_code_are_told_apart() {
+    let result = sh("echo out; echo err >&2; exit 3").await;
+    assert!(!result.success);
+    assert_eq!(result.output, "out\n");
+    assert_eq!(result.error_type, Some(ErrorType::ExitCode));
+    assert_eq!(result.error.as_deref(), Some("The command ended with exit code 3: err"));
+    let told = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 3,
+        "command": "echo out; echo err >&2; exit 3", "interrupted": false});
+    assert_eq!(Value::Object(result.attributes), told);
+    let result = sh("printf fine").await;
+    assert_eq!((result.success, result.output, result.error), (true, json!("fine"), None));
+}
+
+#[tokio::test]
+async fn an_input_is_quoted_where_the_declaration_says_so_and_read_where_it_says_stdin() {
+    let nodes = nodes();
+    let quoted = node(json!({"id": "q", "type": "bash", "command": "printf %s {input|sh}"}));
+    let hostile = "it's; echo $HOME `id` {secret:X}";
+    assert_eq!(nodes.run(&quoted, Call::new(hostile)).await.output, hostile);
+    let reads = node(json!({"id": "r", "type": "bash", "command": "wc -c", "stdin": "{input}"}));
+    let long = "x".repeat(1 << 20);
+    assert_eq!(nodes.run(&reads, Call::new(long)).await.output, "1048576\n");
+    let reads_nothing = sh("cat; echo done").await;
+    assert_eq!(reads_nothing.output, "done\n");
+}
+
+#[tokio::test]
+async fn a_secret_reaches_the_command_and_nobody_else() {
+    let secrets = BTreeMap::from([("TOKEN".to_owned(), "hunter22".to_owned())]);
+    let surroundings = Surroundings { secrets: Arc::new(secrets), ..Surroundings::of_this_process().unwrap() };
+    let nodes = Nodes::new(surroundings);
+    let leaks = node(json!({"id": "l", "type": "bash", "env": {"T": "{secret:TOKEN}"},
+        "command": "echo ${#T} $T; echo $T >&2; exit 1"}));
+    let result = nodes.run(&leaks, Call::default()).await;
+    assert_eq!(result.output, format!("8 {MASK}\n"));
+    assert!(!serde_json::to_string(&result).unwrap().contains("hunter22"), "{result:?}");
+    let unknown = node(json!({"id": "u", "type": "bash", "command": "echo {secret:NOPE}"}));
+    let result = nodes.run(&unknown, Call::default()).await;
+    assert_eq!(result.error_type, Some(ErrorType::Secret));
+}
+
+#[tokio::test]
+async fn a_flood_keeps_its_beginning_and_its_end() {
+    let result = sh("echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last").await;
+    assert!(result.success);
+    let output = result.output.as_str().unwrap();
+    assert!(output.starts_with("first\n") && output.ends_with("x\nlast\n"));
+    assert!(output.len() < 600 << 10);
+    assert_eq!(result.attributes["stdout_left_out"], 20_000_000 + 12 - 2 * (256 << 10));
+}
+
+#[tokio::test]
+async fn a_command_that_ends_is_not_held_up_by_what_it_left_running() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let began = std::time::Instant::now();
+    let result = sh(&format!("sleep 300 & echo $! > {}; echo done", file.display())).await;
+    assert_eq!(result.output, "done\n");
+    assert!(began.elapsed() < Duration::from_secs(60), "it waited for what it left running");
+    let left = pid_in(&file).await;
+    assert!(runs(left));
+    std::process::Command::new("kill").arg(left.to_string()).status().unwrap();
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_everything_that_the_command_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let (job, session, orphan) = (file("job"), file("session"), file("orphan"));
+    // A job that is deaf to politeness, one in a session of its own, and one whose parents are gone.
+    let command = format!(
+        "(trap '' TERM HUP INT; echo $BASHPID > {}; while :; do sleep 1; done) & \
+         setsid sh -c 'echo $$ > {}; exec sleep 1000' & \
+         (setsid sh -c '(echo $$ > /dev/null; sh -c \"echo \\$\\$ > {}; exec sleep 1000\" &) ' &) ; \
+         echo started; sleep 1000",
+        job.display(),
+        session.display(),
+        orphan.display()
+    );
+    let nodes = nodes();
+    let slow = node(json!({"id": "slow", "type": "bash"}));
+    let stop = CancellationToken::new();
+    let call = Call { interrupt: stop.clone(), ..Call::new(command) };
+    let running = tokio::spawn(async move { nodes.run(&slow, call).await });
+    let pids = [pid_in(&job).await, pid_in(&session).await, pid_in(&orphan).await];
+    assert!(pids.iter().all(|pid| runs(*pid)));
+    stop.cancel();
+    let result = running.await.unwrap();
+    assert_eq!(result.error_type, Some(ErrorType::Interrupted));
+    assert_eq!(result.attributes["interrupted"], true);
+    assert_eq!(result.output, "started\n");
+    assert_eq!(result.attributes.get("survivors"), None);
+    assert_eq!(pids.map(runs), [false; 3], "{pids:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_nothing_running() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let command = format!("setsid sh -c 'echo $$ > {}; exec sleep 1000' & sleep 1000", file.display());
+    let nodes = nodes();
+    let slow = node(json!({"id": "slow", "type": "bash"}));
+    let running = tokio::spawn(async move { nodes.run(&slow, Call::new(command)).await });
+    let pid = pid_in(&file).await;
+    running.abort();
+    for _ in 0..1000 {
+        if !runs(pid) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("process {pid} outlived the call that started it");
+}
+
+#[tokio::test]
+async fn a_time_limit_of_the_node_or_of_the_call_is_told_with_what_was_printed() {
+    let nodes = nodes();
+    let slow = node(json!({"id": "slow", "type": "bash", "timeout": 0.3}));
+    let result = nodes.run(&slow, Call::new("echo begun; sleep 1000")).await;
+    assert_eq!(result.error.as_deref(), Some("It took longer than 0.3 s, which is its limit."));
+    assert_eq!((result.error_type, result.output), (Some(ErrorType::Timeout), json!("begun\n")));
+    let patient = node(json!({"id": "patient", "type": "bash", "timeout": 1000}));
+    let call = Call { timeout: Some(Duration::from_millis(200)), ..Call::new("sleep 1000") };
+    assert_eq!(nodes.run(&patient, call).await.error_type, Some(ErrorType::Timeout));
+}
+
+#[tokio::test]
+async fn what_can_not_begin_is_an_error_of_its_own() {
+    let nodes = nodes();
+    let nowhere = node(json!({"id": "n", "type": "bash", "command": "true", "cwd": "/no/such/folder"}));
+    let result = nodes.run(&nowhere, Call::default()).await;
+    assert_eq!(result.error_type, Some(ErrorType::NotStarted));
+    assert_eq!(
+        result.error.as_deref(),
+        Some("The program could not be started: folder '/no/such/folder' does not exist.")
+    );
+    let result = nodes.run(&node(json!({"id": "b", "type": "bash"})), Call::new(json!({"a": 1}))).await;
+    assert_eq!(result.error_type, Some(ErrorType::InvalidInput));
+    let result = sh("kill -9 $$").await;
+    assert_eq!(result.error.as_deref(), Some("The command was ended by signal 9."));
+    assert_eq!(result.attributes["exit_code"], 137);
+}

@@ -1,0 +1,224 @@
+//! Order, policies and results, decision by decision.
+
+use serde_json::{Value, json};
+use steplatch_nodes::graph::{Effect, GraphInput, Progress, StepOutcome, decide, hold, resume};
+use steplatch_nodes::{ErrorType, Node};
+use steplatch_workflow::Timestamp;
+
+use crate::graphs::story::{Story, done, failed, graph_node, graph_of};
+
+fn step(id: &str, after: &[&str]) -> Value {
+    json!({"id": id, "node": id, "depends_on": after})
+}
+
+#[test]
+fn steps_run_once_everything_before_them_is_over() {
+    let steps = json!([step("d", &["b", "c"]), step("b", &["a"]), step("c", &["a"]), step("a", &[])]);
+    let mut story = Story::begin(graph_node(steps), "in");
+    assert_eq!(story.open, ["a1"]);
+    assert_eq!(story.ends("a", done("A")), ["b1", "c1"]);
+    assert_eq!(story.ends("c", done("C")), ["b1"]);
+    assert_eq!(story.ends("b", done("B")), ["d1"]);
+    assert_eq!(story.ends("d", done("D")), Vec::<String>::new());
+    let result = story.result();
+    assert_eq!((result.success, &result.output, &result.input), (true, &json!("D"), &json!("in")));
+    assert_eq!(result.attributes["execution_order"], json!(["a", "b", "c", "d"]));
+    assert_eq!(result.attributes["final_step_id"], "d");
+    assert_eq!(result.attributes["steps"]["b"]["output"], "B");
+    assert_eq!(result.attributes["steps"]["b"]["status"], "completed");
+}
+
+#[test]
+fn inputs_take_outputs_and_a_step_depends_on_what_its_input_names() {
+    let steps = json!([
+        {"id": "report", "node": "n", "input": "{log|sh} by {input} {{log}} {other} ${HOME}"},
+        {"id": "whole", "node": "n", "input": {"all": "{log}", "text": "<{log}>"}},
+        {"id": "log", "node": "n"}
+    ]);
+    let mut story = Story::begin(graph_node(steps), "ana");
+    assert_eq!(story.open, ["log1"]);
+    assert_eq!(story.given("log"), "ana");
+    story.ends("log", done("it's {input}"));
+    assert_eq!(story.given("report"), "'it'\\''s {input}' by ana {log} {other} ${HOME}");
+    assert_eq!(story.given("whole"), json!({"all": "it's {input}", "text": "<it's {input}>"}));
+    story.ends("report", done(Value::Null));
+    story.ends("whole", done(json!({"n": 1})));
+    assert_eq!(story.result().output, json!({"n": 1}), "the last step in the order of the declaration");
+}
+
+#[test]
+fn what_depends_on_a_failed_step_does_not_run_and_the_rest_does() {
+    let steps = json!([step("a", &[]), step("b", &["a"]), step("c", &["b"]), step("x", &[]), step("y", &["x"])]);
+    let mut story = Story::begin(graph_node(steps), Value::Null);
+    assert_eq!(story.open, ["a1", "x1"]);
+    assert_eq!(story.ends("a", failed("no disk")), ["x1"]);
+    assert_eq!(story.ends("x", done(1)), ["y1"]);
+    story.ends("y", done(2));
+    let result = story.result();
+    assert_eq!(result.error.as_deref(), Some("Step 'a' failed: no disk"));
+    assert_eq!((result.success, result.error_type), (false, Some(ErrorType::Step)));
+    let steps = &result.attributes["steps"];
+    assert_eq!(
+        (&steps["c"]["status"], &steps["c"]["error"]),
+        (&json!("not_run"), &json!("Step 'a', on which it depends, failed."))
+    );
+    assert_eq!((&steps["a"]["status"], &steps["a"]["error_type"]), (&json!("failed"), &json!("exit_code")));
+    assert_eq!(steps["y"]["output"], 2);
+    assert_eq!(result.attributes["execution_order"], json!(["a", "x", "y"]));
+}
+
+#[test]
+fn a_retry_waits_longer_each_time_and_gives_up_in_the_end() {
+    let steps = json!([{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 3, "delay": 2, "backoff": 3, "timeout": 9}}, step("b", &["a"])]);
+    let mut story = Story::begin(graph_node(steps.clone()), Value::Null);
+    let Effect::Run { timeout, .. } = &story.effects[0] else { panic!("{:?}", story.effects) };
+    assert_eq!(timeout.map(|timeout| timeout.as_secs()), Some(9));
+    assert_eq!(story.ends("a", failed("1")), ["a@2"]);
+    assert_eq!(story.waited("a"), ["a2"]);
+    assert_eq!(story.ends("a", StepOutcome::TimedOut), ["a@8"]);
+    assert_eq!(story.waited("a"), ["a3"]);
+    assert_eq!(story.ends("a", failed("3")), ["a@26"]);
+    assert_eq!(story.waited("a"), ["a4"]);
+    story.ends("a", failed("4"));
+    let result = story.result();
+    assert_eq!(result.error.as_deref(), Some("Step 'a' failed: 4"));
+    assert_eq!(result.attributes["steps"]["a"]["attempts"], 4);
+
+    let mut story = Story::begin(graph_node(steps), Value::Null);
+    story.ends("a", failed("1"));
+    story.waited("a");
+    assert_eq!(story.ends("a", done("A")), ["b1"]);
+    story.ends("b", done("B"));
+    assert!(story.result().success);
+}
+
+#[test]
+fn a_step_may_be_passed_over_with_a_value() {
+    let steps = json!([
+        {"id": "a", "node": "n", "on_error": {"policy": "skip", "value": [1]}},
+        {"id": "b", "node": "n", "input": "{a}"}
+    ]);
+    let mut story = Story::begin(graph_node(steps), Value::Null);
+    story.ends("a", failed("x"));
+    assert_eq!(story.given("b"), json!([1]));
+    story.ends("b", done(2));
+    let result = story.result();
+    assert!(result.success);
+    let skipped = &result.attributes["steps"]["a"];
+    assert_eq!(
+        (&skipped["status"], &skipped["output"], &skipped["error"]),
+        (&json!("skipped"), &json!([1]), &json!("x"))
+    );
+}
+
+#[test]
+fn a_fallback_is_called_with_the_same_input_and_its_failure_is_the_steps() {
+    let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "then": {"policy": "fallback", "node": "plan_b"}});
+    let steps = json!([{"id": "a", "node": "plan_a", "input": "x{input}", "on_error": on_error}]);
+    for (outcome, success) in [(done("B"), true), (failed("b"), false), (StepOutcome::Unknown, false)] {
+        let mut story = Story::begin(graph_node(steps.clone()), 1);
+        story.ends("a", failed("1"));
+        story.waited("a");
+        assert_eq!(story.ends("a", failed("2")), ["a3"]);
+        let Some(Effect::Run { node, input, .. }) = story.effects.last() else { panic!() };
+        assert_eq!((node.as_str(), input), ("plan_b", &json!("x1")));
+        story.ends("a", outcome);
+        assert_eq!(story.progress.ended(), Some(success));
+    }
+}
+
+#[test]
+fn what_may_have_been_done_is_not_done_again() {
+    let retry = json!({"policy": "retry", "count": 5});
+    let mut story = Story::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": retry}])), Value::Null);
+    assert_eq!(story.ends("a", StepOutcome::Unknown), Vec::<String>::new());
+    let result = story.result();
+    assert_eq!(result.attributes["steps"]["a"]["error_type"], "unknown");
+    let otherwise = json!({"policy": "retry", "count": 5, "then": "skip"});
+    let mut story = Story::begin(graph_node(json!([{"id": "a", "node": "n", "on_error": otherwise}])), Value::Null);
+    story.ends("a", StepOutcome::Unknown);
+    assert!(story.result().success);
+}
+
+#[test]
+fn no_more_steps_run_at_once_than_may() {
+    let document = json!({"id": "g", "type": "graph", "max_parallel": 2,
+        "steps": [{"id": "a", "node": "n", "on_error": {"policy": "retry", "count": 1, "delay": 1}}, step("b", &[]), step("c", &[]), step("d", &[])]});
+    let mut story = Story::begin(Node::parse(&document).unwrap(), Value::Null);
+    assert_eq!(story.open, ["a1", "b1"]);
+    // A step that waits for its next attempt takes no slot, and may find none free when its time has come.
+    assert_eq!(story.ends("a", failed("x")), ["b1", "a@1", "c1"]);
+    assert_eq!(story.waited("a"), ["b1", "c1"]);
+    assert_eq!(story.ends("b", done(1)), ["c1", "a2"]);
+    assert_eq!(story.ends("a", done(1)), ["c1", "d1"]);
+}
+
+#[test]
+fn whoever_takes_over_is_told_what_is_still_asked_for() {
+    let steps = json!([
+        {"id": "a", "node": "n", "input": "go", "on_error": {"policy": "retry", "count": 2, "delay": 7, "timeout": 3}},
+        {"id": "b", "node": "m"},
+        step("c", &["a"])
+    ]);
+    let mut story = Story::begin(graph_node(steps), 5);
+    let again = |story: &Story| {
+        let progress = Progress::of(graph_of(&story.node), &story.history);
+        resume(graph_of(&story.node), &progress)
+    };
+    let [Effect::Run { step, attempt: 1, input, again: true, timeout: Some(_), .. }, Effect::Run { again: true, .. }] =
+        &again(&story)[..]
+    else {
+        panic!("{:?}", again(&story))
+    };
+    assert_eq!((step.as_str(), input), ("a", &json!("go")));
+    story.ends("a", failed("x"));
+    story.ends("b", done(1));
+    let [Effect::Wait { step, until }] = &again(&story)[..] else { panic!("{:?}", again(&story)) };
+    assert_eq!((step.as_str(), until.0), ("a", 7_000_000));
+    story.waited("a");
+    story.ends("a", done(1));
+    story.ends("c", done(1));
+    assert_eq!(again(&story), []);
+}
+
+#[test]
+fn what_does_not_fit_changes_nothing() {
+    let mut story = Story::begin(graph_node(json!([step("a", &[]), step("b", &["a"])])), Value::Null);
+    let before = story.history.clone();
+    let ended =
+        |step: &str, attempt| GraphInput::AttemptEnded { step: step.parse().unwrap(), attempt, outcome: done(1) };
+    for input in [
+        GraphInput::Start { input: json!(2) },
+        ended("a", 2),
+        ended("b", 1),
+        ended("nobody", 1),
+        GraphInput::DelayOver { step: "a".parse().unwrap() },
+    ] {
+        story.tell(input);
+        assert_eq!(story.history, before);
+    }
+    story.ends("a", done(1));
+    let before = story.history.clone();
+    story.tell(ended("a", 1));
+    assert_eq!(story.history, before, "an end that is told twice counts once");
+}
+
+#[test]
+fn what_is_held_back_follows_once_it_may_go_on() {
+    let node = graph_node(json!([step("a", &[]), step("b", &["a"])]));
+    let graph = graph_of(&node);
+    let mut progress = Progress::new(graph);
+    let now = Timestamp(0);
+    for event in decide(graph, &progress.clone(), GraphInput::Start { input: Value::Null }, now).events {
+        progress.apply(&event);
+    }
+    let ended = GraphInput::AttemptEnded { step: "a".parse().unwrap(), attempt: 1, outcome: done(1) };
+    let held = hold(graph, &progress, ended, now);
+    assert!(held.effects.is_empty(), "{held:?}");
+    held.events.iter().for_each(|event| progress.apply(event));
+    assert!(resume(graph, &progress).is_empty(), "nothing is under way");
+    let decision = decide(graph, &progress, GraphInput::GoOn, now);
+    assert!(matches!(&decision.effects[..], [Effect::Run { step, .. }] if step.as_str() == "b"), "{decision:?}");
+    decision.events.iter().for_each(|event| progress.apply(event));
+    assert_eq!(decide(graph, &progress, GraphInput::GoOn, now), Default::default(), "it goes on once");
+}

@@ -1,0 +1,90 @@
+//! Graphs that cannot run are refused, with the reason.
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_nodes::{Node, NodeId};
+
+use crate::graphs::story::{graph_node, graph_of};
+
+fn problems(document: &Value) -> String {
+    Node::parse(document).expect_err("it is wrong").to_string()
+}
+
+fn of_steps(steps: Value) -> String {
+    problems(&json!({"id": "g", "type": "graph", "steps": steps}))
+}
+
+#[test]
+fn cycles_unknown_and_self_dependencies_are_refused_by_name() {
+    expect!["/steps/1/depends_on: steps depend on each other in a circle: b → d → c → b"].assert_eq(&of_steps(json!([
+        {"id": "a", "node": "n"},
+        {"id": "b", "node": "n", "depends_on": ["a", "d"]},
+        {"id": "c", "node": "n", "depends_on": ["b"]},
+        {"id": "d", "node": "n", "input": "{c}"}
+    ])));
+    expect![[r#"
+        /steps/2/id: two steps are called 'build'
+        /steps/3/id: a step can not be called 'input', which is the graph's input
+        /steps/0/depends_on/0: step 'fetch' depends on itself
+        /steps/1/depends_on/0: step 'build' depends on 'fetchh', which is not there, did you mean 'fetch'?
+        /steps/1/input: step 'build' takes its own output as its input"#]]
+    .assert_eq(&of_steps(json!([
+        {"id": "fetch", "node": "n", "depends_on": ["fetch"]},
+        {"id": "build", "node": "n", "depends_on": ["fetchh"], "input": "{build}"},
+        {"id": "build", "node": "n"},
+        {"id": "input", "node": "n"}
+    ])));
+    expect!["/steps: a graph has 1 to 500 steps, not 0"].assert_eq(&of_steps(json!([])));
+}
+
+#[test]
+fn everything_that_is_wrong_with_steps_is_told_at_once() {
+    expect![[r#"
+        /steps/0/dependson: unknown key 'dependson' in a step, did you mean 'depends_on'?
+        /steps/0: 'node' is missing
+        /steps/0/on_error: there is no policy 'retri', did you mean 'retry'?
+        /steps/1/id: '1st' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most
+        /steps/1/on_error/tries: unknown key 'tries' in policy retry
+        /steps/1/on_error: 'count' is missing
+        /steps/2/on_error/count: 'count' must be 1 to 100
+        /steps/2/on_error/backoff: 'backoff' must be 1 to 10
+        /steps/2/on_error/then: what comes after the retries can not be a retry
+        /steps/3: a step must be an object"#]]
+    .assert_eq(&of_steps(json!([
+        {"id": "a", "dependson": [], "on_error": "retri"},
+        {"id": "1st", "node": "n", "on_error": {"policy": "retry", "tries": 3}},
+        {"id": "c", "node": "n", "on_error": {"policy": "retry", "count": 0, "backoff": 0.5, "then": {"policy": "retry", "count": 1}}},
+        "a"
+    ])));
+}
+
+#[test]
+fn nodes_that_are_not_there_are_named() {
+    let node = graph_node(json!([
+        {"id": "a", "node": "biuld"},
+        {"id": "b", "node": "build", "on_error": {"policy": "fallback", "node": "plan_b"}}
+    ]));
+    let problems: Vec<String> =
+        graph_of(&node).check_nodes(&["build", "test"]).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        problems,
+        [
+            "/steps/0/node: step 'a' calls node 'biuld', which is not there, did you mean 'build'?",
+            "/steps/1/on_error/node: step 'b' calls node 'plan_b', which is not there"
+        ]
+    );
+}
+
+#[test]
+fn a_graph_survives_writing_and_reading() {
+    let document = json!({"id": "g", "type": "graph", "description": "d", "timeout": 5.0, "max_parallel": 2, "steps": [
+        {"id": "a", "node": "n", "on_error": "skip"},
+        {"id": "b", "node": "n", "depends_on": ["a"], "input": {"x": ["{a}"]},
+         "on_error": {"policy": "retry", "count": 2, "timeout": 1, "then": {"policy": "fallback", "node": "m"}}}
+    ]});
+    let node = Node::parse(&document).unwrap();
+    let written = serde_json::to_value(&node).unwrap();
+    assert_eq!(Node::parse(&written).unwrap(), node, "{written}");
+    let before: Vec<&str> = graph_of(&node).dependencies(&"b".parse().unwrap()).map(NodeId::as_str).collect();
+    assert_eq!((before, graph_of(&node).final_step().id.as_str()), (vec!["a"], "b"));
+}

@@ -1,0 +1,228 @@
+//! MCP nodes against an independent server: the one with which the protocol's authors test clients.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::node;
+use serde_json::{Value, json};
+use steplatch_nodes::{Call, ErrorType, Nodes, Surroundings};
+
+fn nodes() -> Nodes {
+    let secrets = BTreeMap::from([("KEY".to_owned(), "hunter22".to_owned())]);
+    let surroundings = Surroundings { secrets: Arc::new(secrets), ..Surroundings::of_this_process().unwrap() };
+    Nodes::new(surroundings)
+}
+
+/// Returns the server's program: it is in the target directory, like this test program.
+fn everything() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let path = "mcp-server/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+    let found = exe.ancestors().map(|folder| folder.join(path)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("no MCP server is installed; run cargo xtask test, which installs it"))
+}
+
+/// A server that leaves its number behind in `file`, a line for each start.
+fn server(file: &Path) -> Value {
+    let script = "echo $$ >> \"$1\"; exec node \"$2\" stdio";
+    json!({"command": "sh", "args": ["-c", script, "sh", file, everything()], "env": {"WITH_KEY": "{secret:KEY}"}})
+}
+
+fn pids(file: &Path) -> Vec<i32> {
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(|line| line.parse().unwrap()).collect()
+}
+
+fn runs(pid: i32) -> bool {
+    Path::new(&format!("/proc/{pid}/status")).exists()
+        && !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default().contains(") Z ")
+}
+
+async fn ends(pid: i32) {
+    for _ in 0..2000 {
+        if !runs(pid) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("process {pid} did not end");
+}
+
+#[tokio::test]
+async fn a_tool_is_called_with_what_was_declared_or_with_the_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let nodes = nodes();
+    let declared = node(json!({"id": "sum", "type": "mcp", "server": server(&file), "tool": "get-sum",
+        "args": {"a": "{input}", "b": 2}}));
+    let result = nodes.run(&declared, Call::new(40)).await;
+    assert!(result.success, "{result:?}");
+    assert_eq!(result.output, "The sum of 40 and 2 is 42.");
+    assert_eq!(result.attributes["args"], json!({"a": 40, "b": 2}));
+
+    let echo = node(json!({"id": "echo", "type": "mcp", "server": server(&file), "tool": "echo"}));
+    let result = nodes.run(&echo, Call::new(json!({"message": "hi"}))).await;
+    assert_eq!(result.output, "Echo: hi");
+
+    let any = node(json!({"id": "any", "type": "mcp", "server": server(&file)}));
+    let asked = json!({"tool": "get-structured-content", "args": {"location": "New York"}});
+    let result = nodes.run(&any, Call::new(asked)).await;
+    assert!(result.output["temperature"].is_number(), "{result:?}");
+
+    let result = nodes.run(&any, Call::new(json!({"tool": "get-env"}))).await;
+    let text = result.output.as_str().unwrap();
+    assert!(text.contains("\"WITH_KEY\": \"••••••\"") && !text.contains("hunter22"), "{text}");
+    assert_eq!(pids(&file).len(), 1, "declarations that are the same share a server");
+    nodes.close().await;
+    assert!(!runs(pids(&file)[0]));
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_is_a_failure_of_the_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = nodes();
+    let any = node(json!({"id": "any", "type": "mcp", "server": server(&folder.path().join("pids"))}));
+    for (input, kind) in [
+        (json!({"tool": "no-such-tool"}), ErrorType::Tool),
+        (json!({"tool": "get-sum", "args": {"a": "x"}}), ErrorType::Tool),
+        (json!({"tool": "get-sum", "args": [1]}), ErrorType::InvalidInput),
+        (json!("get-sum"), ErrorType::InvalidInput),
+    ] {
+        let result = nodes.run(&any, Call::new(input.clone())).await;
+        assert_eq!((result.success, result.error_type), (false, Some(kind)), "{input}: {result:?}");
+        assert!(!result.error.unwrap().is_empty());
+    }
+    nodes.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let nodes = nodes();
+    let any = node(json!({"id": "any", "type": "mcp", "server": server(&file)}));
+    let echo = || Call::new(json!({"tool": "echo", "args": {"message": "hi"}}));
+    assert!(nodes.run(&any, echo()).await.success);
+    let first = pids(&file)[0];
+
+    let long = json!({"tool": "trigger-long-running-operation", "args": {"duration": 1000, "steps": 2}});
+    let mut under_way = Box::pin(nodes.run(&any, Call::new(long)));
+    // Calls are sent in order, so once the second is answered the first is in progress.
+    let echoed = tokio::select! {
+        biased;
+        result = &mut under_way => panic!("{result:?}"),
+        result = nodes.run(&any, echo()) => result,
+    };
+    assert!(echoed.success);
+    Command::new("kill").args(["-9", &first.to_string()]).status().unwrap();
+    let result = under_way.await;
+    assert_eq!(result.error_type, Some(ErrorType::Unknown), "{result:?}");
+    assert!(result.error.unwrap().starts_with("The server was lost during the call"));
+
+    let result = nodes.run(&any, echo()).await;
+    assert!(result.success, "{result:?}");
+    assert_eq!(pids(&file).len(), 2);
+    nodes.close().await;
+    ends(pids(&file)[1]).await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_cut_short_leaves_the_server_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pids");
+    let nodes = nodes();
+    let any = node(json!({"id": "any", "type": "mcp", "server": server(&file)}));
+    let echo = || Call::new(json!({"tool": "echo", "args": {"message": "hi"}}));
+    assert!(nodes.run(&any, echo()).await.success);
+    let long = json!({"tool": "trigger-long-running-operation", "args": {"duration": 1000, "steps": 2}});
+    let call = Call { timeout: Some(Duration::from_millis(200)), ..Call::new(long) };
+    assert_eq!(nodes.run(&any, call).await.error_type, Some(ErrorType::Timeout));
+    assert!(nodes.run(&any, echo()).await.success);
+    assert_eq!(pids(&file).len(), 1);
+    drop(nodes);
+    ends(pids(&file)[0]).await;
+}
+
+#[tokio::test]
+async fn what_keeps_a_server_from_starting_is_told_in_its_own_words() {
+    let nodes = nodes();
+    let silent = json!({"command": "sh", "args": ["-c", "echo 'no licence, {secret:KEY}' >&2; exit 1"]});
+    let result =
+        nodes.run(&node(json!({"id": "s", "type": "mcp", "server": silent, "tool": "x"})), Call::default()).await;
+    assert_eq!(result.error_type, Some(ErrorType::NotStarted));
+    let error = result.error.unwrap();
+    assert_eq!(error, "The MCP server did not start: it ended before it answered. It said: no licence, ••••••");
+    let missing = json!({"command": "no-such-program-here"});
+    let result =
+        nodes.run(&node(json!({"id": "m", "type": "mcp", "server": missing, "tool": "x"})), Call::default()).await;
+    assert_eq!(
+        result.error.as_deref(),
+        Some("The program could not be started: program 'no-such-program-here' was not found.")
+    );
+}
+
+/// The same server over HTTP, while this value lives.
+struct OverHttp {
+    child: Child,
+    url: String,
+}
+
+impl OverHttp {
+    async fn start(port: Option<u16>) -> Self {
+        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port.unwrap_or_else(free);
+        let mut child = Command::new("node")
+            .arg(everything())
+            .arg("streamableHttp")
+            .env("PORT", port.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let listening = tokio::task::spawn_blocking(move || {
+            let found = said.find(|line| line.as_ref().unwrap().contains("listening"));
+            // It keeps writing, and a pipe without a reader would block it.
+            std::thread::spawn(move || said.for_each(drop));
+            found.is_some()
+        });
+        assert!(listening.await.unwrap(), "the server ended instead of listening");
+        Self { child, url: format!("http://127.0.0.1:{port}/mcp") }
+    }
+
+    fn port(&self) -> u16 {
+        self.url.rsplit(':').next().unwrap().trim_end_matches("/mcp").parse().unwrap()
+    }
+}
+
+impl Drop for OverHttp {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_server_behind_an_address_is_called_and_found_again() {
+    let server = OverHttp::start(None).await;
+    let nodes = nodes();
+    let declared = json!({"url": server.url, "headers": {"X-Key": "{secret:KEY}"}});
+    let sum = node(
+        json!({"id": "sum", "type": "mcp", "server": declared, "tool": "get-sum", "args": {"a": 1, "b": "{input}"}}),
+    );
+    let result = nodes.run(&sum, Call::new(2)).await;
+    assert_eq!(result.output, "The sum of 1 and 2 is 3.", "{result:?}");
+    let port = server.port();
+    drop(server);
+    let result = nodes.run(&sum, Call::new(2)).await;
+    assert!(!result.success, "{result:?}");
+    let result = nodes.run(&sum, Call::new(2)).await;
+    assert_eq!(result.error_type, Some(ErrorType::Connection));
+    assert!(result.error.unwrap().starts_with("The server can not be reached: Connection refused"));
+    let _server = OverHttp::start(Some(port)).await;
+    let result = nodes.run(&sum, Call::new(3)).await;
+    assert_eq!(result.output, "The sum of 1 and 3 is 4.", "{result:?}");
+}

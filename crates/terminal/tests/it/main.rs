@@ -1,0 +1,6 @@
+//! Terminals with real shells and programs.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+mod piped;
+mod programs;
+mod shells;

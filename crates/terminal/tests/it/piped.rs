@@ -1,0 +1,98 @@
+//! Programs on pipes.
+
+use std::time::Duration;
+
+use steplatch_terminal::{Exit, PipedSpec, Programs, SpawnError, Stdin};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+
+fn spec(command: &str) -> PipedSpec {
+    PipedSpec {
+        family: None,
+        arguments: ["sh", "-c", command].map(Into::into).to_vec(),
+        folder: "/".into(),
+        environment: std::env::vars_os().collect(),
+        stdin: Stdin::Piped,
+    }
+}
+
+/// Whether a process runs; one that has ended and was not collected does not.
+fn runs(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn streams_are_apart_and_there_is_no_terminal() {
+    let mut piped =
+        Programs::new().start(spec("read line; echo got $line; (: < /dev/tty) 2>&1; pwd >&2; exit 4")).await.unwrap();
+    let mut stdin = piped.take_stdin().unwrap();
+    stdin.write_all(b"hello\n").await.unwrap();
+    let (mut out, mut err) = (String::new(), String::new());
+    piped.take_stdout().unwrap().read_to_string(&mut out).await.unwrap();
+    piped.take_stderr().unwrap().read_to_string(&mut err).await.unwrap();
+    assert_eq!(piped.wait().await.unwrap(), Exit { code: 4, signal: None });
+    assert!(out.starts_with("got hello\n") && out.contains("/dev/tty"), "{out}");
+    assert_eq!(err, "/\n");
+    assert!(piped.take_stdin().is_none(), "a stream is given away once");
+    assert!(piped.wait().await.is_err(), "an end is told once");
+}
+
+#[tokio::test]
+async fn ending_one_ends_its_family_and_no_other() {
+    let programs = Programs::new();
+    let start = async |command: &str| {
+        let mut piped = programs.start(spec(command)).await.unwrap();
+        let mut pid = String::new();
+        BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
+        (piped, pid.trim().to_owned())
+    };
+    // Each has one in a session of its own, whose parent is gone.
+    let forks = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000";
+    let ((one, escapee), (other, neighbour)) = (start(forks).await, start(forks).await);
+    assert!(runs(&escapee) && runs(&neighbour));
+    let ended = one.end(None).await;
+    assert_eq!(ended.exit, Some(Exit { code: 129, signal: Some(1) }));
+    assert_eq!(ended.survivors, []);
+    assert!(!runs(&escapee) && runs(&neighbour));
+    other.end(None).await;
+    assert!(!runs(&neighbour));
+}
+
+#[tokio::test]
+async fn a_program_that_is_dropped_is_ended_with_its_family() {
+    let mut piped = Programs::new().start(spec("setsid sleep 1000 & echo $!; sleep 1000")).await.unwrap();
+    let mut pid = String::new();
+    BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
+    assert!(runs(pid.trim()));
+    drop(piped);
+    for _ in 0..1000 {
+        if !runs(pid.trim()) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("process {pid} outlived what started it");
+}
+
+#[tokio::test]
+async fn what_can_not_be_started_is_told_apart() {
+    let programs = Programs::new();
+    let nothing = PipedSpec { arguments: vec!["no-such-program".into()], ..spec("") };
+    assert!(matches!(programs.start(nothing).await, Err(SpawnError::NotFound(name)) if name == "no-such-program"));
+    let nowhere = PipedSpec { folder: "/no/such".into(), ..spec("") };
+    assert!(matches!(programs.start(nowhere).await, Err(SpawnError::NoFolder(_))));
+}
+
+#[tokio::test]
+async fn what_a_process_that_is_gone_started_is_found_by_its_name() {
+    let family = format!("left {}", std::process::id());
+    let named = PipedSpec { family: Some(family.clone()), ..spec("setsid sleep 1000 & echo $!; exec sleep 1000") };
+    let mut piped = Programs::new().start(named).await.unwrap();
+    let mut reader = BufReader::new(piped.take_stdout().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).await.unwrap();
+    assert!(Programs::new().end_left("somebody else's").await.is_empty());
+    assert!(runs(line.trim()));
+    assert!(Programs::new().end_left(&family).await.is_empty());
+    assert!(!runs(line.trim()));
+    assert!(piped.wait().await.is_ok(), "it has ended");
+}

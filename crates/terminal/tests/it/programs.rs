@@ -1,0 +1,469 @@
+//! Real programs on real terminals.
+
+use std::time::Duration;
+
+use steplatch_pattern::Pattern;
+use steplatch_terminal::{
+    Closing, Input, Integration, Limit, Opened, Options, Part, Quiet, Reason, Settle, Size, Spec, Target, Terminal,
+    Terminals, Until, View, Wait, Waited,
+};
+use tempfile::TempDir;
+
+struct World {
+    terminals: Terminals,
+    _folder: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    fn with(options: Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let integration = Some(Integration::install(folder.path()).unwrap());
+        let terminals = Terminals::new(Options { integration, ..options }).unwrap();
+        Self { terminals, _folder: folder }
+    }
+
+    fn spec(command: &[&str]) -> Spec {
+        Spec {
+            arguments: command.iter().map(Into::into).collect(),
+            command: command.join(" "),
+            folder: "/".into(),
+            inherited: std::env::vars_os().filter(|(key, _)| key != "HOME").collect(),
+            environment: vec![("HOME".into(), "/nonexistent".into()), ("LC_ALL".into(), "C.UTF-8".into())],
+            size: Size { cols: 80, rows: 24 },
+            name: None,
+            opened_by: None,
+            step: None,
+        }
+    }
+
+    async fn open(&self, command: &[&str]) -> Session {
+        let Opened { terminal, integrated } = self.terminals.open(Self::spec(command)).await.unwrap();
+        let quiet = if integrated { Duration::from_secs(5) } else { Duration::from_millis(200) };
+        terminal.ready(Quiet::of(quiet), Duration::from_secs(60)).await.unwrap();
+        Session(terminal)
+    }
+
+    async fn bash(&self) -> Session {
+        self.open(&["bash"]).await
+    }
+}
+
+/// A terminal under test, in few words.
+struct Session(Terminal);
+
+impl Session {
+    async fn types(&self, text: &str) -> u64 {
+        let settle = Some(Settle { quiet: Duration::from_millis(10), at_most: Duration::from_millis(50) });
+        self.0.send(Input { text: text.into(), settle, ..Input::default() }).await.unwrap().offset
+    }
+
+    async fn presses(&self, key: &str) {
+        let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_millis(200) });
+        self.0.send(Input { keys: vec![key.into()], settle, ..Input::default() }).await.unwrap();
+    }
+
+    async fn waits(&self, wait: Wait) -> (Waited, View) {
+        self.0.wait(wait).await.unwrap()
+    }
+
+    /// Waits for a pattern in the output and returns what matched.
+    async fn sees(&self, pattern: &str) -> String {
+        let (waited, view) = self.waits(wait_for(pattern)).await;
+        let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
+        assert!(!found.in_echo, "{pattern:?} was only typed");
+        found.text
+    }
+
+    async fn shows(&self, pattern: &str) -> String {
+        let (waited, view) = self.waits(Wait { target: Target::Screen, ..wait_for(pattern) }).await;
+        assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
+        view.screen
+    }
+
+    async fn prompt(&self) -> View {
+        let (waited, view) = self.waits(Wait { patterns: Vec::new(), until: Until::Prompt, ..wait_for("") }).await;
+        assert_eq!(waited.reason, Reason::Prompt, "no prompt on:\n{}", view.screen);
+        view
+    }
+
+    async fn history(&self) -> String {
+        self.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap().head
+    }
+
+    async fn closes(self) {
+        let closed = self.0.close(Closing::default()).await.unwrap();
+        assert_eq!(closed.survivors, []);
+    }
+}
+
+fn wait_for(pattern: &str) -> Wait {
+    Wait {
+        patterns: vec![Pattern::new(pattern).unwrap()],
+        target: Target::Output,
+        since: None,
+        until: Until::Match,
+        timeout: Duration::from_secs(60),
+    }
+}
+
+#[tokio::test]
+async fn bash_runs_a_command_and_its_output_is_found_and_its_echo_is_not() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("echo $((40 + 2))_done\n").await;
+    assert_eq!(bash.sees(r"\w+_done").await, "42_done");
+    bash.closes().await;
+}
+
+#[tokio::test]
+async fn exit_codes_of_commands_and_of_the_shell_are_known() {
+    let world = World::new();
+    let bash = world.bash().await;
+    for (command, code) in [("true", 0), ("false", 1), ("no_such_command_here", 127), ("(exit 42) | cat; (exit 7)", 7)]
+    {
+        bash.types(&format!("{command}\n")).await;
+        assert_eq!(bash.prompt().await.exit_code, Some(code), "{command}");
+    }
+    bash.types("exit 3\n").await;
+    let (waited, _) = bash.waits(wait_for("never printed")).await;
+    assert_eq!(waited.reason, Reason::Exit);
+    assert_eq!(waited.exit.unwrap().code, 3);
+}
+
+#[tokio::test]
+async fn exit_codes_survive_what_people_do_to_their_prompt() {
+    for rc in [
+        "",
+        "PROMPT_COMMAND='history -a'",
+        "PROMPT_COMMAND=(true false)",
+        "PROMPT_COMMAND=",
+        "set -u",
+        "declare -r PROMPT_COMMAND=true",
+        "PROMPT_COMMAND='PS1=\"$ \"; PS0='",
+        "PS0='running\\n'; PS1='\\u \\w \\$ '",
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(".bashrc"), rc).unwrap();
+        let world = World::new();
+        let mut spec = World::spec(&["bash"]);
+        spec.environment.push(("HOME".into(), home.path().into()));
+        let Opened { terminal, .. } = world.terminals.open(spec).await.unwrap();
+        let bash = Session(terminal);
+        bash.prompt().await;
+        let again = "PROMPT_COMMAND='history -a'; true";
+        for (command, code) in [("true", 0), ("false", 1), ("(exit 7)", 7), (again, i32::from(rc.contains("-r")))] {
+            bash.types(&format!("{command}\n")).await;
+            let view = bash.prompt().await;
+            assert_eq!(view.exit_code, Some(code), "{command} with {rc:?} on:\n{}", view.screen);
+            assert!(!view.screen.contains("unbound"), "{rc:?}:\n{}", view.screen);
+        }
+        if rc.is_empty() {
+            bash.types("false\n").await;
+            assert_eq!(bash.prompt().await.exit_code, Some(1), "after the hooks were set anew");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_that_is_waited_for_is_the_one_after_all_that_was_typed() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("sleep 0.2\nsleep 0.2\n(exit 3)\n").await;
+    assert_eq!(bash.prompt().await.exit_code, Some(3));
+    bash.types("for n in 1 2\ndo echo line $n\ndone; read -p 'sure? ' answer; (exit 4)\n").await;
+    bash.sees(r"sure\?").await;
+    bash.types("yes\n").await;
+    assert_eq!(bash.prompt().await.exit_code, Some(4), "lines that a program read are not waited for");
+    bash.types("\n").await;
+    assert_eq!(bash.prompt().await.busy, Some(false));
+}
+
+#[tokio::test]
+async fn a_shell_is_busy_while_a_command_runs() {
+    let world = World::new();
+    let bash = world.bash().await;
+    assert_eq!(bash.0.view(false).await.unwrap().busy, Some(false));
+    bash.types("read -p 'go? ' answer\n").await;
+    bash.sees(r"go\?").await;
+    assert_eq!(bash.0.view(false).await.unwrap().busy, Some(true));
+    bash.types("yes\n").await;
+    assert_eq!(bash.prompt().await.busy, Some(false));
+}
+
+#[tokio::test]
+async fn two_hundred_thousand_lines_in_one_burst_are_all_there() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("seq 1 200000; echo burst_$((1+1))\n").await;
+    bash.sees("burst_2").await;
+    let history = bash.history().await;
+    let mut expected = 1u32;
+    for line in history.lines() {
+        if line.parse() == Ok(expected) {
+            expected += 1;
+        }
+    }
+    assert_eq!(expected, 200_001);
+    bash.closes().await;
+}
+
+#[tokio::test]
+async fn endless_output_is_bounded_and_does_not_keep_anyone_waiting() {
+    let world = World::with(Options { history_budget: 64 * 1024, ..Options::default() });
+    let bash = world.bash().await;
+    bash.types("head -c 8000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
+    assert!(!bash.0.view(false).await.unwrap().screen.is_empty(), "a flooded terminal answers");
+    bash.sees("over_2").await;
+    let excerpt = bash.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap();
+    assert!(excerpt.dropped_before.is_some());
+    assert!(excerpt.head.len() < 2 << 20);
+    bash.closes().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_memory_has_no_room_for_is_read_from_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let history_folder = Some(folder.path().to_owned());
+    let world = World::with(Options { history_budget: 64 * 1024, history_folder, ..Options::default() });
+    let bash = world.bash().await;
+    bash.types("seq 1 300000; echo over_$((1+1))\n").await;
+    bash.sees("over_2").await;
+    let excerpt = bash.0.read(Part::SinceInput, Limit::HeadAndTail(2000)).await.unwrap();
+    assert_eq!(excerpt.dropped_before, None);
+    assert!(excerpt.head.starts_with("1\n2\n3\n") && excerpt.left_out > 1_900_000, "{}", excerpt.head);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
+    bash.closes().await;
+}
+
+#[tokio::test]
+async fn python_computes_and_waits_at_its_prompt() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("python3 -q\n").await;
+    bash.sees(">>> ").await;
+    bash.types("6 * 7\n").await;
+    assert_eq!(bash.sees(r"^\d+$").await, "42");
+    bash.sees(">>> ").await;
+    bash.types("exit()\n").await;
+    bash.prompt().await;
+}
+
+#[tokio::test]
+async fn vim_edits_a_file_on_the_alternate_screen() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("note.txt");
+    let vim = world.open(&["vim", "-u", "NONE", file.to_str().unwrap()]).await;
+    vim.shows("note.txt").await;
+    assert!(vim.0.view(false).await.unwrap().modes.alternate_screen);
+    vim.types("ihello from vim").await;
+    vim.presses("escape").await;
+    vim.types(":wq\n").await;
+    let (waited, _) = vim.waits(wait_for("never drawn")).await;
+    assert_eq!(waited.reason, Reason::Exit);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "hello from vim\n");
+}
+
+#[tokio::test]
+async fn less_pages_forward_and_leaves_the_screen_as_it_was() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("seq 1 500 | less\n").await;
+    bash.shows("^23$").await;
+    bash.presses("page-down").await;
+    bash.shows("^40$").await;
+    bash.types("q").await;
+    let view = bash.prompt().await;
+    assert!(!view.modes.alternate_screen);
+    assert!(!bash.history().await.contains("\n40\n"), "what a full-screen program drew is not history");
+}
+
+#[tokio::test]
+async fn top_draws_and_is_interrupted() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("top\n").await;
+    bash.shows("PID +USER").await;
+    bash.types("q").await;
+    bash.prompt().await;
+}
+
+#[tokio::test]
+async fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("printf 'abc'; IFS='[;' read -rs -d R -p $'\\e[6n' _ row col; echo \" at $col\"\n").await;
+    assert_eq!(bash.sees(r"at \d+").await, "at 4");
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_its_time_is_up_and_says_so() {
+    let world = World::new();
+    let bash = world.bash().await;
+    let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(30), ..wait_for("not to come") }).await;
+    assert_eq!((waited.reason, waited.found), (Reason::Timeout, None));
+}
+
+#[tokio::test]
+async fn an_old_match_does_not_satisfy_a_new_wait_unless_it_is_asked_for() {
+    let world = World::new();
+    let bash = world.bash().await;
+    let first = bash.types("echo ready_$((1+1))\n").await;
+    bash.sees("ready_2").await;
+    bash.types("true\n").await;
+    let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(50), ..wait_for("ready_2") }).await;
+    assert_eq!(waited.reason, Reason::Timeout);
+    let (waited, _) = bash.waits(Wait { since: Some(first), ..wait_for("ready_2") }).await;
+    assert_eq!(waited.reason, Reason::Match);
+}
+
+#[tokio::test]
+async fn what_was_only_typed_is_reported_as_that() {
+    let world = World::new();
+    let cat = world.open(&["sleep", "30"]).await;
+    cat.types("knock\n").await;
+    let (waited, _) = cat.waits(Wait { timeout: Duration::from_millis(50), ..wait_for("knock") }).await;
+    let found = waited.found.unwrap();
+    assert!(found.in_echo);
+}
+
+#[tokio::test]
+async fn text_arrives_as_it_is_however_long_and_odd() {
+    let world = World::new();
+    let bash = world.bash().await;
+    for text in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"] {
+        bash.types("cat > /dev/null; echo got_$?\n").await;
+        bash.types(&format!("{text}\n\u{4}")).await;
+        bash.sees("got_0").await;
+        assert!(bash.history().await.contains(text), "{text}");
+    }
+    let long: String = (0..20_000).map(|n| format!("{n:09} ")).collect();
+    bash.types(&format!(": {long}\n")).await;
+    assert_eq!(bash.prompt().await.exit_code, Some(0));
+    bash.types("echo ${#_}_characters\n").await;
+    assert_eq!(bash.sees(r"\d+_characters").await, "9_characters", "the last word of 200 KB");
+}
+
+#[tokio::test]
+async fn what_is_pressed_behind_escape_comes_after_a_pause_and_by_itself() {
+    let world = World::new();
+    let session =
+        world.open(&["sh", "-c", "stty raw -echo; echo ready; dd bs=1 count=5 2>/dev/null | od -An -c"]).await;
+    session.sees("ready").await;
+    let keys = ["escape", "q", "escape", "escape", "x"].map(str::to_owned).to_vec();
+    // Nothing but the end of each pause makes the terminal write on.
+    session.0.send(Input { keys, ..Input::default() }).await.unwrap();
+    session.sees(r"033\s+q\s+033\s+033\s+x").await;
+    session.closes().await;
+}
+
+#[tokio::test]
+async fn a_resize_reaches_the_program() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.0.resize(Size { cols: 93, rows: 31 }).await.unwrap();
+    bash.types("stty size\n").await;
+    assert_eq!(bash.sees(r"^\d+ \d+$").await, "31 93");
+}
+
+#[tokio::test]
+async fn children_that_try_to_stay_are_ended_with_the_terminal() {
+    let world = World::new();
+    let bash = world.bash().await;
+    let tag = format!("7{}", std::process::id());
+    bash.types(&format!(
+        "nohup sleep {tag}1 >/dev/null 2>&1 & setsid sleep {tag}2 & (trap '' HUP TERM; exec sleep {tag}3) & \
+         (setsid sh -c 'sleep {tag}4 &' &) ; sleep 0.2; echo started_$((1+1))\n"
+    ))
+    .await;
+    bash.sees("started_2").await;
+    let running = || {
+        let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap().lines().count()
+    };
+    assert_eq!(running(), 4);
+    bash.closes().await;
+    assert_eq!(running(), 0);
+}
+
+#[tokio::test]
+async fn a_child_that_hides_from_its_family_is_remembered_and_ended() {
+    let world = World::new();
+    let bash = world.bash().await;
+    let tag = format!("8{}", std::process::id());
+    let hides = format!(
+        "import os,signal,subprocess,time\n\
+         p = subprocess.Popen(['sleep', '{tag}'], env={{}}, start_new_session=True, \
+         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))\nprint('hidden_%d' % (1+1), flush=True)\ntime.sleep(60)"
+    );
+    let file = std::env::temp_dir().join(format!("hides-{tag}.py"));
+    std::fs::write(&file, hides).unwrap();
+    bash.types(&format!("python3 {}\n", file.display())).await;
+    bash.sees("hidden_2").await;
+    bash.closes().await;
+    let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
+    assert!(listed.stdout.is_empty(), "it is gone");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn a_terminal_that_has_ended_makes_room_for_one_that_runs() {
+    let world = World::with(Options { most: 2, ..Options::default() });
+    let first = world.open(&["true"]).await;
+    let (waited, _) = first.waits(wait_for("never")).await;
+    assert_eq!(waited.reason, Reason::Exit);
+    let _second = world.bash().await;
+    let _third = world.bash().await;
+    assert!(world.terminals.get(first.0.id().as_str()).is_none(), "the ended one was closed");
+    assert!(world.terminals.open(World::spec(&["bash"])).await.is_err());
+}
+
+#[tokio::test]
+async fn a_wait_that_ran_out_of_time_can_be_taken_up_in_the_middle_of_a_line() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("printf Pass; sleep 0.3; echo word:\n").await;
+    let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(100), ..wait_for("Password:") }).await;
+    assert_eq!(waited.reason, Reason::Timeout);
+    let (waited, _) = bash.waits(Wait { since: Some(waited.offset), ..wait_for("Password:") }).await;
+    assert_eq!(waited.reason, Reason::Match);
+}
+
+#[tokio::test]
+async fn what_can_not_be_opened_is_named() {
+    let world = World::with(Options { most: 1, ..Options::default() });
+    let refused = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };
+    assert_eq!(refused(World::spec(&["no-such-shell"])).await, "program 'no-such-shell' was not found");
+    assert_eq!(refused(World::spec(&["/etc/passwd"])).await, "program '/etc/passwd' may not be executed");
+    let nowhere = Spec { folder: "/no/such/folder".into(), ..World::spec(&["bash"]) };
+    assert_eq!(refused(nowhere).await, "folder '/no/such/folder' does not exist");
+    let _one = world.bash().await;
+    assert_eq!(refused(World::spec(&["bash"])).await, "1 terminals are open, which is the limit");
+}
+
+#[tokio::test]
+async fn a_wait_that_nobody_listens_to_is_forgotten() {
+    let world = World::new();
+    let bash = world.bash().await;
+    let abandoned = bash.0.wait(wait_for("never"));
+    assert!(tokio::time::timeout(Duration::from_millis(20), abandoned).await.is_err());
+    bash.types("echo on_$((1+1))\n").await;
+    bash.sees("on_2").await;
+}
+
+#[tokio::test]
+async fn a_hundred_opens_in_a_row_all_reach_their_prompt() {
+    let world = World::with(Options { most: 100, ..Options::default() });
+    for number in 0..100 {
+        let bash = world.bash().await;
+        bash.types(&format!("echo n$(({number}))\n")).await;
+        bash.sees(&format!("^n{number}$")).await;
+        if number % 2 == 0 {
+            bash.closes().await;
+        }
+    }
+}

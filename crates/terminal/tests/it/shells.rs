@@ -1,0 +1,1191 @@
+//! Real shells on real terminals: their marks, single commands, their variables, and what they wait
+//! for.
+//!
+//! What holds for one shell is tested with all three.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use steplatch_pattern::Pattern;
+use steplatch_terminal::{
+    CommandRequest, CommandResult, Input, InputError, Integration, Limit, Opened, Options, Part, Quiet, Reason,
+    RunError, Size, Spec, Terminal, Terminals, Until, Variable, VariablesError, View, Wait, Waited,
+};
+use tempfile::TempDir;
+
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+
+/// A person's home, and terminals in it.
+struct World {
+    terminals: Terminals,
+    home: TempDir,
+    _integration: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let integration = Some(Integration::install(folder.path()).unwrap());
+        let terminals = Terminals::new(Options { integration, ..Options::default() }).unwrap();
+        let world = Self { terminals, home: tempfile::tempdir().unwrap(), _integration: folder };
+        // Without any file of its own, zsh shows a new user a menu.
+        world.file(".zshrc", "");
+        world.file(".config/fish/config.fish", "set -g fish_greeting\n");
+        world
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        let path = self.home.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn home(&self) -> &str {
+        self.home.path().to_str().unwrap()
+    }
+
+    fn spec(&self, command: &[&str]) -> Spec {
+        let variables = [("HOME", self.home()), ("LC_ALL", "C.UTF-8"), ("PROMPT_EOL_MARK", "%%")];
+        Spec {
+            arguments: command.iter().map(Into::into).collect(),
+            command: command.join(" "),
+            folder: self.home().into(),
+            inherited: std::env::vars_os()
+                .filter(|(key, _)| {
+                    key != "ZDOTDIR" && key != "PROMPT_COMMAND" && !key.to_string_lossy().starts_with("XDG")
+                })
+                .collect(),
+            environment: variables.map(|(name, value)| (name.into(), value.into())).to_vec(),
+            size: Size { cols: 80, rows: 24 },
+            name: None,
+            opened_by: None,
+            step: None,
+        }
+    }
+
+    async fn open_spec(&self, spec: Spec) -> Session {
+        let program = spec.arguments[0].to_str().unwrap().to_owned();
+        let path = std::env::var("PATH").unwrap();
+        assert!(
+            program.contains('/') || path.split(':').any(|folder| Path::new(folder).join(&program).is_file()),
+            "{program} is not installed; cargo xtask test installs it, or says which package it is in"
+        );
+        let Opened { terminal, integrated } = self.terminals.open(spec).await.unwrap();
+        let quiet = if integrated { Duration::from_secs(60) } else { Duration::from_millis(200) };
+        let view = terminal.ready(Quiet::of(quiet), Duration::from_secs(60)).await.unwrap();
+        if integrated {
+            assert_eq!(view.busy, Some(false), "{program} has shown no prompt:\n{}", view.screen);
+        }
+        Session(terminal)
+    }
+
+    async fn open(&self, command: &[&str]) -> Session {
+        self.open_spec(self.spec(command)).await
+    }
+}
+
+/// A terminal under test, in few words.
+struct Session(Terminal);
+
+impl Session {
+    async fn types(&self, text: &str) {
+        self.0.send(Input { text: text.into(), ..Input::default() }).await.unwrap();
+    }
+
+    async fn tries(&self, command: &str) -> Result<CommandResult, RunError> {
+        self.0.run(request(command)).await
+    }
+
+    async fn runs(&self, command: &str) -> CommandResult {
+        let ran = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        if ran.timed_out {
+            panic!("{command:?} is not over:\n{}", self.view().await.screen);
+        }
+        ran
+    }
+
+    /// What a command prints, and its exit code.
+    async fn gives(&self, command: &str) -> (String, Option<i32>) {
+        let ran = self.runs(command).await;
+        (ran.output, ran.exit_code)
+    }
+
+    async fn view(&self) -> View {
+        self.0.view(false).await.unwrap()
+    }
+
+    async fn waits(&self, wait: Wait) -> (Waited, View) {
+        self.0.wait(wait).await.unwrap()
+    }
+
+    async fn sees(&self, pattern: &str) -> String {
+        let (waited, view) = self.waits(wait_for(pattern)).await;
+        let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
+        assert!(!found.in_echo, "{pattern:?} was only typed:\n{}", view.screen);
+        found.text
+    }
+
+    async fn prompt(&self) -> View {
+        let (waited, view) = self.waits(until_prompt()).await;
+        assert_eq!((waited.reason, waited.replaced_by), (Reason::Prompt, None), "on:\n{}", view.screen);
+        view
+    }
+
+    async fn history(&self) -> String {
+        self.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap().head
+    }
+
+    async fn variable(&self, name: &str) -> Option<Variable> {
+        let told = self.0.variables(vec![name.into()]).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((told.len(), told[0].0.as_str()), (1, name));
+        told[0].1.clone()
+    }
+
+    /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may
+    /// hand it over a little after the program has begun.
+    async fn leaves_the_foreground(&self, shell: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.tries("refused").await {
+                Err(RunError::Busy { program: Some(program) }) if program != shell => return,
+                Err(RunError::Busy { .. }) => {}
+                other => panic!("{shell} is not busy: {other:?}"),
+            }
+            assert!(Instant::now() < deadline, "{shell} keeps the foreground");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Looks until the states are as wanted: no output reports a process that begins to sleep.
+    async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let view = self.view().await;
+            if wanted(&view) {
+                return view;
+            }
+            assert!(Instant::now() < deadline, "{what}: {:?} {}", view.awaiting_input, view.screen);
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn request(command: &str) -> CommandRequest {
+    CommandRequest {
+        command: command.into(),
+        working_directory: None,
+        timeout: Duration::from_secs(60),
+        limit: Limit::HeadAndTail(10_000),
+        step: None,
+    }
+}
+
+fn wait_for(pattern: &str) -> Wait {
+    Wait { patterns: vec![Pattern::new(pattern).unwrap()], until: Until::Match, ..until_prompt() }
+}
+
+fn until_prompt() -> Wait {
+    Wait {
+        patterns: Vec::new(),
+        target: steplatch_terminal::Target::Output,
+        since: None,
+        until: Until::Prompt,
+        timeout: Duration::from_secs(60),
+    }
+}
+
+fn exported(value: &str) -> Option<Variable> {
+    Some(Variable { value: value.into(), exported: true })
+}
+
+fn private(value: &str) -> Option<Variable> {
+    Some(Variable { value: value.into(), exported: false })
+}
+
+// ---- the prompt and the marks ----
+
+#[tokio::test]
+async fn every_shell_tells_when_it_is_busy_and_how_commands_ended() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for (command, code) in [("true", 0), ("false", 1), ("no_such_command_here", 127), ("sh -c 'exit 42'", 42)] {
+            session.types(&format!("{command}\n")).await;
+            let view = session.prompt().await;
+            assert_eq!((view.exit_code, view.busy), (Some(code), Some(false)), "{shell}: {command}");
+        }
+        session.types("sh -c 'echo go; read answer'\n").await;
+        session.sees("^go$").await;
+        assert_eq!(session.view().await.busy, Some(true), "{shell}");
+        session.types("yes\n").await;
+        assert_eq!(session.prompt().await.busy, Some(false), "{shell}");
+        session.types("\n").await;
+        assert_eq!(session.prompt().await.busy, Some(false), "{shell}: an empty line");
+        session.types("half").await;
+        session.comes_to("the line is shown", |view| view.screen.ends_with("half")).await;
+        // fish may miss an interrupt that comes while it colours the line.
+        while session.view().await.screen.ends_with("half") {
+            session.types("\u{3}").await;
+            let quiet = Quiet::of(Duration::from_millis(100));
+            session.waits(Wait { until: Until::Quiet(quiet), ..until_prompt() }).await;
+        }
+        session.types("sh -c 'exit 5'\n").await;
+        assert_eq!(session.prompt().await.exit_code, Some(5), "{shell}: after a line was given up");
+    }
+}
+
+#[tokio::test]
+async fn login_shells_read_their_files_and_tell_as_well() {
+    for (command, is_login, files) in [
+        (["bash", "-l"], "shopt -q login_shell", [".bash_profile", ".bash_profile"]),
+        (["bash", "--login"], "shopt -q login_shell", [".profile", ".profile"]),
+        (["zsh", "-l"], "[[ -o login ]]", [".zprofile", ".zlogin"]),
+        (["fish", "-l"], "status is-login", [".config/fish/config.fish", ".config/fish/conf.d/x.fish"]),
+    ] {
+        let world = World::new();
+        for (index, file) in files.iter().enumerate() {
+            let set =
+                if command[0] == "fish" { format!("set -g read{index} yes\n") } else { format!("read{index}=yes\n") };
+            world.file(file, &set);
+        }
+        let session = world.open(&command).await;
+        assert_eq!(session.runs(is_login).await.exit_code, Some(0), "{command:?}");
+        assert_eq!(session.variable("read1").await, private("yes"), "{command:?}");
+        assert_eq!(session.gives("sh -c 'exit 3'").await, (String::new(), Some(3)), "{command:?}");
+        let environment = session.gives("env").await.0;
+        assert!(!environment.contains("STEPLATCH_SHELL") && !environment.contains("PROMPT_COMMAND"), "{environment}");
+    }
+}
+
+#[tokio::test]
+async fn zsh_finds_all_of_the_users_files_and_leaves_its_own_folder_as_it_was() {
+    for own_folder in [None, Some("zsh")] {
+        let world = World::new();
+        let folder = own_folder.map_or(String::new(), |folder| format!("{folder}/"));
+        for file in [".zshenv", ".zprofile", ".zshrc", ".zlogin"] {
+            world.file(&format!("{folder}{file}"), &format!("files+=({file}:${{ZDOTDIR-home}})\n"));
+        }
+        let mut spec = world.spec(&["zsh", "-l"]);
+        let place = own_folder.map(|folder| format!("{}/{folder}", world.home()));
+        spec.environment.extend(place.clone().map(|place| ("ZDOTDIR".into(), place.into())));
+        let session = world.open_spec(spec).await;
+        let told = place.clone().unwrap_or_else(|| "home".into());
+        let read = [".zshenv", ".zprofile", ".zshrc", ".zlogin"].map(|file| format!("{file}:{told}")).join(" ");
+        assert_eq!(session.gives("print $files").await.0, format!("{read}\n"));
+        assert_eq!(session.gives("sh -c 'echo ${ZDOTDIR-home}'").await.0, format!("{told}\n"));
+        assert_eq!(
+            session.gives("unset files; zsh -ic 'print $files' 2>&1").await.0,
+            format!(".zshenv:{told} .zshrc:{told}\n")
+        );
+        let environment = session.gives("env").await.0;
+        assert!(!environment.contains("STEPLATCH_SHELL"), "{environment}");
+    }
+    // A .zshenv that moves the others.
+    let world = World::new();
+    world.file(".zshenv", "export ZDOTDIR=~/moved\n");
+    world.file("moved/.zshrc", "moved=yes; HISTFILE=${ZDOTDIR:-$HOME}/.zsh_history SAVEHIST=10\n");
+    let session = world.open(&["zsh"]).await;
+    assert_eq!(session.variable("moved").await, private("yes"));
+    assert_eq!(session.runs("exit 0").await.ended.map(|exit| exit.code), Some(0));
+    assert!(world.home.path().join("moved/.zsh_history").exists());
+}
+
+/// What people do to their shells.
+const HOSTILE: &[(&str, &[&str])] = &[
+    (
+        "bash",
+        &[
+            "",
+            "set -u",
+            "set -x",
+            "PROMPT_COMMAND=(true false)",
+            "declare -r PROMPT_COMMAND=true",
+            "trap 'true' DEBUG",
+            "set -o vi",
+            "set -C",
+        ],
+    ),
+    (
+        "zsh",
+        &[
+            "",
+            "setopt no_unset",
+            "setopt ksh_arrays sh_word_split no_clobber",
+            "precmd() { false }; preexec() { true }",
+            "precmd_functions=()",
+            "setopt prompt_subst; PROMPT='$(echo sub)%% '",
+            "bindkey -v",
+            "unset zle_bracketed_paste",
+            "setopt xtrace; exec 2>/dev/null",
+            "emulate sh",
+            "TRAPUSR1() { theirs=1 }",
+            "alias print=false printf=false builtin=false typeset=false",
+        ],
+    ),
+    (
+        "fish",
+        &[
+            "",
+            "function fish_prompt; echo -n '> '; end",
+            "function fish_prompt; false; echo; echo -n 'two lines> '; end",
+            "fish_vi_key_bindings",
+            "function fish_right_prompt; echo right; end",
+            "function on_usr1 --on-signal SIGUSR1; set -g theirs 1; end",
+            "printf '\\e]133;A\\a\\e]133;D;9\\a'",
+        ],
+    ),
+];
+
+#[tokio::test]
+async fn shells_tell_the_truth_whatever_people_do_to_them() {
+    for (shell, files) in HOSTILE {
+        for rc in *files {
+            let world = World::new();
+            let file = match *shell {
+                "bash" => ".bashrc",
+                "zsh" => ".zshrc",
+                _ => ".config/fish/config.fish",
+            };
+            world.file(file, &format!("{rc}\n"));
+            let session = world.open(&[shell]).await;
+            for (command, code) in [("true", 0), ("sh -c 'echo said; exit 7'", 7), ("false", 1)] {
+                let ran = session.runs(command).await;
+                assert_eq!(ran.exit_code, Some(code), "{shell} with {rc:?}: {command}: {ran:?}");
+                if code == 7 {
+                    assert!(ran.output.ends_with("said\n"), "{shell} with {rc:?}: {ran:?}");
+                }
+            }
+            // The hooks of `emulate sh` and of a read-only list are another matter; variables are answered by all.
+            let told = session.0.variables(vec!["HOME".into()]).await;
+            assert_eq!(
+                told.unwrap_or_else(|error| panic!("{shell} with {rc:?}: {error}"))[0].1,
+                exported(world.home())
+            );
+            let screen = session.view().await.screen;
+            for complaint in ["unbound", "parameter not set", "steplatch", "not found"] {
+                assert!(!screen.contains(complaint), "{shell} with {rc:?}:\n{screen}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn hooks_that_are_set_anew_while_the_shell_runs_do_no_lasting_harm() {
+    for (shell, reset) in [
+        ("bash", "PROMPT_COMMAND=true"),
+        ("bash", "PROMPT_COMMAND=(); PS1='> '"),
+        ("zsh", "precmd_functions=()"),
+        ("zsh", "precmd_functions+=(other); other() { PROMPT='> ' }"),
+        ("fish", "function fish_prompt; echo -n '> '; end"),
+        ("fish", "functions -e fish_prompt"),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        // The prompt right after it may be reported or not; the next one is.
+        session.types(&format!("{reset}; echo reset\n")).await;
+        session.sees("^reset$").await;
+        session.types("true\n").await;
+        session.prompt().await;
+        for code in [3, 4] {
+            let ran = session.runs(&format!("sh -c 'exit {code}'")).await;
+            assert_eq!(ran.exit_code, Some(code), "{shell} after {reset}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_theme_that_sets_the_prompt_each_time_is_no_obstacle() {
+    let theme = [
+        ("bash", ".bashrc", "theme() { local code=$?; PS1=\"[theme $code] \"; return $code; }\nPROMPT_COMMAND=theme\n"),
+        (
+            "zsh",
+            ".zshrc",
+            "theme() { local code=$?; PROMPT=\"[theme $code] \"; RPROMPT=right }\n\
+             last() { theme; precmd_functions=(${precmd_functions:#last} last) }\nprecmd_functions+=(last)\n",
+        ),
+        (
+            "fish",
+            ".config/fish/config.fish",
+            "function fish_prompt; set -l code $status; printf '[theme %s %s] ' $code (string join , $pipestatus); end\n",
+        ),
+    ];
+    for (shell, file, text) in theme {
+        let world = World::new();
+        world.file(file, text);
+        let session = world.open(&[shell]).await;
+        for code in [4, 0, 6] {
+            assert_eq!(session.gives(&format!("sh -c 'exit {code}'")).await, (String::new(), Some(code)), "{shell}");
+            let screen = session.view().await.screen;
+            let shown = screen.lines().last().unwrap();
+            assert!(shown.starts_with(&format!("[theme {code}")), "{shell}: the theme is shown its code:\n{screen}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_output_without_an_end_stays_on_the_screen_and_in_the_history() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        assert_eq!(session.gives("printf 'no end'").await, ("no end".into(), Some(0)), "{shell}");
+        let screen = session.view().await.screen;
+        assert!(screen.lines().any(|line| line.starts_with("no end")), "{shell}:\n{screen}");
+        let history = session.history().await;
+        assert!(history.lines().any(|line| line.starts_with("no end")), "{shell}:\n{history}");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_that_becomes_another_program_is_no_longer_busy_and_no_prompt_is_waited_for() {
+    for shell in SHELLS {
+        for command in ["exec sh", "exec sleep 30", "sh -c 'exit 1'; exec sh -c 'read x'"] {
+            let world = World::new();
+            let session = world.open(&[shell]).await;
+            let began = Instant::now();
+            session.types(&format!("{command}\n")).await;
+            let (waited, view) = session.waits(until_prompt()).await;
+            assert_eq!(waited.reason, Reason::Exit, "{shell}: {command}:\n{}", view.screen);
+            assert!(waited.exit.is_none() && waited.replaced_by.is_some(), "{shell}: {waited:?}");
+            assert_eq!(view.busy, None, "{shell}: {command}");
+            assert!(began.elapsed() < Duration::from_secs(30), "{shell}: it did not wait out its time");
+            let refused = session.tries("true").await.unwrap_err();
+            assert!(matches!(refused, RunError::NotIntegrated { program: Some(_) }), "{shell}: {refused:?}");
+        }
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let ran = session.runs("exec sh").await;
+        assert_eq!((ran.replaced_by.is_some(), ran.exit_code, ran.ended), (true, None, None), "{shell}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_within_another_program_is_told_from_the_one_around_it() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.types("script -q -c 'sh -i' /dev/null\n").await;
+        session.sees("[#$] $").await;
+        let refused = session.tries("echo inside").await.unwrap_err();
+        assert!(matches!(&refused, RunError::Busy { program: Some(program) } if program == "script"), "{refused:?}");
+        assert!(matches!(session.0.variables(vec!["HOME".into()]).await, Err(VariablesError::Busy { .. })));
+        session.types("echo in_$((1+1)); exit\n").await;
+        session.sees("in_2").await;
+        session.prompt().await;
+        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+    }
+    // From the start in something that is no shell of ours.
+    let world = World::new();
+    let session = world.open(&["script", "-q", "-c", "bash --norc", "/dev/null"]).await;
+    assert_eq!(session.view().await.busy, None);
+    let refused = session.tries("true").await.unwrap_err().to_string();
+    assert!(refused.contains("'script' runs in the foreground"), "{refused}");
+}
+
+// ---- single commands ----
+
+/// Commands, what they print, and their exit codes. `{}` is replaced by the shell's own complaint.
+const COMMON: &[(&str, &str, Option<i32>)] = &[
+    ("echo one", "one\n", Some(0)),
+    ("printf 'no end'", "no end", Some(0)),
+    ("printf 'blanks  \\n\\n  \\n'", "blanks  \n\n  \n", Some(0)),
+    ("printf 'a\\tb\\n'", "a\tb\n", Some(0)),
+    ("true", "", Some(0)),
+    ("false", "", Some(1)),
+    ("sh -c 'exit 42'", "", Some(42)),
+    ("seq 1 3 | sort -r | head -n 2", "3\n2\n", Some(0)),
+    ("printf 'one' | cat; echo two", "onetwo\n", Some(0)),
+    ("echo first\necho second\nsh -c 'exit 9'", "first\nsecond\n", Some(9)),
+    ("echo err >&2", "err\n", Some(0)),
+    ("printf '\\033[31mred\\033[0m\\n'", "red\n", Some(0)),
+    ("printf '10%%\\r50%%\\r100%%\\n'", "100%\n", Some(0)),
+    ("printf 'a\\r\\nb\\r\\n'", "a\nb\n", Some(0)),
+    ("echo żółć 漢字 🎉", "żółć 漢字 🎉\n", Some(0)),
+    ("echo 'it'\"'\"'s \"quoted\" $HOME \\ `x`'", "it's \"quoted\" $HOME \\ `x`\n", Some(0)),
+    ("", "", None),
+    ("   ", "", None),
+    ("\n\n", "", None),
+    ("printf '\\033]133;D;99\\007\\033]133;C\\007said\\n'", "said\n", Some(0)),
+    ("printf '\\033[?1049hdrawn\\033[?1049lkept\\n'", "kept\n", Some(0)),
+    ("printf '\\033[?2004l\\033[?2004hx\\n'", "x\n", Some(0)),
+    ("stty size", "24 80\n", Some(0)),
+];
+
+const POSIX: &[(&str, &str, Option<i32>)] = &[
+    ("cat <<END\none\n  two $((1+1))\nEND", "one\n  two 2\n", Some(0)),
+    ("cat <<'END'\n$HOME \"x\nEND\n", "$HOME \"x\n", Some(0)),
+    ("for n in 1 2 3\ndo\n  echo line $n\ndone", "line 1\nline 2\nline 3\n", Some(0)),
+    ("n=0; while [ $n -lt 2 ]; do\n\techo $n\n\tn=$((n+1))\ndone; (exit 4)", "0\n1\n", Some(4)),
+    ("greet() {\n  echo hello $1\n}\ngreet you", "hello you\n", Some(0)),
+    ("(exit 42)", "", Some(42)),
+    ("echo a \\\n  b", "a b\n", Some(0)),
+    ("if true; then\n\n\necho blank lines\n\nfi", "blank lines\n", Some(0)),
+    ("false && echo no", "", Some(1)),
+];
+
+const FISH: &[(&str, &str, Option<i32>)] = &[
+    ("for n in 1 2 3\n  echo line $n\nend", "line 1\nline 2\nline 3\n", Some(0)),
+    ("set n 0; while test $n -lt 2\n  echo $n\n  set n (math $n + 1)\nend; sh -c 'exit 4'", "0\n1\n", Some(4)),
+    ("function greet\n  echo hello $argv\nend\ngreet you", "hello you\n", Some(0)),
+    ("echo a \\\n  b", "a b\n", Some(0)),
+    ("false; and echo no", "", Some(1)),
+];
+
+#[tokio::test]
+async fn a_command_gives_exactly_what_it_printed_and_how_it_ended() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let own = if shell == "fish" { FISH } else { POSIX };
+        for round in 0..2 {
+            for (command, output, code) in COMMON.iter().chain(own) {
+                let ran = session.runs(command).await;
+                assert_eq!(
+                    (ran.output.as_str(), ran.exit_code),
+                    (*output, *code),
+                    "{shell}, round {round}: {command:?}"
+                );
+                assert_eq!((ran.left_out, ran.tail), (0, None), "{shell}: {command:?}");
+            }
+            // What the shell itself says of it differs.
+            assert_eq!(session.runs("sh -c 'kill -9 $$'").await.exit_code, Some(137), "{shell}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_the_shell_does_not_understand_gives_its_complaint() {
+    for (shell, command, complaint, codes) in [
+        ("bash", "echo )(", "syntax error", 1..=2),
+        ("zsh", "echo )(", "parse error", 1..=2),
+        ("fish", "echo )(", "Unexpected ')'", 1..=127),
+        ("bash", "no_such_command_here", "no_such_command_here: command not found", 127..=127),
+        ("zsh", "no_such_command_here", "command not found: no_such_command_here", 127..=127),
+        ("fish", "no_such_command_here", "Unknown command", 127..=127),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let ran = session.runs(command).await;
+        assert!(ran.output.contains(complaint) && !ran.output.contains('\u{23ce}'), "{shell}: {ran:?}");
+        assert!(ran.exit_code.is_some_and(|code| codes.contains(&code)), "{shell}: {ran:?}");
+        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+    }
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    let ran = session.runs("echo \"a!b\"").await;
+    assert!(ran.output.contains("event not found") && ran.exit_code.is_none(), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_whole_is_taken_back() {
+    for (shell, commands) in [
+        ("bash", &["echo 'open", "for n in 1 2", "cat <<END\nno end", "echo \\"][..]),
+        ("zsh", &["echo 'open", "for n in 1 2; do", "cat <<END\nno end", "echo $(("]),
+        ("fish", &["echo 'open", "for n in 1 2", "echo (", "echo |"]),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for command in commands {
+            assert_eq!(session.tries(command).await, Err(RunError::Incomplete), "{shell}: {command}");
+            assert_eq!(session.view().await.busy, Some(false), "{shell}: {command}");
+            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}: {command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shell_without_a_line_editor_asks_for_each_line_and_gets_it() {
+    for rc in ["set +o emacs; set +o vi", "bind 'set enable-bracketed-paste off'"] {
+        let world = World::new();
+        world.file(".bashrc", &format!("{rc}\n"));
+        let session = world.open(&["bash"]).await;
+        for _ in 0..2 {
+            for (command, output, code) in [
+                ("for n in 1 2\ndo\n\techo line $n\ndone", "line 1\nline 2\n", Some(0)),
+                ("if false\nthen echo no\nfi; sh -c 'exit 3'", "", Some(3)),
+                ("echo one", "one\n", Some(0)),
+            ] {
+                assert_eq!(session.gives(command).await, (output.into(), code), "{rc}: {command:?}");
+            }
+            assert_eq!(session.tries("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
+            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{rc}");
+            let ran = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
+            assert!(ran.output.starts_with("one\n") && ran.output.ends_with("two\n"), "{rc}: {ran:?}");
+            assert_eq!(ran.exit_code, Some(5), "{rc}: {ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_zsh_takes_for_its_history_is_called_so() {
+    let world = World::new();
+    let session = world.open(&["zsh"]).await;
+    let refused = session.tries("echo \"hi!\"").await.unwrap_err();
+    assert_eq!(refused, RunError::Expanded);
+    assert!(refused.to_string().contains("'!'"), "{refused}");
+    assert_eq!(session.tries("echo 'hi!").await, Err(RunError::Incomplete));
+    assert_eq!(session.gives("echo 'hi!'").await, ("hi!\n".into(), Some(0)));
+    session.runs("setopt no_bang_hist").await;
+    assert_eq!(session.gives("echo \"hi!\"").await, ("hi!\n".into(), Some(0)));
+}
+
+#[tokio::test]
+async fn a_command_runs_in_the_folder_that_it_is_given() {
+    for shell in SHELLS {
+        let world = World::new();
+        let odd = world.home.path().join("it's a $HOME \"folder\" \\ with -n; dots…");
+        std::fs::create_dir(&odd).unwrap();
+        let session = world.open(&[shell]).await;
+        let folder = odd.to_str().unwrap();
+        let ran = session
+            .0
+            .run(CommandRequest { working_directory: Some(folder.into()), ..request("pwd; command ls -1a") })
+            .await;
+        assert_eq!(ran.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
+        assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
+        let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
+        let refused = session.0.run(missing).await.unwrap_err();
+        assert!(
+            matches!(&refused, RunError::NoFolder { folder, said } if folder == "/no/such" && said.contains(folder)),
+            "{shell}: {refused:?}"
+        );
+        assert!(!session.history().await.contains("ran\n"), "{shell}");
+        let dash = CommandRequest { working_directory: Some("-".into()), ..request("echo ran") };
+        let refused = session.0.run(dash).await.unwrap_err();
+        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no folder called -");
+        assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_megabyte_is_cut_to_its_ends_and_can_be_read_on() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let ran = session.runs("seq 1 160000; sh -c 'exit 3'").await;
+        let whole: String = (1..=160_000).map(|n| format!("{n}\n")).collect();
+        let tail = ran.tail.unwrap();
+        assert_eq!(ran.exit_code, Some(3), "{shell}");
+        assert!(ran.output.starts_with("1\n2\n") && tail.ends_with("\n159999\n160000\n"), "{shell}");
+        assert_eq!(ran.output.len() + usize::try_from(ran.left_out).unwrap() + tail.len(), whole.len(), "{shell}");
+        assert_eq!(ran.end - ran.offset, whole.len() as u64, "{shell}");
+        let rest = session
+            .0
+            .read(Part::From(ran.next), Limit::Head(usize::try_from(ran.left_out).unwrap() + tail.len()))
+            .await
+            .unwrap();
+        assert_eq!(ran.output + &rest.head, whole, "{shell}");
+        let all = session.0.run(CommandRequest { limit: Limit::Head(2_000_000), ..request("seq 1 160000") }).await;
+        assert_eq!(all.unwrap().output, whole, "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_reads_the_terminal_is_left_running() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let asks = CommandRequest { timeout: Duration::from_millis(300), ..request("echo asks; cat") };
+        let ran = session.0.run(asks).await.unwrap();
+        assert_eq!((ran.output.as_str(), ran.exit_code, ran.timed_out), ("asks\n", None, true), "{shell}");
+        assert_eq!(session.view().await.busy, Some(true), "{shell}");
+        let refused = session.tries("true").await.unwrap_err();
+        assert_eq!(refused, RunError::Busy { program: Some("cat".into()) }, "{shell}");
+        session.types("\u{4}").await;
+        session.prompt().await;
+        assert_eq!(session.gives("echo free").await.0, "free\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_right_behind_a_line_waits_for_the_prompt_instead_of_being_refused() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for _ in 0..5 {
+            session.types("true\n").await;
+            assert_eq!(session.gives("echo here").await, ("here\n".to_owned(), Some(0)), "{shell}");
+        }
+        // A line that a builtin of the shell reads is behind it just as soon.
+        session.types("read answer\n").await;
+        session.comes_to(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+        session.types("typed\n").await;
+        assert_eq!(session.gives("echo $answer").await, ("typed\n".to_owned(), Some(0)), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_that_keeps_itself_busy_refuses_a_command_after_a_while() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    session.types("while :; do :; done\n").await;
+    assert_eq!(session.tries("true").await, Err(RunError::Busy { program: Some("bash".into()) }));
+    session.types("\u{3}").await;
+    assert_eq!(session.gives("echo free").await.0, "free\n");
+}
+
+#[tokio::test]
+async fn a_command_that_ends_the_shell_says_so() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let ran = session.runs("echo bye; exit 3").await;
+        assert_eq!((ran.ended.map(|exit| exit.code), ran.exit_code), (Some(3), Some(3)), "{shell}: {ran:?}");
+        assert!(ran.output.starts_with("bye\n"), "{shell}: {ran:?}");
+        assert!(matches!(session.tries("true").await, Err(RunError::Ended(Some(exit))) if exit.code == 3), "{shell}");
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let pid = if shell == "fish" { "$fish_pid" } else { "$$" };
+        let ran = session.runs(&format!("kill -9 {pid}")).await;
+        assert_eq!(ran.ended.map(|exit| exit.signal), Some(Some(9)), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_somebody_has_begun_is_not_spoilt() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.types("echo mi").await;
+        let refused = session.tries("true").await.unwrap_err();
+        assert_eq!(refused, RunError::HalfTyped { text: "echo mi".into() }, "{shell}");
+        session.types("ne\n").await;
+        session.sees("^mine$").await;
+        session.prompt().await;
+        session.types("gone\u{15}").await;
+        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: what was taken back does not count");
+        session.types("\u{1b}[A").await;
+        session.comes_to("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
+        let refused = session.tries("true").await.unwrap_err();
+        assert_eq!(refused, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
+        assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
+        session.types("\u{15}").await;
+        session.comes_to("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
+        assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows that nothing stands");
+        session.types("sleep 0.2\nahe").await;
+        session.sees("ahe").await;
+        session.prompt().await;
+        session
+            .comes_to("what was typed ahead stands on the line", |view| view.screen.trim_end().ends_with("ahe"))
+            .await;
+        assert!(matches!(session.tries("true").await, Err(RunError::HalfTyped { .. })), "{shell}: typed ahead");
+    }
+}
+
+#[tokio::test]
+async fn jobs_in_the_background_do_not_keep_a_command() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.runs("mkfifo go").await;
+        let ran = session.runs("sh -c 'read go < go; echo from the background' &").await;
+        assert_eq!((ran.exit_code, ran.output.contains("from")), (Some(0), false), "{shell}: {ran:?}");
+        assert_eq!(session.gives("echo quiet").await.0, "quiet\n", "{shell}");
+        session.runs("sh -c 'sleep 0.1; echo > go' &").await;
+        session.sees("^.*from the background").await;
+        // A shell reports a job that has ended whenever it notices, also while a command runs.
+        session.runs("wait").await;
+        assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_entered_is_refused_and_who_stops_listening_leaves_no_trace() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        assert_eq!(session.tries("echo \u{1b}[201~\nexit").await, Err(RunError::Control(0x1b)), "{shell}");
+        let dropped = tokio::time::timeout(Duration::from_millis(50), session.tries("sleep 0.3; echo late")).await;
+        assert!(dropped.is_err(), "{shell}");
+        session.sees("^late$").await;
+        session.prompt().await;
+        assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}");
+    }
+}
+
+// ---- variables ----
+
+#[tokio::test]
+async fn variables_of_a_live_shell_are_read_as_they_are() {
+    let sets = [
+        (
+            "bash",
+            "plain=one; export given='two words'; empty=; many=$'a\\nb  \\n'; list=(x 'y z'); unset gone; odd=$'it\\'s \\\\ \"q\" \\xff $HOME'",
+        ),
+        (
+            "zsh",
+            "plain=one; export given='two words'; empty=; many=$'a\\nb  \\n'; list=(x 'y z'); unset gone; odd=$'it\\'s \\\\ \"q\" \\xff $HOME'",
+        ),
+        (
+            "fish",
+            "set -g plain one; set -gx given 'two words'; set -g empty ''; set -g many a\\nb'  '\\n; set -g list x 'y z'; set -g odd it\\'s' \\\\ \"q\" '\\xff' $HOME'",
+        ),
+    ];
+    for (shell, set) in sets {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        assert_eq!(session.runs(set).await.exit_code, Some(0), "{shell}");
+        let names = ["plain", "given", "empty", "many", "list", "gone", "odd", "HOME"].map(str::to_owned);
+        let told = session.0.variables(names.to_vec()).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        let expected = [
+            private("one"),
+            exported("two words"),
+            private(""),
+            private("a\nb  \n"),
+            private("x y z"),
+            None,
+            private("it's \\ \"q\" \u{fffd} $HOME"),
+            exported(world.home()),
+        ];
+        for ((name, told), expected) in told.iter().zip(expected) {
+            assert_eq!(*told, expected, "{shell}: {name}");
+        }
+        let long = "x".repeat(1_000_000);
+        session.0.set_variables(vec![("long".into(), long.clone())], false).await.unwrap();
+        assert_eq!(session.variable("long").await.unwrap().value, long, "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn variables_are_set_for_the_shell_and_for_its_programs() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let odd = "it's \"odd\" \\ $HOME `id` !!\nsecond line\n";
+        let values = vec![("first".to_owned(), odd.to_owned()), ("second".to_owned(), String::new())];
+        session.0.set_variables(values, false).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        assert_eq!((session.variable("first").await, session.variable("second").await), (private(odd), private("")));
+        assert_eq!(session.gives("printf '%s' \"$first\"").await.0, odd, "{shell}");
+        assert_eq!(session.gives("sh -c 'echo ${first-none}'").await.0, "none\n", "{shell}");
+        session.0.set_variables(vec![("second".into(), "given".into())], true).await.unwrap();
+        assert_eq!(session.gives("sh -c 'echo $second'").await.0, "given\n", "{shell}");
+        let fixed = if shell == "fish" { ("status", "") } else { ("fixed", "readonly fixed=1; ") };
+        session.runs(&format!("{}true", fixed.1)).await;
+        let refused = session.0.set_variables(vec![(fixed.0.into(), "2".into())], false).await;
+        assert_eq!(refused, Err(VariablesError::Refused(vec![fixed.0.into()])), "{shell}");
+        assert_eq!(session.gives("echo alive").await.0, "alive\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn asking_for_variables_leaves_no_trace() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.runs("sh -c 'exit 7' last").await;
+        let (before, history) = (session.view().await, session.history().await);
+        let mut viewer = session.0.attach().await.unwrap();
+        let patient = session.0.clone();
+        let waiting = tokio::spawn(async move {
+            let quiet = Quiet { after_output: Duration::from_millis(1), without_output: Duration::from_secs(600) };
+            let wait = Wait { until: Until::Quiet(quiet), timeout: Duration::from_millis(400), ..wait_for("never") };
+            patient.wait(wait).await.unwrap().0.reason
+        });
+        for _ in 0..5 {
+            assert_eq!(session.variable("HOME").await, exported(world.home()), "{shell}");
+            session.0.set_variables(vec![("set_by_us".into(), "1".into())], false).await.unwrap();
+        }
+        let after = session.view().await;
+        assert_eq!(after.screen, before.screen, "{shell}");
+        assert_eq!(
+            (after.cursor, after.end, after.exit_code),
+            (before.cursor, before.end, before.exit_code),
+            "{shell}"
+        );
+        assert_eq!(session.history().await, history, "{shell}");
+        assert!(viewer.output.try_recv().is_err(), "{shell}: who watches sees nothing");
+        assert_eq!(waiting.await.unwrap(), Reason::Timeout, "{shell}: a wait for quiet has heard nothing");
+        let last = match shell {
+            "fish" => "echo $status",
+            _ => "echo $? $_",
+        };
+        let told = if shell == "fish" { "7\n" } else { "7 last\n" };
+        assert_eq!(session.gives(last).await.0, told, "{shell}");
+        let typed = session.gives(if shell == "zsh" { "fc -l 1" } else { "history" }).await.0;
+        assert!(!typed.contains("steplatch") && !typed.contains("set_by_us"), "{shell}:\n{typed}");
+        let left = std::fs::read_dir(world._integration.path().join("exchange")).unwrap().count();
+        assert_eq!(left, 0, "{shell}: the files of the exchange are gone");
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_begun_survives_the_question_or_stands_in_its_way() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.types("echo be").await;
+        session.comes_to("the line is shown", |view| view.screen.ends_with("echo be")).await;
+        let told = session.0.variables(vec!["HOME".into()]).await;
+        match shell {
+            "bash" => assert_eq!(told, Err(VariablesError::HalfTyped { text: "echo be".into() })),
+            _ => assert_eq!(told.unwrap()[0].1, exported(world.home()), "{shell}"),
+        }
+        session.types("gun\n").await;
+        session.sees("^begun$").await;
+    }
+}
+
+#[tokio::test]
+async fn variables_are_not_asked_for_while_a_command_runs_or_under_a_wrong_name() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.types("echo go; cat\n").await;
+        session.sees("^go$").await;
+        session.leaves_the_foreground(shell).await;
+        session.comes_to("cat waits", |view| view.awaiting_input == Some(true)).await;
+        let busy = session.0.variables(vec!["HOME".into()]).await;
+        assert_eq!(busy, Err(VariablesError::Busy { program: Some("cat".into()) }), "{shell}");
+        session.types("\u{4}").await;
+        session.prompt().await;
+        for name in ["a b", "x;id", "", "__steplatch_key"] {
+            let wrong = session.0.variables(vec![name.into()]).await;
+            assert!(matches!(wrong, Err(VariablesError::Name(_))), "{shell}: {name:?}");
+        }
+        let value = session.0.set_variables(vec![("a".into(), "nul\0".into())], false).await;
+        assert_eq!(value, Err(VariablesError::Value("a".into())), "{shell}");
+    }
+    let world = World::new();
+    let python = world.open(&["python3", "-q"]).await;
+    let refused = python.0.variables(vec!["HOME".into()]).await.unwrap_err();
+    assert!(matches!(refused, VariablesError::NotIntegrated { program: Some(_) }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_shell_that_no_longer_listens_is_not_harmed_and_says_so_in_time() {
+    for (shell, deafen) in [
+        ("bash", "bind -r '\\e\\C-_s'; true"),
+        ("zsh", "unset -f TRAPUSR1"),
+        ("fish", "functions -e __steplatch_exchange"),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.runs(deafen).await;
+        let told = session.0.variables(vec!["HOME".into()]).await;
+        assert!(matches!(told, Err(VariablesError::Deaf | VariablesError::Unanswered)), "{shell}: {told:?}");
+        session.types("\u{15}").await;
+        assert_eq!(session.gives("echo alive").await.0, "alive\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn many_may_ask_at_once() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let asking = (0..8).map(|n| {
+            let terminal = session.0.clone();
+            tokio::spawn(async move {
+                terminal.set_variables(vec![(format!("v{n}"), n.to_string())], false).await?;
+                terminal.variables(vec![format!("v{n}")]).await
+            })
+        });
+        for (n, asked) in asking.collect::<Vec<_>>().into_iter().enumerate() {
+            let told = asked.await.unwrap().unwrap_or_else(|error| panic!("{shell}: {error}"));
+            assert_eq!(told[0].1, private(&n.to_string()), "{shell}");
+        }
+    }
+}
+
+// ---- states ----
+
+#[tokio::test]
+async fn the_folder_is_the_shells_own_or_the_one_that_what_runs_tells() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        assert_eq!(session.view().await.cwd.as_deref(), Some(world.home()), "{shell}");
+        session.runs("cd /usr").await;
+        assert_eq!(session.0.describe().await.unwrap().cwd.as_deref(), Some("/usr"), "{shell}");
+        session.types("printf '\\033]7;file://far/away%%20there\\007\\n'; echo told; cat\n").await;
+        session.sees("^told$").await;
+        assert_eq!(session.view().await.cwd.as_deref(), Some("/away there"), "{shell}");
+        session.types("\u{4}").await;
+        assert_eq!(session.prompt().await.cwd.as_deref(), Some("/usr"), "{shell}: what ran is over");
+    }
+    let world = World::new();
+    let python = world.open(&["python3", "-q"]).await;
+    assert_eq!(python.view().await.cwd.as_deref(), Some(world.home()));
+}
+
+#[tokio::test]
+async fn whether_somebody_is_to_type_is_known() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let view = session.view().await;
+        assert_eq!((view.awaiting_input, view.password), (Some(true), false), "{shell} at its prompt");
+        for (command, awaiting) in [
+            ("sh -c 'echo go; cat'", true),
+            ("sh -c 'echo go; exec sleep 30'", false),
+            ("sh -c 'echo go; while :; do :; done'", false),
+            ("python3 -c 'input(\"go\\n\")'", true),
+            ("sh -c '(echo go; exec sleep 30); true'", false),
+            ("seq 1 100000 | less", true),
+            ("seq 1 100 | sort | less", true),
+            ("vim -u NONE", true),
+        ] {
+            session.types(&format!("{command}\n")).await;
+            if command.contains("go") {
+                session.sees("^go$").await;
+            }
+            session.comes_to(command, |view| view.awaiting_input == Some(awaiting)).await;
+            session.leaves_the_foreground(shell).await;
+            let end = match command {
+                "seq 1 100000 | less" | "seq 1 100 | sort | less" => "q",
+                "vim -u NONE" => ":q!\n",
+                _ => "\u{3}",
+            };
+            session.types(end).await;
+            session.prompt().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_password_is_asked_for_without_echo() {
+    let bash = "read -s -p 'word: ' word";
+    let python = "python3 -c 'import getpass; getpass.getpass(\"word: \")'";
+    let zsh = "read -s 'word?word: '";
+    for (shell, command) in [("bash", bash), ("bash", python), ("zsh", zsh), ("zsh", python), ("fish", python)] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        session.types(&format!("{command}\n")).await;
+        session.sees("^word: ").await;
+        let view = session.comes_to(command, |view| view.awaiting_input == Some(true)).await;
+        assert!(view.password, "{shell}: {command}");
+        session.types("secret\n").await;
+        let view = session.prompt().await;
+        assert!(!view.password && !view.screen.contains("secret"), "{shell}:\n{}", view.screen);
+    }
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    session.types("stty -echo; cat\n").await;
+    session.comes_to("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
+}
+
+/// Queries to a terminal, as logs contain them.
+const QUESTIONS: [&[u8]; 16] = [
+    b"\x1b[c",
+    b"\x1b[>c",
+    b"\x1b[=c",
+    b"\x1b[5n",
+    b"\x1b[6n",
+    b"\x1b[?6n",
+    b"\x1b[18t",
+    b"\x1b[>q",
+    b"\x1b[?u",
+    b"\x1b[?2004$p",
+    b"\x1b]10;?\x07",
+    b"\x1b]11;?\x1b\\",
+    b"\x1b]4;1;?\x07",
+    b"\x1bP$qm\x1b\\",
+    b"\x1bP+q544e\x1b\\",
+    b"\x1bZ",
+];
+
+/// Numbers that look random and are the same every time (splitmix64, Steele, Lea and Flood 2014).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+    }
+
+    /// Returns a stream of queries, other sequences, text and bytes.
+    fn stream(&mut self) -> Vec<u8> {
+        let mut stream = Vec::new();
+        for _ in 0..=self.below(12) {
+            match self.below(6) {
+                0..=2 => stream.extend(QUESTIONS[self.below(QUESTIONS.len())]),
+                3 => {
+                    let last = b"ABCDEFGHJKLMPSTXZ@`abdefghlmnqrstu"[self.below(34)];
+                    stream.extend(format!("\x1b[{};{}", self.below(99), self.below(99)).bytes());
+                    stream.push(last);
+                }
+                4 => stream.extend(b"some text\r\n"),
+                _ => stream.extend((0..self.below(9)).map(|_| u8::try_from(self.below(256)).unwrap())),
+            }
+        }
+        stream
+    }
+}
+
+#[tokio::test]
+async fn what_is_printed_is_never_a_part_of_the_next_command() {
+    // `STEPLATCH_STREAMS` requests more of them; the numbers continue from where these end.
+    let streams = std::env::var("STEPLATCH_STREAMS").ok().and_then(|many| many.parse().ok()).unwrap_or(25);
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let mut numbers = Numbers(7);
+        for number in 0..streams {
+            let stream = numbers.stream();
+            std::fs::write(world.home.path().join("log"), &stream).unwrap();
+            let shown = format!("{shell}, stream {number}: {}", stream.escape_ascii());
+            // Waited for as a command, or typed as by a person.
+            if number % 2 == 0 {
+                session.runs("cat ~/log").await;
+            } else {
+                session.types("cat ~/log\n").await;
+                session.prompt().await;
+            }
+            let ran = session.runs(&format!("echo next {number}")).await;
+            assert_eq!((ran.output.as_str(), ran.exit_code), (&*format!("next {number}\n"), Some(0)), "{shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_asks_and_reads_is_answered_in_every_shell() {
+    let script = "import os, sys, termios, time, tty\n\
+                  def ask(pause):\n    sys.stdout.write('\\x1b[6n'); sys.stdout.flush(); time.sleep(pause)\n    \
+                  old = termios.tcgetattr(0); tty.setraw(0)\n    answer = b''\n    \
+                  while not answer.endswith(b'R'): answer += os.read(0, 1)\n    \
+                  termios.tcsetattr(0, termios.TCSANOW, old); print('answered', len(answer) > 4)\n\
+                  ask(0); ask(0.1); print('all of it')\n";
+    for shell in SHELLS {
+        let world = World::new();
+        world.file("asks.py", script);
+        let session = world.open(&[shell]).await;
+        let ran = session.runs("python3 ~/asks.py").await;
+        assert_eq!(ran.output.matches("answered True").count(), 2, "{shell}: {}", ran.output);
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_types_at_a_prompt_begins_on_an_empty_line() {
+    // redteam H9: what an agent had typed before the prompt of a command was executed with it.
+    let world = World::new();
+    let by_run = |text: &str| Input { text: text.into(), run: Some("run_a".into()), ..Input::default() };
+    for (shell, editing) in [("bash", "true"), ("zsh", "true"), ("fish", "true"), ("bash", "set -o vi")] {
+        let session = world.open(&[shell]).await;
+        session.gives(editing).await;
+        session.types("printf 'EV%s\\n' IL; ").await;
+        session.0.send(by_run("printf 'fi%s\\n' ne\n")).await.unwrap();
+        session.sees("(?m)^fine$").await;
+        session.prompt().await;
+        // What the run itself has typed stays.
+        session.0.send(by_run("printf '%s+%s\\n' one ")).await.unwrap();
+        session.0.send(by_run("two\n")).await.unwrap();
+        session.sees(r"one\+two").await;
+        session.prompt().await;
+        let printed = session.history().await;
+        assert!(!printed.contains("EVIL"), "{shell}, {editing}:\n{printed}");
+        // Keys that move in the line or search the history: no key takes away what they leave in every mode of every shell.
+        for others in ["\x1b[A", "\x12older"] {
+            let session = world.open(&[shell]).await;
+            session.gives(editing).await;
+            session.gives("echo an older line").await;
+            let lines = |view: &View| view.screen.matches("older line").count();
+            let before = lines(&session.view().await);
+            session.types(others).await;
+            session.comes_to("the older line is shown", |view| lines(view) > before).await;
+            let refused = session.0.send(by_run("echo EVIL\n")).await;
+            assert!(matches!(refused, Err(InputError::LineStands { .. })), "{shell}, {editing}: {refused:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Attacks on gates for people, with the means of an agent, on the real binary. Every known way to pass for a person is
+//! a row here.
+//! found is a row here.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A home with an agent that attacks.
+struct Scene {
+    agent: Agent,
+    home: Home,
+    socket: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let home = Home::new(STEPLATCH);
+        let agent = Agent::new(&home);
+        std::fs::write(home.path().join("attack.py"), include_str!("attacks.py")).unwrap();
+        let status = home.runs(&["daemon", "start", "--json"]);
+        assert_eq!(status.code, 0, "{status:?}");
+        let status = home.runs(&["daemon", "status", "--json"]).json();
+        Self { agent, socket: status["socket"].as_str().unwrap().to_owned(), home }
+    }
+
+    /// Starts a run with a gate for `answered_by`, and returns its id.
+    fn asks(&self, answered_by: &str) -> String {
+        let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": answered_by});
+        let machine = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
+        let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+        let waiting = self.agent.calls("run_workflow", arguments);
+        assert_eq!(waiting["status"], "waiting", "{waiting:#}");
+        waiting["run_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Types a command in the agent's own terminal, which stays open.
+    fn types(&self, command: &str) {
+        let opened = self.agent.calls("open_terminal", json!({"shell": "bash"}));
+        let typed = json!({"session_id": opened["session_id"], "input_text": format!("{command}\n")});
+        let typed = self.agent.calls("send_input", typed);
+        assert_eq!(typed["success"], true, "{typed}");
+    }
+
+    fn state(&self, run: &str) -> Value {
+        self.agent.calls("get_run", json!({"run_id": run}))["status"].clone()
+    }
+
+    /// Returns the shell command of an attack on the socket, and the file of its reply.
+    fn attack(&self, way: &str, command: &str, params: &Value) -> (String, std::path::PathBuf) {
+        self.attack_at(way, &self.socket, command, params)
+    }
+
+    fn attack_at(&self, way: &str, at: &str, command: &str, params: &Value) -> (String, std::path::PathBuf) {
+        let reply = self.home.path().join(format!("{}.reply", way.replace(' ', "-")));
+        let _ = std::fs::remove_file(&reply);
+        let script = self.home.path().join("attack.py");
+        let words = [script.to_str().unwrap(), way, at, command, &params.to_string(), reply.to_str().unwrap()];
+        let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        (format!("python3 {}", quoted.join(" ")), reply)
+    }
+}
+
+/// Waits for the reply of an attack.
+fn reply(file: &std::path::Path) -> Value {
+    let began = Instant::now();
+    loop {
+        if let Ok(text) = std::fs::read_to_string(file) {
+            return serde_json::from_str(&text).unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{} has no reply", file.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Attacks that need only a terminal.
+const WAYS: [&str; 6] =
+    ["plainly", "handed on", "without a trace", "far below", "below one that has ended", "without its host"];
+
+/// The messages to a caller that does not count as a person.
+const REFUSALS: [&str; 3] = ["in a terminal that steplatch keeps", "was started by steplatch", "can not be told"];
+
+fn is_refused(reply: &Value) -> bool {
+    let error = reply["error"].as_str().unwrap_or_default();
+    reply["success"] == false && REFUSALS.iter().any(|refusal| error.contains(refusal))
+}
+
+#[test]
+fn from_a_terminal_that_is_kept_no_way_leads_to_a_person_s_gate() {
+    let scene = Scene::new();
+    let run = scene.asks("human");
+    for way in WAYS {
+        let (attack, file) = scene.attack(way, "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
+        scene.types(&attack);
+        let reply = reply(&file);
+        assert!(is_refused(&reply), "{way}: {reply}");
+        assert_eq!(scene.state(&run), "waiting", "{way}");
+    }
+}
+
+#[test]
+fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
+    let scene = Scene::new();
+    let run = scene.asks("human");
+    let gate = format!("{run}/ask/1");
+    let surfaces = [
+        ("by command", json!({"words": ["gates", "answer", gate, "yes"]})),
+        ("by command", json!({"words": ["gates", "answer", run, "yes", "--json"]})),
+        ("by a dialog", json!({"run_id": run})),
+    ];
+    for (way, params) in surfaces {
+        let (attack, file) = scene.attack_at(way, STEPLATCH, "", &params);
+        scene.types(&attack);
+        let reply = reply(&file);
+        assert!(is_refused(&reply), "{way} {params}: {reply}");
+        assert_ne!(reply["asked"], false, "the dialog was there: {reply}");
+        assert_eq!(scene.state(&run), "waiting", "{way}");
+    }
+}
+
+#[test]
+fn from_a_terminal_that_is_kept_no_passphrase_is_set() {
+    let scene = Scene::new();
+    for way in ["plainly", "handed on", "without a trace", "below one that has ended"] {
+        let (attack, file) = scene.attack(way, "SET_APPROVER", &json!({"passphrase": "of an agent"}));
+        scene.types(&attack);
+        let reply = reply(&file);
+        assert!(reply["error"].as_str().unwrap().contains("is set by a person"), "{way}: {reply}");
+    }
+    assert_eq!(scene.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
+}
+
+#[test]
+fn what_a_node_leaves_behind_is_no_person() {
+    let scene = Scene::new();
+    let run = scene.asks("human");
+    for way in ["plainly", "handed on", "without a trace"] {
+        let (attack, file) = scene.attack(way, "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
+        std::fs::write(scene.home.path().join("attack.sh"), attack).unwrap();
+        let story = scene.home.path().join("story.py");
+        let text = "async def story(ctx):\n    return (await ctx.run('attack'))['output']\n\
+                    BashNode(id='attack', session=session, command='sh attack.sh')\nWorkflow(id='story', session=session, fn=story)\n";
+        std::fs::write(&story, text).unwrap();
+        let ran = scene
+            .agent
+            .calls("run_workflow", json!({"workflow_file": story.display().to_string(), "wait_seconds": 60}));
+        assert_eq!(ran["status"], "completed", "{ran}");
+        let reply = reply(&file);
+        assert!(is_refused(&reply), "{way}: {reply}");
+    }
+    assert_eq!(scene.state(&run), "waiting");
+}
+
+#[test]
+fn an_answer_is_recorded_as_of_who_gave_it_whatever_they_call_themselves() {
+    let scene = Scene::new();
+    let run = scene.asks("anyone");
+    let (attack, file) = scene.attack("plainly", "ANSWER_GATE", &json!({"run_id": run, "answer": "yes"}));
+    scene.types(&attack);
+    assert_eq!(reply(&file)["success"], true);
+    let events = scene.home.runs(&["runs", "events", &run, "--json"]).well();
+    let answered = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let answered = answered.into_iter().find(|event| event["event_type"] == "gate_answered").unwrap();
+    assert_eq!(answered["data"]["by"], "a program in a kept terminal", "{answered}");
+    let through = answered["data"]["through"].as_str().unwrap();
+    assert!(through.starts_with("cli (python3"), "{answered}");
+}

@@ -1,0 +1,62 @@
+//! Machines that call nodes, while the daemon is killed, on the real binary.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+const DECLARED: &str = r#"
+[nodes.note]
+type = "bash"
+command = "echo {input|sh} >>noted; sleep {input|sh}"
+
+[graphs.both]
+steps = [{ id = "one", node = "note", input = "0.01" }, { id = "two", node = "note", input = "0.02" }]
+"#;
+
+/// Returns a machine that calls nodes and a graph in sequence, and returns where its outcome was uncertain.
+fn noting() -> Value {
+    let ways = |next: &str| json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}, {"condition": "success", "next_state": next}]);
+    let note = |seconds: &str, next: &str| json!({"action": {"tool": "run_node", "params": {"node_id": "note", "input": seconds}}, "transitions": ways(next)});
+    json!({"name": "noting", "initial_state": "graph", "states": {
+        "graph": {"action": {"tool": "run_graph", "params": {"graph_id": "both"}}, "transitions": ways("quick")},
+        "quick": note("0.03", "same"),
+        "same": {"action": {"tool": "run_node", "params": {"node_id": "identity", "input": "{quick_input}"}},
+                 "transitions": ways("slow")},
+        "slow": note("60", "end"),
+        "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+        "doubt": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+    }})
+}
+
+fn noted(file: &Path) -> Vec<String> {
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_node_whose_daemon_was_killed_is_in_doubt_and_not_called_again() {
+    let home = Home::new(STEPLATCH);
+    std::fs::write(home.path().join("steplatch.toml"), DECLARED).unwrap();
+    let agent = Agent::new(&home);
+    let begun = agent.calls("run_workflow", json!({"workflow_definition": noting(), "wait_seconds": 0}));
+    let file = home.path().join("noted");
+    let began = Instant::now();
+    while noted(&file).last().is_none_or(|line| line != "60") {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", noted(&file));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+    let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
+    assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("doubt")), "{over}");
+    let mut noted = noted(&file);
+    // The steps of the graph run in parallel.
+    noted[..2].sort();
+    assert_eq!(noted, ["0.01", "0.02", "0.03", "60"], "each once");
+    let shown = home.runs(&["runs", "events", begun["run_id"].as_str().unwrap()]).well();
+    assert!(shown.contains("slow  nobody knows whether it happened"), "{shown}");
+}

@@ -1,0 +1,52 @@
+//! Third-party MCP clients, as installed by `cargo xtask test`.
+#![allow(dead_code, reason = "no program uses all of them")]
+
+pub(crate) mod doorman;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use steplatch_testkit::{CommandOutput, Home};
+
+/// Runs a script of this directory with the Python of `client`, and shows its whole output if it fails.
+pub(crate) fn passes(home: &Home, client: &str, script: &str, arguments: &[&str]) {
+    let programs = installed(Path::new("clients").join(client).join("bin").as_path());
+    let python = programs.join("python");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients").join(script);
+    // The terminals run this Python, too: the system's may be a wrapper that reads the home directory.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&path))).unwrap();
+    let mut command = home.inside(&python);
+    command.env("PATH", path).env("PYTHONDONTWRITEBYTECODE", "1").arg(script).args(arguments);
+    let said = CommandOutput::of(&command.output().unwrap());
+    assert_eq!(said.code, 0, "{} of {client}:\n{}{}", arguments.join(" "), said.stdout, said.stderr);
+}
+
+/// Sends a request with the MCP inspector, which must have no complaints. Returns the answer.
+pub(crate) fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) -> serde_json::Value {
+    let program = "mcp-inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+    let mut command = node(home);
+    command.arg(installed(Path::new(program))).arg("--cli");
+    // The inspector passes only explicit variables on to a server, and few others.
+    for (name, value) in home.environment() {
+        command.arg("-e").arg(format!("{name}={value}"));
+    }
+    command.args(server).args(["--protocol-era", era]).args(asked);
+    let said = CommandOutput::of(&command.output().unwrap());
+    let told = format!("{era} {}:\n{}{}", asked.join(" "), said.stdout, said.stderr);
+    assert_eq!((said.code, said.stderr.trim()), (0, ""), "{told}");
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+/// Returns a command of a recent Node, ready to run in a home.
+pub(crate) fn node(home: &Home) -> Command {
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    home.inside(&installed(Path::new(&format!("node/node_modules/node-linux-{architecture}/bin/node"))))
+}
+
+/// Returns a path in the target directory, which also contains this program.
+pub(crate) fn installed(path: &Path) -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let found = exe.ancestors().map(|folder| folder.join(path)).find(|found| found.exists());
+    found.unwrap_or_else(|| panic!("{} is not there; run cargo xtask test, which installs it", path.display()))
+}

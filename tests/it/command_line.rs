@@ -1,0 +1,479 @@
+//! The commands about runs, gates and workflows, as a person or a script uses them.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, CommandOutput, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn home() -> Home {
+    Home::new(STEPLATCH)
+}
+
+fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
+}
+
+/// Returns a machine that types, asks for a judgement, and ends in one of two ways.
+fn judged() -> Value {
+    json!({
+        "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "say"}]},
+            "say": {
+                "action": {"tool": "send_input", "params": {"input_text": "STATUS=green; echo it is $((20 + 22))\n"}},
+                "transitions": [{"condition": "success", "next_state": "judge"}]
+            },
+            "judge": {
+                "action": {"tool": "await_output", "params": {"pattern": "^it is (\\d+)"}}, "timeout": 20,
+                "transitions": [
+                    {"condition": {"description": "it works"}, "next_state": "good"},
+                    {"condition": {"description": "it is broken"}, "next_state": "bad"}
+                ]
+            },
+            "good": {"action": {"tool": "get_screen_content"}},
+            "bad": {"action": {"tool": "exit_terminal", "params": {"session_id": "term_0000000000"}}}
+        }
+    })
+}
+
+fn write(home: &Home, name: &str, document: &Value) {
+    std::fs::write(home.path().join(name), document.to_string()).unwrap();
+}
+
+/// Starts a run and returns its id once it waits at its gate.
+fn waits(agent: &Agent) -> String {
+    let reply = agent.calls("run_workflow", json!({"workflow_definition": judged(), "wait_seconds": 60}));
+    assert_eq!(reply["status"], "waiting", "{reply:#}");
+    reply["run_id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until a run has ended and returns its state.
+fn ends(agent: &Agent, run: &str) -> String {
+    let reply = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    reply["status"].as_str().unwrap().to_owned()
+}
+
+fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
+    assert_eq!(said.code, code, "{said:?}");
+    for part in parts {
+        assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
+    }
+}
+
+#[test]
+fn a_gate_is_listed_shown_and_answered_by_its_number() {
+    let home = home();
+    let agent = Agent::new(&home);
+    assert!(home.runs(&["gates", "list"]).stderr.contains("no run waits for an answer"));
+    let run = waits(&agent);
+
+    let listed = home.runs(&["gates", "list"]).well();
+    for part in
+        [&run, "What holds after state 'judge'?", "│ it is 42", "1  it works", "2  it is broken", "3  none of these"]
+    {
+        assert!(listed.contains(part), "no {part:?} in {listed}");
+    }
+    let shown = home.runs(&["runs", "show", &run[..8]]).well();
+    assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
+    assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1@")), "{shown}");
+
+    refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["'4' is none of the choices", "2  it is broken"]);
+    refused(&home.runs(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
+    let gate = home.runs(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
+    let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
+    assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
+    assert_eq!(ends(&agent, &run), "completed");
+    // The daemon names the first answer to the client that was second.
+    refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
+    refused(&home.runs(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
+
+    let shown = home.runs(&["runs", "show", &run]).well();
+    assert!(shown.contains("returned  STATUS = green") && shown.contains("state     completed"), "{shown}");
+    let json = home.runs(&["runs", "show", &run, "--json"]).json();
+    assert_eq!((&json["state"], &json["return_values"]["STATUS"]), (&"completed".into(), &"green".into()));
+    assert_eq!((&json["final_state"], &json["error"]), (&"good".into(), &Value::Null));
+}
+
+#[test]
+fn an_answer_in_words_leads_where_its_choice_leads() {
+    let home = home();
+    let agent = Agent::new(&home);
+    let run = waits(&agent);
+    let reply = home.runs(&["gates", "answer", &run, "it is broken", "--json"]).json();
+    assert_eq!((&reply["success"], &reply["run_id"]), (&true.into(), &run.as_str().into()));
+    assert_eq!(ends(&agent, &run), "failed");
+    let listed = home.runs(&["runs", "list", "--state", "failed"]).well();
+    assert!(listed.contains(&run) && listed.contains("State 'bad' failed: "), "{listed}");
+}
+
+#[test]
+fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
+    let home = home();
+    assert!(home.runs(&["runs", "list"]).stderr.contains("there are no runs"));
+    let agent = Agent::new(&home);
+    write(
+        &home,
+        "nap.json",
+        &json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}}),
+    );
+    let one = waits(&agent);
+    let other = waits(&agent);
+    home.runs(&["run", "nap.json"]).well();
+
+    let listed = home.runs(&["runs", "list"]).well();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed}");
+    assert!(lines[0].starts_with("ID ") && lines[0].ends_with("ABOUT"), "{listed}");
+    assert!(lines[1].contains("  nap       completed  "), "the newest first, and aligned: {listed}");
+    assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{listed}");
+    let ids = |arguments: &[&str]| {
+        let all = [&["runs", "list", "--json"], arguments].concat();
+        let listed = home.runs(&all).json();
+        let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
+        listed["runs"].as_array().unwrap().iter().map(id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["--workflow", "judged"]), [other.clone(), one.clone()]);
+    assert_eq!(ids(&["--state", "waiting", "--limit", "1"]), std::slice::from_ref(&other));
+    assert_eq!(ids(&["--workflow", "nobody"]), Vec::<String>::new());
+    assert_eq!(ids(&["--state", "pending"]), Vec::<String>::new());
+    assert_eq!(ids(&["--since", "1h", "--workflow", "judged"]), [other.clone(), one.clone()]);
+    assert_eq!(ids(&["--until", "1h"]), Vec::<String>::new());
+    let began = home.runs(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
+    assert_eq!(ids(&["--since", &began, "--workflow", "judged"]), std::slice::from_ref(&other));
+    assert_eq!(ids(&["--until", &began]), std::slice::from_ref(&one));
+    refused(&home.runs(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
+    refused(&home.runs(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
+    refused(&home.runs(&["runs", "show", "run_"]), 2, &["'run_' may be any of these runs", &one, &other]);
+    refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run's id begins with 'zzzz'", "steplatch runs list"]);
+    refused(&home.runs(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
+    refused(&home.runs(&["runs", "cancel", &one, "run_"]), 2, &["may be any"]);
+    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "nothing is cancelled when one of them is not what it seems");
+
+    let cancelled = home.runs(&["runs", "cancel", &one, &other]).well();
+    assert_eq!(cancelled, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
+    let again = home.runs(&["runs", "cancel", &one, "--json"]).json();
+    assert_eq!(again[0]["message"], "Run was already over: cancelled");
+}
+
+#[test]
+fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
+    let home = home();
+    let agent = Agent::new(&home);
+    let run = waits(&agent);
+    // The run waits, but a command for the events so far does not.
+    let so_far = home.runs(&["runs", "events", &run]).well();
+    let last = so_far.lines().last().unwrap();
+    assert!(last.contains("gate_waiting") && last.ends_with("judge  it works | it is broken"), "{so_far}");
+    assert!(
+        so_far.contains("say → judge  the action succeeded")
+            && so_far.contains("state_entered       open  open_terminal bash")
+    );
+    let numbers = |text: &str| -> Vec<u64> {
+        let event = |line: &str| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64().unwrap();
+        text.lines().map(event).collect()
+    };
+    assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--json"]).well()), (1..=10).collect::<Vec<_>>());
+
+    let follows = home
+        .steplatch()
+        .args(["runs", "events", &run, "--from", "10", "--follow", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    home.runs(&["gates", "answer", &run, "it works"]).well();
+    let followed = CommandOutput::of(&follows.wait_with_output().unwrap()).well();
+    assert_eq!(ends(&agent, &run), "completed");
+    let followed_numbers = numbers(&followed);
+    assert_eq!(followed_numbers[0], 10, "{followed}");
+    assert!(followed.lines().last().unwrap().contains("\"workflow_completed\""), "{followed}");
+    assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--from", "10", "--json"]).well()), followed_numbers);
+    let past = home.runs(&["runs", "events", &run, "--from", "1000"]);
+    assert_eq!((past.code, past.stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
+    let home = home();
+    write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
+    let play =
+        || home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "COMMAND=make all"]);
+    let said = play().well();
+    assert_eq!(said, play().well());
+    for part in [
+        "eval \"$COMMAND\"⏎",
+        "exit code 1  (takes 3.0 s)",
+        "→ done  exit_code equals 0",
+        "✓ completed after 3.2 s, 7 states",
+    ] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
+    assert_eq!((&json["end"]["status"], &json["elapsed_time"]), (&"completed".into(), &json!(3.2)));
+    assert_eq!(
+        json["path"][1],
+        json!({"kind": "transition", "at": 0.0, "from": "open", "to": "try", "because": "the action succeeded"})
+    );
+
+    write(&home, "late.json", &json!({"states": {"ended": "timeout"}}));
+    let failed = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "late.json"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stdout.contains("✗ failed after 1 min 0 s, 3 states: State 'ended' timed out"), "{}", failed.stdout);
+    refused(
+        &home.runs(&["workflow", "test", &example("hello.json")]),
+        2,
+        &["State 'listen' waits for output", "\"match_text\""],
+    );
+    write(&home, "slip.json", &json!({"states": {"edned": {}}}));
+    refused(
+        &home.runs(&["workflow", "test", &example("retry.json"), "--stub", "slip.json"]),
+        2,
+        &["did you mean 'ended'?"],
+    );
+    refused(
+        &home.runs(&["workflow", "test", &example("retry.json"), "--max-states", "0"]),
+        2,
+        &["max_states must be from 1"],
+    );
+    assert!(home.runs(&["workflow", "test", "--help"]).well().contains("\"shell\":  {\"PROJECT_ROOT\""));
+    assert!(!home.path().join("state").exists(), "and nothing was started for it");
+}
+
+#[test]
+fn output_that_can_not_be_written_ends_a_command_with_an_exit_code() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "one"]).well();
+    let (hello, retry) = (example("hello.json"), example("retry.json"));
+    let commands: &[&[&str]] = &[
+        &["--help"],
+        &["--version"],
+        &["completions", "bash"],
+        &["completions", "zsh"],
+        &["completions", "fish"],
+        &["config", "show"],
+        &["config", "show", "--json"],
+        &["config", "check"],
+        &["workflow", "schema"],
+        &["workflow", "schema", "--documentation"],
+        &["workflow", "lint", &hello],
+        &["workflow", "lint", &hello, "--json"],
+        &["workflow", "graph", &hello],
+        &["workflow", "graph", &hello, "--svg"],
+        &["workflow", "test", &retry],
+        &["workflow", "list"],
+        &["setup", "--dry-run"],
+        &["daemon", "status"],
+        &["daemon", "status", "--json"],
+        &["terminal", "list"],
+        &["terminal", "screen", "one"],
+        &["terminal", "screen", "one", "--format", "png"],
+        &["terminal", "run", "one", "echo hello"],
+        &["terminal", "send", "one", "true", "-e"],
+        &["nodes", "list"],
+        &["graph", "list"],
+        &["remote", "list"],
+        &["run", &hello],
+        &["run", &hello, "--json"],
+        &["runs", "list"],
+        &["runs", "list", "--json"],
+        &["gates", "list"],
+        &["approver", "status"],
+        &["no-such-command", "--json"],
+    ];
+    for command in commands {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for (stdout, name) in [(Stdio::from(full), "/dev/full"), (Stdio::from(closed), "a closed pipe")] {
+            let said = CommandOutput::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
+            assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
+        }
+    }
+    // Standard error can be full too, with the logs that go there.
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let code =
+        home.steplatch().args(["-v", "terminal", "screen", "two"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(code.code(), Some(1));
+}
+
+#[test]
+fn errors_name_terminals_and_commands() {
+    let home = home();
+    let said = |arguments: &[&str]| {
+        let said = home.runs(arguments);
+        assert_eq!(said.code, 1, "{arguments:?}: {said:?}");
+        assert!(!said.stderr.contains("ession") && !said.stderr.contains("open_terminal"), "{}", said.stderr);
+        said.stderr
+    };
+    let none: &[&[&str]] = &[
+        &["terminal", "send", "nope", "x"],
+        &["terminal", "run", "nope", "ls"],
+        &["terminal", "screen", "nope"],
+        &["terminal", "record", "nope", "x.cast"],
+        &["terminal", "close", "nope"],
+    ];
+    for arguments in none {
+        let error = said(arguments);
+        assert!(error.contains("terminal 'nope' not found") && error.contains("steplatch terminal "), "{error}");
+    }
+    let id = home.runs(&["terminal", "open", "--name", "one"]).well();
+    let error = said(&["terminal", "screen", "nope"]);
+    assert!(error.contains(&format!("terminal 'nope' not found; open terminals: {} (one)", id.trim())), "{error}");
+    let error = said(&["runs", "cancel", "run_0123456789abcdef"]);
+    assert!(error.contains("see which there are with: steplatch runs list"), "{error}");
+    // Programs get the daemon's own text.
+    let json = home.runs(&["terminal", "screen", "nope", "--json"]);
+    let reply: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(reply["error"].as_str().unwrap().starts_with("Session 'nope' not found"), "{reply}");
+
+    let missing = home.runs(&["run", &example("count.json")]);
+    assert_eq!(missing.code, 1, "{missing:?}");
+    let hint = "Missing required environment variables: FOLDER. Give them with: steplatch run … -i FOLDER=…";
+    assert!(missing.stdout.contains(hint), "{}", missing.stdout);
+}
+
+#[test]
+fn a_failed_run_shows_its_last_screen_and_no_terminal_that_is_closed() {
+    let home = home();
+    let run = |command: &str| {
+        let said = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
+    };
+    let id = run("COMMAND=echo it broke here; false");
+    let shown = home.runs(&["runs", "show", &id]).well();
+    assert!(shown.contains("the last screen:") && shown.contains("│ it broke here"), "{shown}");
+    let terminal = shown.lines().find(|line| line.trim_start().starts_with("terminal")).unwrap();
+    assert!(terminal.ends_with("(closed)"), "{shown}");
+    let kept = home.runs(&["runs", "show", &id, "--json"]).json();
+    assert!(kept["last_screen"].as_str().unwrap().contains("it broke here"), "{kept}");
+    let kept =
+        home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5", "--keep-terminals"]);
+    assert_eq!(kept.code, 1);
+    let id = home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned();
+    let shown = home.runs(&["runs", "show", &id]).well();
+    assert!(shown.contains("terminal") && !shown.contains("(closed)"), "{shown}");
+}
+
+#[test]
+fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
+    let home = home();
+    let library = home.path().join(".terminal_control_workflows");
+    std::fs::create_dir(&library).unwrap();
+    let nap = json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 2}}}}});
+    std::fs::write(library.join("nap.json"), json!({"definition": nap}).to_string()).unwrap();
+    let below = home.path().join("src/deep");
+    std::fs::create_dir_all(&below).unwrap();
+    let runs =
+        |arguments: &[&str]| CommandOutput::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
+    assert!(runs(&["workflow", "test", "nap"]).well().contains("✓ completed after 2.0 s, 1 state"));
+    assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
+    refused(
+        &runs(&["workflow", "test", "nip"]),
+        2,
+        &["'nip': there is no file of that name. Workflow 'nip' not found", "Did you mean 'nap'?"],
+    );
+    refused(
+        &home_elsewhere(&["workflow", "graph", "nap"]),
+        2,
+        &["there is no file of that name. Workflow 'nap' not found"],
+    );
+}
+
+/// Runs the program in a home without a library.
+fn home_elsewhere(arguments: &[&str]) -> CommandOutput {
+    home().runs(arguments)
+}
+
+#[test]
+fn a_workflow_is_drawn_as_a_picture_in_a_file() {
+    let home = home();
+    let said = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+    let picture = std::fs::read_to_string(home.path().join("retry.svg")).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.contains(">exit_code = 0<"));
+    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg"]).well(), picture);
+    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--json"]).json()["svg"], picture);
+    let nowhere = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
+    refused(&nowhere, 2, &["'no/such/folder.svg' can not be written"]);
+}
+
+#[test]
+fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
+    let home = home();
+    assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"success": true, "problems": []}));
+    let folder = home.path().join(".config/steplatch");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), "no_such_setting = 1\n").unwrap();
+    let wrong = home.runs(&["config", "check", "--json"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.json()["problems"][0].as_str().unwrap().contains("no_such_setting"), "{wrong:?}");
+}
+
+/// Asserts that a failure is printed twice: as a sentence, and as one JSON object.
+fn told_twice(said: &CommandOutput, code: i32, part: &str) {
+    assert_eq!(said.code, code, "{said:?}");
+    assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
+    let object: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(object["success"], false, "{object}");
+    assert!(object["error"].as_str().unwrap().contains(part), "no {part:?} in {object}");
+}
+
+#[test]
+fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
+    let home = home();
+    for (arguments, code, part) in [
+        (&["daemon", "status"][..], 1, "no daemon"),
+        (&["runs", "show", "run_0123456789abcdef"], 2, "'run_0123456789abcdef' not found"),
+        (&["runs", "events", "run_0123456789abcdef"], 2, "'run_0123456789abcdef' not found"),
+        (&["runs", "show", "nothing"], 2, "no run's id begins with 'nothing'"),
+        (&["runs", "cancel", "nothing"], 2, "no run's id begins with 'nothing'"),
+        (&["gates", "answer", "run_0123456789abcdef", "1"], 2, "'run_0123456789abcdef' not found"),
+        (&["run", "./nothing.json"], 2, "nothing.json"),
+        (&["run", "nothing"], 2, "nothing"),
+        (&["workflow", "show", "nothing"], 2, "nothing"),
+        (&["workflow", "graph", "nothing"], 2, "nothing"),
+        (&["workflow", "test", "./nothing.json"], 2, "nothing.json"),
+        (&["terminal", "send", "term_nothing", "x"], 1, "term_nothing"),
+        (&["terminal", "run", "term_nothing", "ls"], 1, "term_nothing"),
+        // Invalid command lines.
+        (&["runs", "list", "--limit", "none"], 2, "none"),
+        (&["gates", "answer"], 2, "no person can be asked here"),
+    ] {
+        let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
+        told_twice(&home.runs(&arguments), code, part);
+    }
+    // Without the flag only the sentence is printed, also if the flag is meant for another program.
+    let plain = home.runs(&["runs", "list", "--limit", "none", "--", "--json"]);
+    assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{plain:?}");
+    // With several names each has its item in a list, and its sentence.
+    let removed = home.runs(&["workflow", "rm", "nothing", "neither", "--json"]);
+    let list: Value = serde_json::from_str(&removed.stdout).unwrap();
+    assert_eq!((removed.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
+    assert!(removed.stderr.contains("'nothing'") && removed.stderr.contains("'neither'"), "{}", removed.stderr);
+    let schema = home.runs(&["workflow", "schema", "--json"]).json();
+    assert!(schema["properties"]["states"].is_object());
+}
+
+/// Appends the help of a command, and of its subcommands.
+fn helps(home: &Home, command: &[String], all: &mut String) {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    let help = home.runs(&arguments).well();
+    all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // Continuation lines are indented more.
+    let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        helps(home, &[command, &[name.to_owned()]].concat(), all);
+    }
+}
+
+#[test]
+fn the_help_of_every_command_is_that_of_the_golden_file() {
+    let home = Home::new(STEPLATCH);
+    let mut all = String::new();
+    helps(&home, &[], &mut all);
+    expect_test::expect_file!["../golden/help.txt"].assert_eq(&all);
+}

@@ -1,0 +1,491 @@
+//! `steplatch commander`, used by a person and by a script.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
+use steplatch_testkit::{CommandOutput, Home, OwnTerminal};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// The declarations of the project. `wait` ends when the file `go` is created.
+const DECLARED: &str = r#"
+[nodes.greet]
+type = "bash"
+description = "Greets"
+command = "echo hello {input|sh}; echo {input|sh} >>greeted"
+
+[nodes.fails]
+type = "bash"
+command = "echo before; echo 'no such file' >&2; exit 3"
+
+[nodes.wait]
+type = "bash"
+command = "echo $$ >wait.pid; until [ -e go ]; do sleep 0.05; done; echo waited"
+
+[graphs.both]
+steps = [{ id = "first", node = "greet" }, { id = "last", node = "greet", input = "{first}" }]
+"#;
+
+/// A function with two gates.
+const STORY: &str = r#"
+async def story(ctx):
+    verdict = await ctx.gate("Publish " + ctx.params["input"] + "?", choices=["publish", "stop"])
+    if verdict == "stop":
+        return "stopped"
+    why = await ctx.gate("Why?")
+    return verdict + " because " + why
+
+Workflow(id="story", session=session, fn=story)
+"#;
+
+/// A machine with a gate, saved as `release`.
+const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "initial_state": "ask", "states": {
+    "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
+}}"#;
+
+/// Two functions, of which one starts the other, which asks for a form.
+const NESTED: &str = r#"
+async def inner(ctx):
+    form = {"properties": {"version": {"type": "string", "minLength": 3}, "note": {"type": "string"}},
+            "required": ["version"]}
+    return await ctx.gate("Fill in", form=form)
+
+async def outer(ctx):
+    filled = await ctx.run_workflow("inner", "x")
+    return filled["version"]
+
+Workflow(id="outer", session=session, fn=outer)
+Workflow(id="inner", session=session, fn=inner)
+"#;
+
+const SLEEPS: &str = r#"{"name": "sleeps", "initial_state": "rest", "states": {
+    "rest": {"action": {"tool": "sleep", "params": {"seconds": 1000}}, "timeout": 300}
+}}"#;
+
+/// A home with a project.
+struct Project {
+    home: Home,
+    folder: PathBuf,
+}
+
+impl Project {
+    fn new() -> Self {
+        let home = Home::new(STEPLATCH);
+        let folder = home.path().join("project");
+        fs::create_dir(&folder).unwrap();
+        let files = [
+            ("steplatch.toml", DECLARED),
+            ("story.py", STORY),
+            ("nested.py", NESTED),
+            ("release.json", RELEASE),
+            ("sleeps.json", SLEEPS),
+        ];
+        for (name, text) in files {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let project = Self { home, folder };
+        project.runs(&["workflow", "load", "release.json"]).well();
+        project
+    }
+
+    fn runs(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.home.steplatch().current_dir(&self.folder).args(words).output().unwrap())
+    }
+
+    /// Returns the output of a script with these lines.
+    fn script(&self, lines: &str) -> CommandOutput {
+        let mut program = self.home.steplatch();
+        program.current_dir(&self.folder).arg("commander");
+        let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        program.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        CommandOutput::of(&program.wait_with_output().unwrap())
+    }
+
+    fn listed(&self, state: &str) -> Vec<Value> {
+        self.runs(&["runs", "list", "--state", state, "--json"]).json()["runs"].as_array().unwrap().clone()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn goes(&self) {
+        fs::write(self.path("go"), "").unwrap();
+    }
+}
+
+/// A person's own terminal, in which Commander runs.
+struct Desk {
+    terminal: Terminal,
+    _terminals: Terminals,
+    _own: OwnTerminal,
+}
+
+impl Desk {
+    async fn sits_down(project: &Project) -> Self {
+        Self::with(project, &[]).await
+    }
+
+    async fn with(project: &Project, more: &[(&str, &str)]) -> Self {
+        let terminals = Terminals::new(Options::default()).unwrap();
+        let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
+        let own = OwnTerminal::of(&["bash", "-c", &command], |helper| {
+            helper.current_dir(&project.folder).env_remove("NO_COLOR").envs(project.home.environment());
+            helper.envs(more.iter().copied());
+        });
+        let show = own.show();
+        let spec = Spec {
+            command: show[0].clone(),
+            arguments: show.map(Into::into).into(),
+            folder: project.folder.clone(),
+            inherited: std::env::vars_os().collect(),
+            environment: Vec::new(),
+            size: Size { cols: 120, rows: 45 },
+            name: None,
+            opened_by: None,
+            step: None,
+        };
+        let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
+        let desk = Self { terminal, _terminals: terminals, _own: own };
+        desk.shows("/help teaches, Ctrl-D leaves").await;
+        desk
+    }
+
+    /// Waits until the screen shows a pattern, and returns the match.
+    async fn shows(&self, pattern: &str) -> String {
+        let wait = Wait {
+            patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],
+            target: Target::Screen,
+            since: None,
+            until: Until::Match,
+            timeout: Duration::from_secs(60),
+        };
+        let (waited, view) = self.terminal.wait(wait).await.unwrap();
+        assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
+        view.screen
+    }
+
+    async fn presses(&self, raw: &str) {
+        self.terminal.send(Input { raw: raw.as_bytes().to_vec(), ..Input::default() }).await.unwrap();
+    }
+
+    /// Types a line at the prompt and returns the screen once it shows a pattern below that line.
+    async fn says(&self, line: &str, pattern: &str) -> String {
+        self.presses(line).await;
+        self.shows(&format!("{}$", regex_escaped(line))).await;
+        self.presses("\r").await;
+        self.shows(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
+    }
+}
+
+fn regex_escaped(text: &str) -> String {
+    text.chars()
+        .flat_map(|character| character.is_ascii_punctuation().then_some('\\').into_iter().chain([character]))
+        .collect()
+}
+
+/// Waits, by polling, until a condition holds.
+fn until(holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed().as_secs() < 60, "it does not come to hold");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[tokio::test]
+async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
+    let project = Project::new();
+    let desk = Desk::sits_down(&project).await;
+    desk.shows("^4 nodes, 1 graph, 1 workflow here").await;
+    desk.says("@greet world", "^hello world\n✓ ::0 @greet in ").await;
+    desk.says("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity").await;
+    desk.says("#both ::-1", "^hello hello \\(hello world\\) 0\n\nfirst +completed\nlast +completed\n✓ ::2 #both").await;
+    desk.says("@both you", "✓ ::3 #both").await;
+    desk.says("@fails", "^before\nno such file\n✗ ::4 @fails in .*: The command ended with exit code 3").await;
+    let screen = desk.says("::0", "^hello world\n›$").await;
+    assert!(!screen.contains("error"), "{screen}");
+    let history = desk.says("/history", "^::4 +@fails +failed .*exit code 3").await;
+    assert!(history.contains("::2     #both      done"), "{history}");
+    desk.says("/show 0", "^  input +world").await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_meant_is_explained_and_runs_nothing() {
+    let project = Project::new();
+    let desk = Desk::sits_down(&project).await;
+    for (line, said) in [
+        ("@gret", "^error: there is no node 'gret', did you mean @greet\\?; there is @fails, @greet, @identity, @wait"),
+        ("@release 1", "^error: 'release' is a workflow; write %release"),
+        ("%greet", "^error: 'greet' is a node; write @greet"),
+        ("#greet", "^error: 'greet' is a node; write @greet"),
+        ("@greet ::0", "^error: ::0 refers to nothing: there are no results yet"),
+        ("@greet ::wait", "^error: ::wait refers to nothing: 'wait' was not called yet"),
+        ("hello", "^error: nothing is asked; call a node with @"),
+        ("/hlep", "^error: there is no command '/hlep', did you mean /help\\?"),
+        ("/help cooking", "^error: there is no help about 'cooking'; the topics are nodes"),
+        (":help gates", "^gates: questions that runs wait for$"),
+        ("/help", "^  /help TOPIC teaches more: nodes, graphs"),
+        ("@greet \\::0", "^hello ::0\n✓ ::0 @greet in"),
+    ] {
+        desk.says(line, said).await;
+    }
+    assert_eq!(fs::read_to_string(project.path("greeted")).unwrap(), "::0\n", "one call was made");
+    desk.presses("/clear\r").await;
+    desk.shows("\\A›\\s*\\z").await;
+}
+
+#[tokio::test]
+async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
+    let project = Project::new();
+    let desk = Desk::sits_down(&project).await;
+    let screen = desk
+        .says(
+            "%./story.py notes",
+            "^  \\? Publish notes\\?\n    1  publish\n    2  stop\n  your answer, by number or text:\n\\?$",
+        )
+        .await;
+    assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
+    desk.says("3", "^error: '3' is none of the choices; answer 1 to 2").await;
+    // Other things can be called meanwhile.
+    desk.says("@greet meanwhile", "^✓ ::1 @greet").await;
+    desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
+    desk.says("it is ::greet", "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0")
+        .await;
+    desk.says("@identity ::story", "^publish because it is hello meanwhile\n✓ ::2 @identity").await;
+    // A saved machine, called by name, answered by text.
+    desk.says("%release 1.2", "^  \\? Release 1.2\\?").await;
+    desk.says("YES", "^✓ completed in").await;
+    let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
+    let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
+    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
+    assert!(answered.contains("\"commander\""), "through what is recorded: {answered}");
+}
+
+#[tokio::test]
+async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_kept() {
+    let project = Project::new();
+    let mut approver = project.home.steplatch();
+    let mut approver = approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
+    approver.stdin.take().unwrap().write_all(b"@greet oat\n").unwrap();
+    assert!(approver.wait().unwrap().success());
+    let desk = Desk::with(&project, &[("NO_COLOR", "1")]).await;
+    desk.says("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$").await;
+    desk.says("1", "^error: 'version' must have at least 3 characters").await;
+    desk.says("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
+    desk.presses("\r").await;
+    desk.shows("^  the approver's passphrase:\n\\?$").await;
+    desk.presses("@greet oé\x7fat").await;
+    let typed = desk.shows("^\\? •{10}$").await;
+    assert!(!typed.contains("oat"), "{typed}");
+    desk.presses("\r").await;
+    desk.shows("^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0").await;
+    desk.says("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
+    let history = fs::read_to_string(project.home.path().join("state/commander_history")).unwrap();
+    assert_eq!(history, "#V2\n%nested.py:outer\n@identity of ::outer\n");
+    assert!(!project.path("greeted").exists(), "a passphrase calls nothing");
+    let refused = project.script("%story.py x\n2\n");
+    assert_eq!(refused.code, 1, "{}", refused.stdout);
+    assert!(refused.stderr.contains("--passphrase-stdin"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn slow_work_goes_to_the_background_and_reports_above_the_line_that_is_typed() {
+    let project = Project::new();
+    let desk = Desk::sits_down(&project).await;
+    desk.says("@wait", "^::0 @wait goes on in the background; /fg 0 waits for it").await;
+    desk.says("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
+    desk.shows("^::1 @greet goes on in the background").await;
+    desk.says("/bg", "^::1 +@greet +waits .*for an earlier result").await;
+    desk.says("/show ::1['output']", "^this waits for ::1").await;
+    desk.presses("@greet half a li").await;
+    desk.shows("^› @greet half a li$").await;
+    assert!(!project.path("greeted").exists(), "what waits has not begun");
+    project.goes();
+    let reports = "^waited\n✓ ::0 @wait in .*\nhello waited and waited\n✓ ::1 @greet in .*";
+    desk.shows(&format!("{reports}\n(.*\n)*› @greet half a li$")).await;
+    desk.presses("ne\r").await;
+    desk.shows("^hello half a line\n✓ ::2 @greet").await;
+}
+
+#[tokio::test]
+async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
+    let project = Project::new();
+    let desk = Desk::sits_down(&project).await;
+    desk.presses("@wait\r").await;
+    let pid = project.path("wait.pid");
+    until(|| fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    desk.presses("\x03").await;
+    desk.shows("^✗ ::0 @wait in .*: interrupted\n›$").await;
+    let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
+    until(|| !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
+
+    desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
+    desk.presses("\x03").await;
+    desk.shows("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
+    assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
+    desk.says("1", "^error: nothing is asked").await;
+    desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
+    desk.says("/answer 2", "^✓ completed in").await;
+
+    desk.says("%release 2", "^  \\? Release 2\\?").await;
+    desk.presses("\x03").await;
+    desk.shows("left open(.*\n)*.*left open").await;
+    // A number is never a prefix of a run's id, even if one begins with it.
+    desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
+    // No id contains an l, an o or a u.
+    desk.says("/cancel lou", "^error: no run's id begins with 'lou'").await;
+    desk.says("/cancel 2", "✗ cancelled in").await;
+
+    // A foreground run that was started here is cancelled.
+    desk.says("%./sleeps.json", "^::3 %./sleeps.json goes on in the background").await;
+    desk.says("/fg", "^waiting for ::3 %./sleeps.json").await;
+    desk.shows("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;
+    desk.presses("\x03").await;
+    desk.shows("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
+    let screen = desk.says("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
+    assert!(!screen.contains('⠋'), "what moved in place is gone:\n{screen}");
+
+    // A second Ctrl-C at the same question cancels the run.
+    desk.says("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
+    desk.presses("\x03").await;
+    desk.shows("Ctrl-C again cancels the run, /gates asks again\n›$").await;
+    desk.presses("\x03").await;
+    desk.shows("^cancelling run_.*\n(.*\n)*.*✗ cancelled in").await;
+}
+
+#[tokio::test]
+async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_they_return() {
+    let project = Project::new();
+    let desk = Desk::sits_down(&project).await;
+    desk.says("@wait", "^::0 @wait goes on in the background").await;
+    desk.says("/bg %release 7", "^  \\? Release 7\\?").await;
+    let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
+    desk.presses("\x04").await;
+    let screen = desk.shows("^left with 0\n echo").await;
+    assert!(screen.contains("::0 @wait ends here"), "{screen}");
+    assert!(
+        screen.contains(&format!("%release goes on as {run}; answer it with: steplatch gates answer {run}")),
+        "{screen}"
+    );
+    drop(desk);
+
+    let desk = Desk::sits_down(&project).await;
+    desk.shows(&format!(
+        "^{run} asks, Ctrl-C leaves it open, twice cancels the run\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$"
+    ))
+    .await;
+    desk.says("no", &format!("^answered: no; {run} is now ")).await;
+    desk.says(":quit", "^left with 0").await;
+}
+
+#[tokio::test]
+async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnings() {
+    let project = Project::new();
+    let begun = |version: &str| {
+        let input = format!("input={version}");
+        project.runs(&["run", "release", "-d", "-i", &input]).well().trim().to_owned()
+    };
+    let (one, other) = (begun("1"), begun("2"));
+    until(|| project.listed("waiting").len() == 2);
+    let desk = Desk::sits_down(&project).await;
+    desk.shows("^  \\? Release 1\\?").await;
+    desk.presses("\x03").await;
+    desk.shows("2 questions are left open").await;
+    let listed = desk.says("/runs waiting", &format!("^{one} +release +waiting")).await;
+    assert!(listed.contains(&other), "{listed}");
+    desk.says("/show run_", "^error: 'run_' may be any of these runs:\n.*\n.*release").await;
+    desk.says(&format!("/fg {}", &one[..12]), "^Ctrl-C leaves it; it goes on\nrelease run_(.*\n)*  \\? Release 1\\?")
+        .await;
+    desk.says("1", "^✓ completed in(.*\n)*  its result is ::0").await;
+    desk.says(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
+    assert!(project.listed("waiting").is_empty());
+    desk.says("/show release", "^error: no run's id begins with 'release'").await;
+}
+
+#[tokio::test]
+async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blank() {
+    let project = Project::new();
+    let desk = Desk::sits_down(&project).await;
+    desk.presses("@gr\tone").await;
+    desk.shows("^› @greet one$").await;
+    desk.presses("\r").await;
+    desk.shows("^✓ ::0 @greet").await;
+    desk.says(" @greet secret", "✓ ::1 @greet").await;
+    desk.says("%release 1", "^  \\? Release 1\\?").await;
+    desk.presses("y\t").await;
+    desk.shows("^\\? yes$").await;
+    desk.presses("\r").await;
+    desk.shows("^✓ completed in").await;
+    desk.presses("@identity ::re\t").await;
+    desk.shows("^› @identity ::release$").await;
+    desk.presses("\x15@identity one\r").await;
+    desk.shows("^✓ ::3 @identity").await;
+    desk.presses("/qu\t\r").await;
+    desk.shows("^left with 0").await;
+    let history = project.home.path().join("state/commander_history");
+    let lines = fs::read_to_string(&history).unwrap();
+    assert_eq!(
+        lines.lines().collect::<Vec<_>>(),
+        ["#V2", "@greet one", "%release 1", "@identity one"],
+        "neither secrets nor answers"
+    );
+    assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+    drop(desk);
+
+    let desk = Desk::with(&project, &[("NO_COLOR", "1")]).await;
+    desk.presses("\x1b[A\x1b[A\x1b[A").await;
+    desk.shows("^› @greet one$").await;
+    desk.presses("\r").await;
+    desk.shows("^✓ ::0 @greet").await;
+    let coloured = desk.terminal.view(true).await.unwrap().screen;
+    assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
+}
+
+// Document 003, line 1152: other text is direct input to the current target.
+#[test]
+fn plain_text_goes_to_the_current_target() {
+    let project = Project::new();
+    let none = project.script("world\n");
+    assert!(none.code == 2 && none.stderr.contains("/target @NODE"), "{none:?}");
+    let sent = project.script("/target @greet\nworld\n/target\n/target off\n");
+    assert_eq!((sent.code, sent.stdout.as_str()), (0, "hello world\n"), "{sent:?}");
+    assert!(sent.stderr.contains("plain text is sent to @greet; /target off ends that"), "{sent:?}");
+    let unknown = project.script("/target @gret\n");
+    assert!(unknown.code == 2 && unknown.stderr.contains("did you mean @greet?"), "{unknown:?}");
+    let graph = project.script("/target @both\nworld\n");
+    assert!(graph.stderr.contains("plain text is sent to #both"), "{graph:?}");
+}
+
+#[test]
+fn a_script_reads_lines_and_ends_with_the_code_of_the_last_one() {
+    let project = Project::new();
+    let well = project.script("@fails\n@greet you\n@identity ::greet!\n");
+    assert_eq!((well.code, well.stdout.as_str()), (0, "before\nhello you\nhello you!\n"), "{}", well.stderr);
+    assert!(well.stderr.contains("error: The command ended with exit code 3"), "{}", well.stderr);
+    assert!(!well.stdout.contains('\x1b') && !well.stderr.contains('\x1b'));
+    assert_eq!(project.script("@greet a\n@fails").code, 1);
+    assert_eq!(project.script("@gret\n").code, 2);
+    assert_eq!(project.script("@gret\n/help\n").code, 0);
+    assert_eq!(project.script("@greet x\n/quit\n@fails\n").code, 0);
+
+    let answered = project.script("%story.py notes\n1\nI can\n@identity so ::story\n");
+    assert_eq!(answered.code, 0, "{}", answered.stderr);
+    assert!(answered.stdout.ends_with("\nso publish because I can\n"), "{}", answered.stdout);
+    let waits = project.script("%story.py notes\n@greet ::story\n");
+    let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(waits.code, 3, "{}", waits.stdout);
+    let told = format!("%story.py goes on as {run}; answer it with: steplatch gates answer {run}/gate/1@");
+    assert!(waits.stderr.contains(&told), "{}", waits.stderr);
+    assert!(
+        waits.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),
+        "{}",
+        waits.stderr
+    );
+}

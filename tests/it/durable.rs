@@ -1,0 +1,218 @@
+//! Durability of runs: daemons and terminal hosts are killed during them, on the real binary.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Map, Value, json};
+use steplatch_testkit::{Agent, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn kill(pid: &Value) {
+    let pid = i32::try_from(pid.as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Returns the status of the daemon; one is started if there is none.
+fn daemon(home: &Home) -> Value {
+    // The killed daemon may still answer while it dies.
+    loop {
+        home.runs(&["daemon", "start"]);
+        let status = home.runs(&["daemon", "status", "--json"]);
+        if status.code == 0 {
+            return status.json();
+        }
+    }
+}
+
+/// Returns a random duration of at most so many milliseconds.
+fn unforeseen(milliseconds: u32) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    Duration::from_millis(u64::from(now.subsec_micros() % milliseconds))
+}
+
+/// Returns a machine that types numbered lines into a program and waits for the answer to each. The program appends
+/// each line that it reads to `file`; it answers once a file exists that is named after the line.
+fn numbered_lines(lines: usize, file: &Path) -> Value {
+    let program = format!(
+        "stty -echo; echo ready; while read -r line; do echo \"$line\" >>{}; \
+         until [ -e {}/\"$line\" ]; do sleep 0.01; done; echo \"got-$line\"; done",
+        file.display(),
+        file.parent().unwrap().display(),
+    );
+    let go = |to: String| json!([{"condition": "success", "next_state": to}]);
+    let mut states = Map::new();
+    states.insert(
+        "open".into(),
+        json!({
+            "action": {"tool": "open_terminal", "params": {"command": ["bash", "-c", program]}},
+            "transitions": go("ready".into()),
+        }),
+    );
+    states.insert(
+        "ready".into(),
+        json!({
+            "action": {"tool": "await_output", "params": {"pattern": "^ready", "since": 0, "timeout": 60}},
+            "transitions": go("type_1".into()), "timeout": 120,
+        }),
+    );
+    for line in 1..=lines {
+        let next = if line == lines { "close".to_owned() } else { format!("type_{}", line + 1) };
+        states.insert(
+            format!("type_{line}"),
+            json!({
+                "action": {"tool": "send_input", "params": {"input_text": format!("line-{line}\n")}},
+                "transitions": [
+                    {"condition": {"outcome_unknown": true}, "next_state": "in_doubt"},
+                    {"condition": "success", "next_state": format!("wait_{line}")},
+                ],
+            }),
+        );
+        states.insert(
+            format!("wait_{line}"),
+            json!({
+                "action": {"tool": "await_output", "params": {"pattern": format!("^got-line-{line}$"), "timeout": 60}},
+                "transitions": go(next), "timeout": 120,
+            }),
+        );
+    }
+    states.insert("close".into(), json!({"action": {"tool": "exit_terminal"}}));
+    states.insert("in_doubt".into(), json!({"action": {"tool": "list_terminal_sessions"}}));
+    json!({"name": "numbered", "description": "Types numbered lines", "initial_state": "open", "states": states})
+}
+
+fn lines_in(file: &Path) -> Vec<String> {
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again() {
+    const LINES: usize = 20;
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let file = home.path().join("lines");
+    let definition = numbered_lines(LINES, &file);
+    let begun = agent.calls(
+        "run_workflow",
+        json!({"workflow_definition": definition, "wait_seconds": 0, "max_states": 200, "save_on_success": false}),
+    );
+    let run = begun["run_id"].as_str().unwrap();
+    // A client waits for the end all the time, across all restarts of the daemon.
+    let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 150}));
+    // Each daemon sees two lines answered, and is killed at a random moment of that, or while it waits for the third
+    // one.
+    for first in (1..LINES).step_by(2) {
+        let daemon = daemon(&home);
+        for line in [first, first + 1] {
+            std::fs::write(home.path().join(format!("line-{line}")), "").unwrap();
+        }
+        std::thread::sleep(unforeseen(120));
+        kill(&daemon["pid"]);
+    }
+    daemon(&home);
+    let ended = waiting.ends();
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("close")), "{ended}");
+    let expected: Vec<String> = (1..=LINES).map(|line| format!("line-{line}")).collect();
+    assert_eq!(lines_in(&file), expected);
+    assert_eq!(ended["states_executed"], json!(2 * LINES + 3));
+    // The events are numbered without a gap, across all daemons.
+    let events = home.runs(&["daemon", "status", "--json"]).json();
+    assert_eq!(events["runs"], 0);
+}
+
+#[test]
+fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let file = home.path().join("lines");
+    // The program takes a line and stays silent, and typing waits for quiet: the daemon is killed during that.
+    let definition = json!({
+        "initial_state": "open",
+        "states": {
+            "open": {
+                "action": {"tool": "open_terminal", "params": {"command": [
+                    "bash", "-c", format!("stty -echo; read -r line; echo \"$line\" >>{}; while :; do echo busy; sleep 0.05; done", file.display())
+                ]}},
+                "transitions": [{"condition": "success", "next_state": "type"}],
+            },
+            "type": {
+                "action": {"tool": "send_input", "params": {"input_text": "once\n", "wait_for_quiet_ms": 30_000}},
+                "transitions": [{"condition": {"outcome_unknown": true}, "next_state": "in_doubt"}],
+                "timeout": 60,
+            },
+            "in_doubt": {"action": {"tool": "sleep", "params": {"seconds": 0.1}}},
+        },
+    });
+    let begun = agent.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
+    while lines_in(&file).is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let status = daemon(&home);
+    kill(&status["pid"]);
+    kill(&status["hosts"][0]["pid"]);
+    let ended = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("in_doubt")), "{ended}");
+    assert_eq!(lines_in(&file), ["once"]);
+}
+
+#[test]
+fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let definition = json!({
+        "arguments": {"TOKEN": {"description": "a token", "secret": true, "export": true},
+                      "KEY": {"description": "one that no shell is told", "secret": true, "default": "d3fault-key-of-nobody"}},
+        "return_values": {"MADE": {"description": "another one, known only at the end", "secret": true}},
+        "initial_state": "pause",
+        "states": {
+            "pause": {
+                "action": {"tool": "sleep", "params": {"seconds": 0.5}},
+                "transitions": [{"condition": "success", "next_state": "open"}],
+            },
+            "open": {
+                "action": {"tool": "open_terminal"},
+                "transitions": [{"condition": "success", "next_state": "use"}],
+            },
+            "use": {
+                "action": {"tool": "send_input", "params": {
+                    "input_text": "printf %s \"$TOKEN\" | wc -c >used; MADE=$(cat made); echo made $MADE; : {word|sh} {KEY|sh}\n",
+                }},
+                "transitions": [{"condition": "success", "next_state": "done"}],
+            },
+            "done": {
+                "action": {"tool": "await_output", "params": {"until": "prompt", "timeout": 20}},
+                "transitions": [{"condition": "success", "next_state": "gone"}],
+            },
+            "gone": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+        },
+    });
+    let secret = "s3cret-value-that's-nowhere";
+    let made = "another-s3cret-that-is-shown";
+    std::fs::write(home.path().join("made"), made).unwrap();
+    let begun = agent.calls(
+        "run_workflow",
+        json!({"workflow_definition": definition, "initial_variables": {"TOKEN": secret, "word": secret}, "wait_seconds": 0,
+               "save_on_success": false}),
+    );
+    kill(&daemon(&home)["pid"]);
+    let ended = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let hidden = ["that's-nowhere", "that'\\''s-nowhere", made, "d3fault-key-of-nobody"];
+    let shows = |told: &str| hidden.into_iter().any(|secret| told.contains(secret));
+    assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
+    assert!(!shows(&ended.to_string()), "{ended}");
+    assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
+    // A new daemon knows no secrets, and cannot show any.
+    home.runs(&["daemon", "stop"]).well();
+    let told = agent.calls("get_run", json!({"run_id": begun["run_id"]}));
+    assert!(!shows(&told.to_string()), "{told}");
+    home.runs(&["daemon", "stop"]).well();
+    for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten() {
+        let bytes = std::fs::read(entry.path()).unwrap_or_default();
+        for secret in hidden {
+            let holds = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!holds, "{} holds '{secret}'", entry.path().display());
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `steplatch runs events`, while the daemon is killed, on the real binary.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Returns a machine with two gates.
+fn asking() -> Value {
+    let asks = |prompt: &str, next: &str| {
+        json!({"action": {"tool": "gate", "params": {"prompt": prompt, "answered_by": "anyone"}},
+               "transitions": [{"condition": "success", "next_state": next}]})
+    };
+    json!({"name": "asking", "initial_state": "one", "states": {
+        "one": asks("One?", "two"), "two": asks("Two?", "rest"),
+        "rest": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+    }})
+}
+
+fn nesting() -> Value {
+    json!({"name": "outer", "initial_state": "nest", "states": {"nest": {
+        "action": {"tool": "run_workflow", "params": {"workflow_definition": asking()}},
+    }}})
+}
+
+fn begin(agent: &Agent, definition: Value) -> Value {
+    let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "save_on_success": false});
+    let waiting = agent.calls("run_workflow", arguments);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    waiting
+}
+
+fn kill_the_daemon(home: &Home) {
+    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// A follower of a run in a separate process.
+struct Following {
+    process: Child,
+    lines: BufReader<ChildStdout>,
+    heard: Vec<Value>,
+}
+
+impl Following {
+    fn of(home: &Home, arguments: &[&str]) -> Self {
+        let mut command = home.steplatch();
+        command.args(["runs", "events", "--json"]).args(arguments).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Self { process, lines, heard: Vec::new() }
+    }
+
+    /// Reads until an event satisfies the condition.
+    fn hears(&mut self, wanted: impl Fn(&Value) -> bool) {
+        loop {
+            let mut line = String::new();
+            self.lines.read_line(&mut line).unwrap();
+            let event: Value = serde_json::from_str(&line).expect("an event that is waited for");
+            self.heard.push(event);
+            if wanted(self.heard.last().unwrap()) {
+                return;
+            }
+        }
+    }
+
+    /// Reads to the end and returns all events.
+    fn ends(mut self) -> Vec<Value> {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        assert!(self.process.wait().unwrap().success());
+        self.heard.extend(rest.lines().map(|line| serde_json::from_str(line).unwrap()));
+        self.heard
+    }
+}
+
+fn is_gate(prompt: &str) -> impl Fn(&Value) -> bool {
+    move |event| event["event_type"] == "gate_waiting" && event["data"]["prompt"] == prompt
+}
+
+fn told(events: &[Value]) -> Vec<String> {
+    events
+        .iter()
+        .map(|event| format!("{} {}", event["workflow_id"].as_str().unwrap(), event["event_type"].as_str().unwrap()))
+        .collect()
+}
+
+#[test]
+fn who_follows_a_run_over_daemons_that_are_killed_hears_each_event_once() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let run = begin(&agent, asking())["run_id"].as_str().unwrap().to_owned();
+    let mut following = Following::of(&home, &[&run, "--follow"]);
+    following.hears(is_gate("One?"));
+    kill_the_daemon(&home);
+    home.answers(&run, "yes").well();
+    following.hears(is_gate("Two?"));
+    kill_the_daemon(&home);
+    home.answers(&run, "yes").well();
+    let heard = following.ends();
+    assert_eq!(heard.last().unwrap()["event_type"], "workflow_completed");
+    let numbers: Vec<u64> = heard.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "none is lost and none comes twice");
+    // A late follower receives the same events, from any number on.
+    assert_eq!(Following::of(&home, &[&run]).ends(), heard);
+    for (from, rest) in heard.iter().enumerate() {
+        let late = Following::of(&home, &[&run, "--from", &(from + 1).to_string(), "--follow"]).ends();
+        assert_eq!((&late[0], late.len()), (rest, heard.len() - from));
+    }
+    let far = home.runs(&["runs", "events", &run, "--from", "99"]);
+    assert_eq!((far.code, far.stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn the_events_of_a_nested_run_stand_where_it_was_started_also_while_it_goes_on() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let run = begin(&agent, nesting())["run_id"].as_str().unwrap().to_owned();
+    let so_far = Following::of(&home, &[&run, "--nested"]).ends();
+    assert!(so_far.iter().any(is_gate("One?")), "{:?}", told(&so_far));
+    let mut following = Following::of(&home, &[&run, "--nested", "--follow"]);
+    following.hears(is_gate("One?"));
+    home.answers(&run, "yes").well();
+    following.hears(is_gate("Two?"));
+    kill_the_daemon(&home);
+    home.answers(&run, "yes").well();
+    let heard = told(&following.ends());
+    let inner = ["workflow_started", "state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"]
+        .into_iter()
+        .chain(["state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"])
+        .chain(["state_entered", "state_completed", "workflow_completed"]);
+    let of = |name: &str| -> Vec<String> {
+        let mine = heard.iter().filter(|line| line.starts_with(name));
+        mine.map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
+    };
+    assert_eq!(of("asking "), inner.collect::<Vec<_>>());
+    let outer = of("outer ");
+    let without_waits: Vec<&str> = outer
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !matches!(*name, "nested_workflow_waiting" | "nested_workflow_resumed"))
+        .collect();
+    let expected = ["workflow_started", "state_entered", "nested_workflow_started", "nested_workflow_completed"];
+    assert_eq!(without_waits, [&expected[..], &["state_completed", "workflow_completed"]].concat());
+    let at = |line: &str| heard.iter().position(|heard| heard == line).unwrap();
+    assert!(at("outer nested_workflow_started") < at("asking workflow_started"), "{heard:#?}");
+    assert!(at("asking workflow_completed") < at("outer nested_workflow_completed"), "{heard:#?}");
+}

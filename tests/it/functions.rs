@@ -1,0 +1,242 @@
+//! Runs of functions in Python syntax, on the real binary.
+
+mod cancels;
+mod document;
+mod document_003;
+mod examples;
+mod frames;
+mod nested;
+mod repl;
+mod secrets;
+mod shared;
+mod story;
+mod survival;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use story::{Story, lines_in, types, written};
+
+#[test]
+fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_twice() {
+    let story = Story::of(
+        "before = await ctx.run('count', ctx.params['word'])\n\
+         ctx.state['at'] = ctx.now()\n\
+         verdict = await ctx.gate('Publish?', choices=['publish', 'stop'], timeout=86400)\n\
+         after = await ctx.run('count', verdict)\n\
+         return [before['output'].strip(), after['output'].strip(), ctx.state['at'] > 1e9]",
+        "BashNode(id='count', session=session, command='echo {input|sh} >>counted; echo said {input|sh}')",
+    );
+    let waiting = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"word": "first"}}));
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let gate = &waiting["pending_gate"];
+    assert_eq!((&gate["prompt"], &gate["choices"]), (&json!("Publish?"), &json!(["publish", "stop"])));
+    story.kills_the_daemon();
+    // The file now has another function, and the run continues with its own version.
+    std::fs::write(&story.file, "nothing of the kind").unwrap();
+    let still = story.looks(&waiting, 0.0);
+    assert_eq!((&still["status"], &still["pending_gate"]), (&json!("waiting"), gate), "{still}");
+    let no_choice = story.answers(&waiting, "perhaps");
+    assert!(no_choice.stderr.contains("'perhaps' is none of the choices"), "{no_choice:?}");
+    story.answers(&waiting, "publish").well();
+    let over = story.looks(&waiting, 60.0);
+    assert_eq!(over["status"], "completed", "{over}");
+    assert_eq!(over["result"], json!(["said first", "said publish", true]));
+    assert_eq!(std::fs::read_to_string(story.path("counted")).unwrap(), "first\npublish\n");
+    let late = story.answers(&waiting, "stop");
+    assert!(late.stderr.contains("already answered by") && late.stderr.contains(": publish"), "{late:?}");
+}
+
+/// Returns the processes that execute functions for a daemon.
+fn workers_of(daemon: i32) -> Vec<i32> {
+    let children = |entry: std::fs::DirEntry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let arguments = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let ours = status.lines().any(|line| *line == format!("PPid:\t{daemon}"));
+        (ours && arguments.ends_with("\0worker\0")).then_some(pid)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(children).collect()
+}
+
+#[test]
+fn a_function_goes_on_when_its_worker_was_killed_at_a_gate() {
+    let story = Story::of("drawn = ctx.random()\nawait ctx.gate('Go on?')\nreturn [drawn, ctx.random()]", "");
+    let waiting = story.begins(60.0);
+    let workers = workers_of(story.daemon());
+    assert!(!workers.is_empty());
+    workers.iter().for_each(|worker| kill_process(Pid::from_raw(*worker).unwrap(), Signal::KILL).unwrap());
+    story.answers(&waiting, "yes").well();
+    let over = story.looks(&waiting, 60.0);
+    assert_eq!(over["status"], "completed", "{over}");
+    assert_ne!(over["result"][0], over["result"][1], "each is drawn once");
+}
+
+#[test]
+fn a_command_whose_daemon_was_killed_is_in_doubt_and_not_run_again() {
+    let story = Story::of(
+        "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
+        "BashNode(id='slow', session=session, command='exec 2>log; trap \"echo ended >>ended; exit\" TERM; echo once >>begun; while true; do sleep 0.1; done')",
+    );
+    let run = story.begins(0.0);
+    written(&story.path("begun"));
+    story.kills_the_daemon();
+    let over = story.looks(&run, 60.0);
+    assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &json!([false, "unknown"])), "{over}");
+    assert_eq!(lines_in(&story.path("begun")), 1);
+    assert_eq!(lines_in(&story.path("ended")), 1, "what was left of it is ended");
+}
+
+#[test]
+fn a_cancelled_function_ends_its_command_first() {
+    let story = Story::of(
+        "await ctx.run('slow')",
+        "BashNode(id='slow', session=session, command='trap \"echo ended >>ended; exit\" TERM; echo >begun; while true; do sleep 0.1; done')",
+    );
+    let run = story.begins(0.0);
+    written(&story.path("begun"));
+    let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert_eq!(lines_in(&story.path("ended")), 1);
+}
+
+#[test]
+fn what_a_function_asks_for_is_parallel_and_what_takes_too_long_is_caught() {
+    let story = Story::of(
+        "import asyncio\n\
+         began = ctx.now()\n\
+         three = await ctx.run_parallel([('slow', 'a'), ('slow', 'b'), ('identity', 7)])\n\
+         try:\n    await ctx.run('endless', timeout=0.2)\nexcept TimeoutError as error:\n    late = str(error)\n\
+         try:\n    await ctx.gate('Anybody?', timeout=0)\nexcept asyncio.TimeoutError:\n    nobody = True\n\
+         try:\n    await ctx.run('nothing')\nexcept ValueError as error:\n    unknown = str(error)\n\
+         await ctx.sleep(0.1)\n\
+         ctx.emit('half', {'done': 50})\nprint('hello')\n\
+         return {'three': [one['output'] for one in three], 'late': late, 'nobody': nobody, 'unknown': unknown,\n        'random': 0 <= ctx.random() < 1, 'parallel': ctx.now() - began < 1.5}",
+        "BashNode(id='slow', session=session, command='sleep 0.6; printf %s {input|sh}')\n\
+         BashNode(id='endless', session=session, command='sleep 1000')",
+    );
+    let over = story.begins(60.0);
+    assert_eq!(over["status"], "completed", "{over}");
+    let result = &over["result"];
+    assert_eq!(result["three"], json!(["a", "b", 7]));
+    assert_eq!(result["late"], "Node 'endless' took longer than 0.2 s");
+    assert_eq!(result["unknown"], "Node 'nothing' not found in session");
+    assert_eq!((&result["nobody"], &result["random"], &result["parallel"]), (&json!(true), &json!(true), &json!(true)));
+    let events = story.events(&over);
+    let types = types(&events);
+    let wanted = ["workflow_started", "node_started", "node_timeout", "gate_waiting", "gate_timeout", "half", "log"];
+    let mut rest = types.iter();
+    assert!(wanted.iter().all(|wanted| rest.any(|event| event == wanted)), "{types:?}");
+    assert_eq!(types.last(), Some(&"workflow_completed"));
+    assert!(events.windows(2).all(|pair| pair[0]["seq"].as_u64() < pair[1]["seq"].as_u64()), "{events:?}");
+}
+
+#[test]
+fn several_gates_wait_at_once_and_an_agent_answers_none_that_is_a_persons() {
+    let story = Story::of(
+        "import asyncio\n\
+         return await asyncio.gather(ctx.gate('One?'), ctx.gate('Two?', answered_by='agent', choices=['yes', 'no']))",
+        "",
+    );
+    let waiting = story.begins(60.0);
+    let run = waiting["run_id"].as_str().unwrap();
+    let gate = |number: u32| format!("{run}/gate/{number}");
+    let ambiguous = story.answers(&waiting, "first");
+    assert!(ambiguous.stderr.contains("waits for several answers"), "{ambiguous:?}");
+    let answer = |gate: String, answer: &str| {
+        story.agent.calls("decide", json!({"run_id": run, "gate_id": gate, "answer": answer}))
+    };
+    let refused = answer(gate(1), "me");
+    assert!(refused["error"].as_str().unwrap().contains("waits for a person"), "{refused}");
+    assert_eq!(answer(gate(2), "yes")["success"], true);
+    story.answers(&waiting, "as you like").well();
+    let over = story.looks(&waiting, 60.0);
+    assert_eq!(over["result"], json!(["as you like", "yes"]), "{over}");
+}
+
+#[test]
+fn a_function_that_fails_says_where_and_a_file_without_a_workflow_is_refused() {
+    let story = Story::of("first = await ctx.run('identity', 1)\nreturn first['output'] / 0", "");
+    let over = story.begins(60.0);
+    assert_eq!(over["status"], "failed");
+    // 003 L944-957: error is str(e).
+    assert_eq!(over["error"], "division by zero", "{over}");
+    let traceback = over["traceback"].as_str().unwrap();
+    assert!(traceback.contains("line 3, in story") && traceback.contains("ZeroDivisionError"), "{traceback}");
+    std::fs::write(&story.file, "BashNode(id='a', session=session, command='true')\n").unwrap();
+    let refused = story.begins(60.0);
+    assert_eq!(refused["success"], false);
+    assert!(refused["error"].as_str().unwrap().contains("declares no workflow"), "{refused}");
+}
+
+#[test]
+fn a_key_belongs_to_the_file_as_it_was() {
+    let story = Story::of("return 1", "");
+    let begins = || story.begins_with(json!({"wait_seconds": 60, "idempotency_key": "once"}));
+    let first = begins();
+    assert_eq!(begins()["run_id"], first["run_id"]);
+    let text = std::fs::read_to_string(&story.file).unwrap().replace("return 1", "return 2");
+    std::fs::write(&story.file, text).unwrap();
+    let refused = begins();
+    assert_eq!(refused["success"], false, "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("belongs to run"), "{refused}");
+    std::fs::remove_file(&story.file).unwrap();
+    assert_eq!(begins()["run_id"], first["run_id"], "what is gone is what it began with");
+}
+
+#[test]
+fn a_function_that_loops_for_ever_fails_alone_and_nobody_waits_for_it() {
+    let story = Story::whole(
+        "async def loops(ctx):\n    while True:\n        pass\n\
+         async def steps(ctx):\n    longest = 0\n    for _ in range(40):\n        began = ctx.now()\n        await ctx.sleep(0.05)\n        longest = max(longest, ctx.now() - began)\n    return longest\n\
+         Workflow(id='loops', session=session, fn=loops)\nWorkflow(id='steps', session=session, fn=steps)\n",
+    );
+    let begins = |name: &str| story.begins_with(json!({"workflow_name": name, "wait_seconds": 0}));
+    let (steps, more) = (begins("steps"), begins("steps"));
+    // One for each worker of the default pool.
+    let loops = [begins("loops"), begins("loops"), begins("loops")];
+    for run in [steps, more] {
+        let over = story.looks(&run, 60.0);
+        assert_eq!(over["status"], "completed", "{over}");
+        // The looping runs take five seconds each.
+        assert!(over["result"].as_f64().unwrap() < 2.5, "{over}");
+    }
+    for run in loops {
+        let over = story.looks(&run, 60.0);
+        assert_eq!(over["status"], "failed", "{over}");
+        assert!(over["error"].as_str().unwrap().contains("its limit of 5s"), "{over}");
+    }
+}
+
+#[test]
+fn what_a_function_starts_is_no_person() {
+    let story = Story::of(
+        "gates = [ctx.gate('Really?'), ctx.run('answers', ctx.params['how'])]\n\
+         import asyncio\nreturn (await asyncio.gather(*gates))[0]",
+        "BashNode(id='answers', session=session, command='sleep 0.3; {input}')",
+    );
+    let steplatch = env!("CARGO_BIN_EXE_steplatch");
+    let state = story.home.runs(&["daemon", "status", "--json"]).json()["state_dir"].as_str().unwrap().to_owned();
+    let answers = format!("{steplatch} --state-dir {state} gates answer $(basename $PWD/run) yes");
+    // As a descendant of the daemon, and as a process that left it: the test waits until the attempt was refused.
+    for how in ["", "setsid -f "] {
+        let script = story.path("answers.sh");
+        let list =
+            format!("{steplatch} --state-dir {state} runs list --json | grep -o 'run_[0-9a-z]\\{{16\\}}' | head -1");
+        std::fs::write(
+            &script,
+            format!("run=$({list}); {} 2>&1; echo $? >done", answers.replace("$(basename $PWD/run)", "$run")),
+        )
+        .unwrap();
+        let _ = std::fs::remove_file(story.path("done"));
+        let how = format!("{how}sh {} >said; while [ ! -e done ]; do sleep 0.02; done", script.display());
+        let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"how": how}}));
+        written(&story.path("done"));
+        let said = std::fs::read_to_string(story.path("said")).unwrap();
+        assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{said}");
+        assert!(said.contains("was started by steplatch, for a node"), "{said}");
+        assert_eq!(story.looks(&run, 0.0)["status"], "waiting");
+        story.answers(&run, "yes").well();
+        assert_eq!(story.looks(&run, 60.0)["result"], "yes");
+    }
+}

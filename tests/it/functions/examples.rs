@@ -1,0 +1,135 @@
+//! The examples, run as the documentation describes; and the function that the contract prints.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::functions::story::Story;
+
+fn example(name: &str) -> Story {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+    Story::whole(&std::fs::read_to_string(file).unwrap())
+}
+
+#[test]
+fn three_commands_at_once_are_summed_up() {
+    let story = example("fan_out.py");
+    let over = story.begins(60.0);
+    let told = over["result"].as_str().unwrap();
+    let names: Vec<&str> = told.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+    assert_eq!(names, ["kernel", "uptime", "load"], "{over}");
+    let asked = story.events(&over).into_iter().find(|event| event["event_type"] == "asked").unwrap();
+    assert_eq!(asked["data"], json!({"answers": 3, "failed": []}));
+}
+
+#[test]
+fn a_release_is_uploaded_in_the_third_attempt_and_a_wrong_version_not_at_all() {
+    let story = example("release.py");
+    let over = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "1.2.0"}}));
+    assert_eq!((&over["result"]["released"], &over["result"]["uploads_tried"]), (&json!("1.2.0"), &json!(3)), "{over}");
+    let wrong = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"version": "one"}}));
+    assert_eq!(wrong["status"], "failed");
+    assert!(wrong["error"].as_str().unwrap().contains("one was not released: Step 'checked' failed"), "{wrong}");
+}
+
+#[test]
+fn drafts_are_made_until_a_person_likes_one() {
+    let story = example("review.py");
+    let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"topic": "gates"}}));
+    assert_eq!(
+        run["pending_gate"]["context"]["draft"],
+        "Real gates for agents, and for the people who look after them."
+    );
+    story.answers(&run, "shorter").well();
+    let again = story.looks(&run, 60.0);
+    assert_eq!(again["pending_gate"]["context"]["draft"], "Real gates for agents.");
+    story.answers(&run, "publish").well();
+    assert_eq!(story.looks(&run, 60.0)["result"], "Real gates for agents.");
+}
+
+#[test]
+fn the_dangerous_line_waits_for_a_person() {
+    for (answer, told) in [
+        ("yes", json!(["os.path.exists(f) → True", "os.path.exists(f) → False"])),
+        ("skip", json!(["os.path.exists(f) → True", "os.path.exists(f) → True"])),
+    ] {
+        let story = example("careful.py");
+        let run = story.begins(60.0);
+        assert_eq!(run["pending_gate"]["prompt"], "Type this? os.remove(f)", "{run}");
+        story.answers(&run, answer).well();
+        assert_eq!(story.looks(&run, 60.0)["result"], told);
+    }
+}
+
+/// Starts a model endpoint that replies with a summary of its request.
+fn model() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).unwrap() > 2 {
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let asked: Value = serde_json::from_slice(&body).unwrap();
+            let question = asked["messages"][0]["content"].as_str().unwrap();
+            let text = format!("answer to: {}", question.lines().next().unwrap());
+            let answer = json!({"id": "1", "object": "chat.completion", "created": 1, "model": "small", "choices": [
+                {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]})
+            .to_string();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+            // A client that went away is ignored.
+            let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
+        }
+    });
+    address
+}
+
+/// The function that the contract of runs prints, verbatim, with nodes of its own.
+const RELEASE_NOTES: &str = r#"
+async def release_notes(ctx: WorkflowContext) -> str:
+    """Draft release notes and let a person have the last word."""
+    log = await ctx.run("git_log", ctx.params.get("range", "HEAD~20..HEAD"))
+    if not log["success"]:
+        return f"no log: {log['error']}"
+    draft = await ctx.run("writer", f"Write release notes for:\n{log['output']}")
+    ctx.emit("draft_ready", {"length": len(draft["output"])})
+    for _ in range(5):
+        verdict = await ctx.gate("Publish these notes?", choices=["publish", "again", "stop"], timeout=86400)
+        if verdict == "publish":
+            ctx.state["published"] = True
+            return draft["output"]
+        if verdict == "stop":
+            return "stopped"
+        draft = await ctx.run("writer", f"Make it shorter:\n{draft['output']}")
+    raise ValueError("five drafts, no agreement")
+
+Workflow(id="release_notes", session=session, fn=release_notes)
+"#;
+
+#[test]
+fn the_function_of_the_contract_runs_as_printed() {
+    let nodes = format!(
+        "BashNode(id='git_log', session=session, command='echo log of {{input|sh}}')\n\
+         LLMNode(id='writer', session=session, base_url='{}', model='small')\n",
+        model()
+    );
+    let story = Story::whole(&format!("{RELEASE_NOTES}{nodes}"));
+    let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"range": "v1..v2"}}));
+    assert_eq!(run["pending_gate"]["choices"], json!(["publish", "again", "stop"]), "{run}");
+    story.answers(&run, "again").well();
+    assert_eq!(story.looks(&run, 60.0)["status"], "waiting");
+    story.answers(&run, "publish").well();
+    let over = story.looks(&run, 60.0);
+    assert_eq!(over["result"], "answer to: Make it shorter:", "{over}");
+    let ready = story.events(&over).into_iter().find(|event| event["event_type"] == "draft_ready").unwrap();
+    assert_eq!(ready["data"], json!({"length": "answer to: Write release notes for:".len()}));
+}

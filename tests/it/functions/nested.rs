@@ -1,0 +1,233 @@
+//! Runs that functions start.
+
+use serde_json::{Value, json};
+
+use crate::functions::story::{Story, lines_in, types};
+
+const NESTED: &str = "\
+import asyncio
+async def child(ctx):
+    verdict = await ctx.gate(f'{ctx.params[\"name\"]}?')
+    return [ctx.input, verdict]
+async def broken(ctx):
+    raise ValueError('so it is')
+async def deeper(ctx):
+    try:
+        return await ctx.run_workflow('deeper', input=(ctx.input or 0) + 1)
+    except RuntimeError as error:
+        return [ctx.input, str(error)]
+async def story(ctx):
+    both = await asyncio.gather(
+        ctx.run_workflow('child', input=1, params={'name': 'one'}),
+        ctx.run_workflow('child', input=2, params={'name': 'two'}))
+    failed = []
+    try:
+        await ctx.run_workflow('broken')
+    except RuntimeError as error:
+        failed.append(str(error))
+    try:
+        await ctx.run_workflow('child', params={'name': 'late'}, timeout=0.2)
+    except TimeoutError as error:
+        failed.append(str(error))
+    try:
+        await ctx.run_workflow('nothing')
+    except ValueError as error:
+        failed.append(str(error))
+    return [both, failed]
+Workflow(id='child', session=session, fn=child)
+Workflow(id='broken', session=session, fn=broken)
+Workflow(id='deeper', session=session, fn=deeper)
+Workflow(id='story', session=session, fn=story)
+";
+
+#[test]
+fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
+    let story = Story::whole(NESTED);
+    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let run = waiting["run_id"].as_str().unwrap();
+    // Both children wait before any is answered, also after the daemon is killed.
+    let gates = || -> Vec<Value> {
+        let listed = story.home.runs(&["runs", "list", "--json"]).json();
+        let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
+        parent["pending_gates"].as_array().cloned().unwrap_or_default()
+    };
+    story.waits_until("both children ask", || gates().len() == 2);
+    story.kills_the_daemon();
+    story.waits_until("both children ask again", || gates().len() == 2);
+    let ambiguous = story.answers(&waiting, "which?");
+    assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
+    for gate in gates() {
+        let prompt = gate["prompt"].as_str().unwrap();
+        assert_ne!(gate["run_id"], run, "it is the child's");
+        let gate = gate["gate_id"].as_str().unwrap();
+        story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
+    }
+    // The other one waits until its timeout.
+    story.waits_until("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
+    let over = story.looks(&waiting, 0.0);
+    assert_eq!(over["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
+    let failed = over["result"][1].as_array().unwrap();
+    assert!(failed[0].as_str().unwrap().contains("ValueError: so it is"), "{failed:?}");
+    assert_eq!(failed[1], "Workflow 'child' took longer than 0.2 s");
+    assert!(failed[2].as_str().unwrap().contains("nothing"), "{failed:?}");
+    let listed = story.home.runs(&["runs", "list", "--json"]).json();
+    let of_child = |listed: &&Value| listed["parent_run_id"] == run;
+    let mut states: Vec<&str> =
+        listed["runs"].as_array().unwrap().iter().filter(of_child).map(|run| run["state"].as_str().unwrap()).collect();
+    states.sort_unstable();
+    assert_eq!(states, ["cancelled", "completed", "completed", "failed"]);
+    let events = story.events(&over);
+    for wanted in ["nested_workflow_started", "nested_workflow_completed", "nested_workflow_failed"] {
+        assert!(types(&events).contains(&wanted), "{wanted} in {:?}", types(&events));
+    }
+}
+
+#[test]
+fn runs_nest_so_deep_and_no_deeper() {
+    let story = Story::whole(NESTED);
+    let over = story.begins_with(json!({"workflow_name": "deeper", "wait_seconds": 60}));
+    assert_eq!(over["status"], "completed", "{over}");
+    assert_eq!(over["result"], json!([16, "Maximum recursion depth (16) exceeded"]));
+}
+
+#[test]
+fn a_cancelled_parent_cancels_its_children_first() {
+    let story = Story::whole(NESTED);
+    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let listed = story.home.runs(&["runs", "list", "--json"]).json();
+    let states: Vec<&Value> = listed["runs"].as_array().unwrap().iter().map(|run| &run["state"]).collect();
+    assert!(states.len() >= 2 && states.iter().all(|state| *state == "cancelled"), "{listed}");
+}
+
+#[test]
+fn a_function_starts_a_saved_machine() {
+    let story = Story::of(
+        "made = await ctx.run_workflow('make', params={'word': 'seven'})\nreturn [made['status'], made['return_values']]",
+        "",
+    );
+    let machine = json!({
+        "name": "make", "description": "Says a word", "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                     "transitions": [{"condition": {"success": true}, "next_state": "say"}]},
+            "say": {"action": {"tool": "send_input", "params": {"input_text": "echo {word} >>said\n"}},
+                    "transitions": [{"condition": {"success": true}, "next_state": "wait"}]},
+            "wait": {"action": {"tool": "await_output", "params": {"until": "prompt", "timeout": 20}},
+                     "transitions": [{"condition": {"success": true}, "next_state": "close"}]},
+            "close": {"action": {"tool": "exit_terminal"}}
+        }
+    });
+    let file = story.path("make.json");
+    std::fs::write(&file, machine.to_string()).unwrap();
+    story.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
+    let over = story.begins(60.0);
+    assert_eq!(over["result"][0], "completed", "{over}");
+    assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
+}
+
+#[test]
+fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_stays_so() {
+    let story = Story::whole(
+        "async def child(ctx):\n    await ctx.gate('Go on?', context={'what': 'the child', 'lines': 'one\\ntwo'})\n    \
+             return (await ctx.run('note', 'child'))['output']\n\
+         async def story(ctx):\n    return await ctx.run_workflow('child')\n\
+         BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf done')\n\
+         Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
+    );
+    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let run = waiting["run_id"].as_str().unwrap();
+    let listed = story.home.runs(&["gates", "list"]).well();
+    assert_eq!(listed.matches("Go on?").count(), 1, "it is the child's: {listed}");
+    assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
+    story.home.runs(&["runs", "pause", run]).well();
+    story.kills_the_daemon();
+    story.answers(&waiting, "yes").well();
+    let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
+    let told = |run: &str| story.home.runs(&["runs", "show", run, "--json"]).json();
+    story.waits_until("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
+    assert!(told(child)["paused"].is_object(), "{}", told(child));
+    assert_eq!(lines_in(&story.path("noted")), 0);
+    // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
+    story.home.runs(&["runs", "resume", run]).well();
+    assert_eq!(story.looks(&waiting, 60.0)["result"], "done");
+    assert_eq!(lines_in(&story.path("noted")), 1);
+}
+
+#[test]
+fn so_many_runs_are_below_one_at_once_and_no_more() {
+    let story = Story::whole(
+        "import asyncio\nasync def child(ctx):\n    await ctx.gate('Go on?')\n\
+         async def story(ctx):\n    refused = []\n    async def one():\n        try:\n            await ctx.run_workflow('child')\n        \
+         except RuntimeError as error:\n            refused.append(str(error))\n            ctx.emit('refused', {'why': str(error)})\n    \
+         await asyncio.gather(*[one() for _ in range(503)])\n\
+         Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
+    );
+    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let refused = || {
+        let events = story.events(&run);
+        events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
+    };
+    story.waits_until("the last three are refused", || refused().len() == 3);
+    assert_eq!(refused()[0]["data"]["why"], "500 runs are under way below one run, which is the most");
+    let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+}
+
+#[test]
+fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
+    // redteam M6, for a function: by a literal name, and by a computed one.
+    for name in ["'deploy'", "ctx.params['name']"] {
+        let story = Story::of(
+            &format!(
+                "await ctx.gate('Deploy?', choices=['yes'])\n\
+                 try:\n    return (await ctx.run_workflow({name}))['final_state']\n\
+                 except Exception as error:\n    return str(error)"
+            ),
+            "",
+        );
+        let saves = |last: &str| {
+            let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+            let machine =
+                json!({"name": "deploy", "description": "Deploys", "initial_state": last, "states": {last: state}});
+            let created = json!({"workflow_definition": machine, "overwrite_existing": true});
+            assert_eq!(story.agent.calls("create_workflow", created)["success"], true);
+        };
+        let begins = || {
+            let waiting = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
+            assert_eq!(waiting["status"], "waiting", "{waiting}");
+            waiting
+        };
+        saves("approved");
+        let (first, second) = (begins(), begins());
+        story.answers(&first, "yes").well();
+        assert_eq!(story.looks(&first, 60.0)["result"], "approved");
+        saves("evil");
+        story.kills_the_daemon();
+        story.answers(&second, "yes").well();
+        let result = story.looks(&second, 60.0)["result"].to_string();
+        assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
+    }
+}
+
+#[test]
+fn a_workflow_whose_name_stands_in_no_definition_is_not_run() {
+    // A call that the static search misses is refused when it is made.
+    for call in ["getattr(ctx, 'run_' + 'workflow')('deploy')", "ctx.run_work\u{fb02}ow('deploy')"] {
+        let story = Story::of(
+            &format!(
+                "try:\n    return (await {call})['final_state']\nexcept Exception as error:\n    return str(error)"
+            ),
+            "",
+        );
+        let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+        let machine =
+            json!({"name": "deploy", "description": "Deploys", "initial_state": "evil", "states": {"evil": state}});
+        let created = story.agent.calls("create_workflow", json!({"workflow_definition": machine}));
+        assert_eq!(created["success"], true, "{created}");
+        let ran = story.begins(60.0);
+        assert_ne!(ran["result"], "evil", "{call}: {ran}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Nodes that are programs in terminals.
+
+use serde_json::json;
+
+use crate::functions::story::Story;
+
+#[test]
+fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
+    let story = Story::of(
+        "first = await ctx.run('python', 'x = 20 + 1')\n\
+         second = await ctx.run('python', 'print(x * 2)')\n\
+         await ctx.gate('Go on?')\n\
+         third = await ctx.run('python', 'print(\"still\", x)')\n\
+         shell = await ctx.run('shell', 'printf \"in a shell\"')\n\
+         plain = await ctx.run('plain', 'echo without marks')\n\
+         return [first['output'], second['output'], third['output'], shell['output'], third['attributes']['is_ready'], 'without marks' in plain['output']]",
+        "PTYNode(id='python', session=session, command='python3 -q', ready={'pattern': '>>> $'})\n\
+         PTYNode(id='shell', session=session, command='bash')\n\
+         PTYNode(id='plain', session=session, command='sh')",
+    );
+    let waiting = story.begins(60.0);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    story.kills_the_daemon();
+    story.answers(&waiting, "yes").well();
+    let over = story.looks(&waiting, 60.0);
+    assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{over}");
+    let open = story.home.runs(&["terminal", "list", "--json"]).json();
+    assert_eq!(open["sessions"], json!([]), "they are closed with their run");
+}
+
+#[test]
+fn what_can_not_begin_or_does_not_get_ready_is_a_failed_result() {
+    let story = Story::of(
+        "missing = await ctx.run('missing', 'x')\n\
+         slow = await ctx.run('slow', 'x')\n\
+         gone = await ctx.run('gone', 'exit 3')\n\
+         back = await ctx.run('gone', 'echo back')\n\
+         try:\n    await ctx.run('gone', 'sleep 1000', timeout=0.5)\nexcept TimeoutError:\n    late = True\n\
+         after = await ctx.run('gone', 'echo after')\n\
+         return [missing['error_type'], slow['error_type'], gone['attributes']['is_ready'], gone['attributes']['exit_code'], back['output'], late, after['output']]",
+        "PTYNode(id='missing', session=session, command='/no/such/program')\n\
+         PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
+         PTYNode(id='gone', session=session, command='bash')",
+    );
+    let over = story.begins(60.0);
+    assert_eq!(over["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{over}");
+}
+
+#[test]
+fn a_terminal_whose_first_call_was_cut_off_is_closed_with_its_run() {
+    let story = Story::of(
+        "import asyncio\nboth = await asyncio.gather(ctx.run('slow', 'sleep 1000'), ctx.gate('Go on?'))\n\
+         return [both[0]['error_type'], both[1]]",
+        "PTYNode(id='slow', session=session, command='bash')",
+    );
+    let waiting = story.begins(60.0);
+    let open = || story.home.runs(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
+    story.waits_until("the command is typed", || open().iter().any(|session| session["busy"] == true));
+    story.kills_the_daemon();
+    story.answers(&waiting, "yes").well();
+    let over = story.looks(&waiting, 60.0);
+    assert_eq!(over["result"], json!(["unknown", "yes"]), "{over}");
+    assert_eq!(open(), Vec::<serde_json::Value>::new());
+}

@@ -1,0 +1,129 @@
+//! Secrets of functions: absent from every report of a daemon that never learned them and from every file, while the
+//! function itself continues with the value.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use steplatch_testkit::CommandOutput;
+
+use crate::functions::story::{Story, types};
+
+const SECRET: &str = "s3cret-value-of-nobody's";
+
+/// The forms in which the secret may occur: unchanged, and quoted for a shell.
+const FORMS: [&str; 2] = ["s3cret-value-of-nobody", "s3cret-value-of-nobody'\\''s"];
+
+fn shows(told: &str) -> bool {
+    FORMS.iter().any(|form| told.contains(form))
+}
+
+/// Returns everything that a daemon reports about a run; one is started if there is none.
+fn told(story: &Story, run: &Value) -> String {
+    let id = run["run_id"].as_str().unwrap();
+    let said = [
+        story.home.runs(&["runs", "events", id, "--json"]),
+        story.home.runs(&["runs", "show", id, "--json"]),
+        story.home.runs(&["runs", "list", "--json"]),
+    ];
+    let told: String = said.map(CommandOutput::well).concat();
+    assert!(told.contains(id), "{told}");
+    told
+}
+
+/// Stops the daemon, and with it everything that remembers a secret: terminals and their host.
+fn forgets(story: &Story) {
+    story.home.runs(&["daemon", "stop"]).well();
+}
+
+fn is_in_no_file(story: &Story) {
+    forgets(story);
+    for entry in std::fs::read_dir(story.path("state")).unwrap().flatten() {
+        let bytes = std::fs::read(entry.path()).unwrap_or_default();
+        let holds = bytes.windows(FORMS[0].len()).any(|window| window == FORMS[0].as_bytes());
+        assert!(!holds, "{} holds it", entry.path().display());
+    }
+}
+
+fn begins(mut command: Command) -> Value {
+    let begun = CommandOutput::of(&command.output().unwrap());
+    json!({"run_id": begun.well().trim()})
+}
+
+#[test]
+fn a_secret_that_a_function_shows_before_it_is_known_is_hidden_and_replayed() {
+    let story = Story::of(
+        "shown = await ctx.run('shows')\n\
+         used = await ctx.run('uses')\n\
+         again = await ctx.run('shows')\n\
+         quoted = await ctx.run('quotes', again['output'].strip())\n\
+         print('it is', again['output'])\n\
+         ctx.emit('value', {'is': again['output'], 'list': [again['output']]})\n\
+         value = again['output'].strip()\n\
+         answer = await ctx.gate('Go on with ' + value + '?', choices=['use ' + value, 'stop'], context={'value': value})\n\
+         return {'same': shown['output'] == again['output'], 'length': len(value), 'value': value,\n        \
+         'answer': answer == 'use ' + value, 'used': used['output'].strip()}",
+        "BashNode(id='shows', session=session, command='cat value')\n\
+         BashNode(id='quotes', session=session, command='echo {input|sh}')\n\
+         BashNode(id='uses', session=session, env={'IT': '{secret:TOKEN}'}, command='printf %s \"$IT\" | wc -c')",
+    );
+    std::fs::write(story.path("value"), format!("{SECRET}\n")).unwrap();
+    let mut command = story.home.steplatch();
+    command.env("TOKEN", SECRET).args(["run", "--detach"]).arg(&story.file);
+    let run = begins(command);
+    let waiting = story.looks(&run, 60.0);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    story.kills_the_daemon();
+    let still = told(&story, &run);
+    assert!(!shows(&still) && still.contains("Go on with ••••••?"), "{still}");
+    story.answers(&run, "use ••••••").well();
+    let over = story.looks(&run, 60.0);
+    let length = SECRET.len();
+    let result = json!({"same": true, "length": length, "value": "••••••", "answer": true, "used": length.to_string()});
+    assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &result), "{over}");
+    forgets(&story);
+    let told = told(&story, &run);
+    assert!(!shows(&told), "a daemon that never learned it tells it: {told}");
+    is_in_no_file(&story);
+}
+
+#[test]
+fn what_is_typed_as_a_secret_elsewhere_is_hidden_in_runs_that_have_it_also_while_they_rest() {
+    let story = Story::whole(
+        "async def inner(ctx):\n    return ctx.input + '!'\n\
+         async def story(ctx):\n    \
+         answer = await ctx.gate('Go on?')\n    \
+         returned = await ctx.run_workflow('inner', ctx.input)\n    \
+         return [ctx.input == ctx.params['input'], returned == ctx.input + '!', len(returned), answer]\n\
+         Workflow(id='inner', session=session, fn=inner)\n\
+         Workflow(id='story', session=session, fn=story)\n",
+    );
+    let begin = || {
+        let variables = json!({"input": SECRET});
+        let begun =
+            story.begins_with(json!({"workflow_name": "story", "initial_variables": variables, "wait_seconds": 60}));
+        assert_eq!(begun["status"], "waiting", "{begun}");
+        begun
+    };
+    let before = begin();
+    let terminal = story.agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let secret = json!({"session_id": terminal["session_id"], "input_text": SECRET, "secret": true});
+    assert_eq!(story.agent.calls("send_input", secret)["success"], true);
+    let after = begin();
+    // No terminal remembers it from here on.
+    forgets(&story);
+    for run in [&before, &after] {
+        let told = told(&story, run);
+        assert!(!shows(&told), "{told}");
+        story.answers(run, "yes").well();
+        let over = story.looks(run, 60.0);
+        assert_eq!(over["result"], json!([true, true, SECRET.len() + 1, "yes"]), "{over}");
+    }
+    forgets(&story);
+    for run in [&before, &after] {
+        let events = story.events(run);
+        assert!(!shows(&json!(events).to_string()), "{events:?}");
+        assert_eq!(types(&events).last(), Some(&"workflow_completed"));
+        assert!(!shows(&told(&story, run)));
+    }
+    is_in_no_file(&story);
+}

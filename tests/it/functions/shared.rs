@@ -1,0 +1,132 @@
+//! Function nodes in the run's own file: they share one heap with the function that calls them (003 L1610-1637).
+
+use serde_json::{Value, json};
+
+use crate::functions::story::{Story, lines_in, types, written};
+
+#[test]
+fn what_a_node_writes_is_there_for_all_functions_of_the_file_in_one_run() {
+    let story = Story::whole(
+        "import asyncio\nseen = []\ntotal = 0\n\
+         def notes(ctx):\n    global total\n    seen.append(ctx.input)\n    total += 1\n    return total\n\
+         async def deeper(ctx):\n    await ctx.run('notes', ctx.input + ' deeper')\n    return [len(seen), total]\n\
+         async def story(ctx):\n    await ctx.run('notes', 'first')\n    \
+             await asyncio.gather(ctx.run('deeper', 'a'), ctx.run('deeper', 'b'))\n    \
+             await ctx.run_parallel([('notes', 'c'), ('notes', 'd')])\n    await ctx.gate('Go on?')\n    \
+             await ctx.run('notes', 'last')\n    return [seen, total]\n\
+         FunctionNode(id='notes', session=session, fn=notes)\nFunctionNode(id='deeper', session=session, fn=deeper)\n\
+         Workflow(id='story', session=session, fn=story)\n",
+    );
+    let run = story.begins(60.0);
+    story.kills_the_daemon();
+    story.answers(&run, "yes").well();
+    let over = story.looks(&run, 60.0);
+    assert_eq!(over["result"], json!([["first", "a deeper", "b deeper", "c", "d", "last"], 6]), "{over}");
+    let other = story.begins(60.0);
+    story.answers(&other, "yes").well();
+    assert_eq!(story.looks(&other, 60.0)["result"][1], 6, "another run has its own");
+    // A call keeps its events, and the calls of its node refer to its number.
+    let events = story.events(&run);
+    let of = |kind: &str, node: &str| -> Vec<Value> {
+        let meant = events.iter().filter(|event| event["event_type"] == kind && event["data"]["node_id"] == node);
+        meant.map(|event| event["data"].clone()).collect()
+    };
+    let deeper: Vec<Value> = of("node_started", "deeper").iter().map(|data| data["call"].clone()).collect();
+    let within: Vec<Value> = of("node_started", "notes").iter().map(|data| data["within"].clone()).collect();
+    assert_eq!(within[1..3], deeper[..], "{events:?}");
+    assert_eq!(of("node_completed", "notes").len(), 6);
+    assert_eq!(of("node_completed", "deeper")[0]["result"]["node_type"], "function");
+}
+
+#[test]
+fn a_step_of_a_graph_and_a_call_from_outside_have_a_heap_of_their_own() {
+    let story = Story::whole(
+        "counter = {'value': 0}\n\
+         def counts(ctx):\n    counter['value'] += 1\n    return counter['value']\n\
+         async def story(ctx):\n    own = [(await ctx.run('counts'))['output'] for _ in range(2)]\n    \
+             graph = await ctx.run_graph('twice')\n    return [own, graph['output'], counter['value']]\n\
+         FunctionNode(id='counts', session=session, fn=counts)\n\
+         Graph(id='twice', session=session, steps=[Step(id='a', node='counts'), Step(id='b', node='counts', depends_on=['a'])])\n\
+         Workflow(id='story', session=session, fn=story)\n",
+    );
+    assert_eq!(story.begins(60.0)["result"], json!([[1, 2], 1, 2]));
+}
+
+#[test]
+fn a_node_that_is_too_slow_or_nested_too_deeply_or_paused_or_cancelled_is_a_call_like_any_other() {
+    let story = Story::whole(
+        "import asyncio\nseen = []\n\
+         async def slow(ctx):\n    seen.append('begun')\n    await ctx.run('command')\n    seen.append('never')\n\
+         async def deep(ctx):\n    below = await ctx.run('deep')\n    return below['error'] if not below['success'] else below['output']\n\
+         async def story(ctx):\n    try:\n        await ctx.run('slow', timeout=2)\n    except TimeoutError as error:\n        seen.append(str(error))\n    \
+             seen.append((await ctx.run('deep'))['output'])\n    await ctx.gate('Well?')\n    seen.append((await ctx.run('quick', 1))['output'])\n    return seen\n\
+         BashNode(id='command', session=session, command='trap \"echo >>ended; exit\" TERM; echo >begun; while true; do sleep 0.05; done')\n\
+         FunctionNode(id='slow', session=session, fn=slow)\nFunctionNode(id='deep', session=session, fn=deep)\n\
+         FunctionNode(id='quick', session=session, fn=lambda ctx: ctx.input)\n\
+         Workflow(id='story', session=session, fn=story)\n",
+    );
+    let run = story.begins(60.0);
+    written(&story.path("begun"));
+    assert_eq!(lines_in(&story.path("ended")), 1, "what it had called ends with it");
+    let id = run["run_id"].as_str().unwrap();
+    story.home.runs(&["runs", "pause", id]).well();
+    story.answers(&run, "yes").well();
+    let quick = || story.events(&run).iter().filter(|event| event["data"]["node_id"] == "quick").count();
+    assert_eq!(quick(), 0, "nothing new begins");
+    story.home.runs(&["runs", "resume", id]).well();
+    let over = story.looks(&run, 60.0);
+    let late = "Node 'slow' took longer than 2 s";
+    assert_eq!(over["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{over}");
+    assert!(types(&story.events(&run)).contains(&"node_timeout"));
+}
+
+#[test]
+fn killed_at_any_instant_the_variables_are_what_they_were() {
+    for pause in [5_u64, 23, 47] {
+        let story = Story::whole(
+            "import asyncio\nsum = {'value': 0}\n\
+             async def adds(ctx):\n    drawn = await ctx.run('identity', ctx.input)\n    await ctx.sleep(0.01)\n    sum['value'] += drawn['output']\n    return {'output': sum['value']}\n\
+             async def story(ctx):\n    last = 0\n    for at in range(12):\n        \
+                 both = await asyncio.gather(ctx.run('adds', at), ctx.run('adds', 100))\n        last = max(one['output'] for one in both)\n    return [last, sum['value']]\n\
+             FunctionNode(id='adds', session=session, fn=adds)\nWorkflow(id='story', session=session, fn=story)\n",
+        );
+        let run = story.begins(0.0);
+        for kill in 0..8 {
+            std::thread::sleep(std::time::Duration::from_millis(pause * (kill % 3 + 1)));
+            story.looks(&run, 0.0);
+            story.kills_the_daemon();
+        }
+        let over = story.looks(&run, 60.0);
+        assert_eq!(over["result"], json!([1266, 1266]), "{over}");
+    }
+}
+
+// 003 L1504-1515: a dict with the keys of a result is used as the result.
+#[test]
+fn a_function_may_return_a_result() {
+    let story = Story::whole(
+        "returned = {\n    'output': {'output': 1},\n    'failed': {'success': False, 'output': 2, 'error': 'so it is', 'error_type': 'tool', 'attributes': {'a': 1}},\n    \
+             'silent': {'success': False, 'output': None},\n    'odd': {'output': 1, 'error_type': 'odd', 'error': 'x'},\n    \
+             'no output': {'success': False, 'error': 'x'},\n    'more': {'output': 1, 'and': 2},\n    'other types': {'output': 1, 'success': 'yes'},\n}\n\
+         def gives(ctx):\n    return returned[ctx.input]\n\
+         async def story(ctx):\n    told = {}\n    for name in returned:\n        result = await ctx.run('gives', name)\n        \
+             told[name] = [result['success'], result['output'], result['error'], result['error_type'], result['attributes'], result['node_id']]\n    \
+             graph = await ctx.run_graph('one', 'failed')\n    told['graph'] = [graph['success'], graph['attributes']['steps']['a']['error']]\n    return told\n\
+         FunctionNode(id='gives', session=session, fn=gives)\n\
+         Graph(id='one', session=session, steps=[Step(id='a', node='gives', input='{input}')])\n\
+         Workflow(id='story', session=session, fn=story)\n",
+    );
+    let over = story.begins(60.0);
+    let result = &over["result"];
+    assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{over}");
+    assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));
+    assert_eq!(
+        result["silent"],
+        json!([false, null, "The function returned that it failed.", "exception", {}, "gives"])
+    );
+    assert_eq!(result["odd"], json!([false, 1, "x", "exception", {}, "gives"]));
+    for whole in ["no output", "more", "other types"] {
+        assert_eq!((&result[whole][0], result[whole][1].is_object()), (&json!(true), true), "{whole}: {result}");
+    }
+    assert_eq!(result["graph"], json!([false, "so it is"]), "{over}");
+}

@@ -1,0 +1,210 @@
+//! Functions whose daemon is killed repeatedly.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::functions::story::Story;
+
+/// Commands in sequence and in parallel, in a graph, in a function node and in a nested run, and gates.
+const WORK: &str = "\
+import asyncio
+async def part(ctx):
+    first = await ctx.run('note', f'{ctx.input} first')
+    second = await ctx.run('note', f'{ctx.input} second')
+    return [first['output'] or first['error_type'], second['output'] or second['error_type']]
+async def child(ctx):
+    noted = await ctx.run('note', 'child')
+    verdict = await ctx.gate('Child?')
+    return [noted['output'] or noted['error_type'], verdict]
+async def story(ctx):
+    told = []
+    for at in range(3):
+        noted = await ctx.run('note', f'row {at}')
+        told.append(noted['output'] or noted['error_type'])
+    for noted in await ctx.run_parallel([('note', f'lane {at}') for at in range(3)]):
+        told.append(noted['output'] or noted['error_type'])
+    graph = await ctx.run_graph('steps', 'graph')
+    for step in ['one', 'two', 'three']:
+        noted = graph['attributes']['steps'][step]
+        told.append(noted.get('output') or noted.get('error_type') or noted['status'])
+    parts = await ctx.run('part', 'part')
+    told.extend(parts['output'])
+    told.extend(await ctx.run_workflow('child'))
+    told.append(await ctx.gate('Done?'))
+    return told
+BashNode(id='note', session=session, command='echo {input|sh} >>noted; sleep 0.03; printf %s {input|sh}')
+FunctionNode(id='part', session=session, fn=part)
+Graph(id='steps', session=session, steps=[
+    Step(id='one', node='note', input='{input} one'),
+    Step(id='two', node='note', input='{input} two'),
+    Step(id='three', node='note', input='{input} three', depends_on=['one'], on_error='skip'),
+])
+Workflow(id='child', session=session, fn=child)
+Workflow(id='story', session=session, fn=story)
+";
+
+#[test]
+fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
+    let expected = [
+        "row 0",
+        "row 1",
+        "row 2",
+        "lane 0",
+        "lane 1",
+        "lane 2",
+        "graph one",
+        "graph two",
+        "graph three",
+        "part first",
+        "part second",
+        "child",
+        "yes",
+        "yes",
+    ];
+    let passphrase = "open sesame\n";
+    // With a passphrase, the runs are sealed at every gate, and locked after every kill there.
+    for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
+        let story = Story::whole(WORK);
+        if seals {
+            story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
+        }
+        let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+        let mut kills = 0;
+        let over = loop {
+            std::thread::sleep(Duration::from_millis(pause * (kills % 3 + 1)));
+            if kills < 12 {
+                story.kills_the_daemon();
+                kills += 1;
+            }
+            let now = story.looks(&run, if kills < 12 { 0.0 } else { 30.0 });
+            match now["status"].as_str().unwrap() {
+                "waiting" if seals => {
+                    drop(story.home.approves(run["run_id"].as_str().unwrap(), "yes", passphrase));
+                }
+                "waiting" => drop(story.answers(&run, "yes")),
+                "running" => {}
+                _ => break now,
+            }
+        };
+        assert_eq!(over["status"], "completed", "{over}");
+        let told: Vec<&Value> = over["result"].as_array().unwrap().iter().collect();
+        assert_eq!(told.len(), expected.len(), "{over}");
+        for (told, expected) in told.iter().zip(expected) {
+            let known = ["unknown", "not_run", "skipped"].contains(&told.as_str().unwrap_or("skipped"));
+            assert!(**told == *expected || known, "{told} rather than {expected}: {over}");
+        }
+        let noted = std::fs::read_to_string(story.path("noted")).unwrap();
+        let mut lines: Vec<&str> = noted.lines().collect();
+        lines.sort_unstable();
+        let all = lines.len();
+        lines.dedup();
+        assert_eq!(lines.len(), all, "a command was run twice after kills every {pause} ms: {noted}");
+        let events = story.events(&over);
+        let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+    }
+}
+
+#[test]
+fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_killed() {
+    for kill_after_resume in [false, true] {
+        let story = Story::whole(
+            "import asyncio\n\
+             async def asks(ctx):\n    word = await ctx.gate('Word?')\n    return (await ctx.run('note', word))['output']\n\
+             async def works(ctx):\n    slow = await ctx.run('slow')\n    return [slow['error_type'] or slow['output'], (await ctx.run('note', 'after'))['output']]\n\
+             async def story(ctx):\n    both = await asyncio.gather(asks(ctx), works(ctx))\n    await ctx.gate('Done?')\n    return both\n\
+             BashNode(id='slow', session=session, command='echo >>begun; while [ ! -e go ]; do sleep 0.02; done; printf slow')\n\
+             BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf %s {input|sh}')\n\
+             Workflow(id='story', session=session, fn=story)\n",
+        );
+        let run = story.begins(60.0);
+        crate::functions::story::written(&story.path("begun"));
+        let id = run["run_id"].as_str().unwrap();
+        story.home.runs(&["runs", "pause", id]).well();
+        story.answers(&run, "yes").well();
+        std::fs::write(story.path("go"), "").unwrap();
+        let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
+        story.waits_until("the command has ended", || types().iter().any(|event| event == "node_completed"));
+        assert!(!story.path("noted").exists(), "nothing new begins");
+        if !kill_after_resume {
+            story.kills_the_daemon();
+        }
+        story.home.runs(&["runs", "resume", id]).well();
+        story.waits_until("it waits at its last gate", || {
+            types().iter().filter(|event| *event == "gate_waiting").count() == 2
+        });
+        // The next daemon's replay finds the answers at their places in the journal.
+        story.kills_the_daemon();
+        story.answers(&run, "yes").well();
+        let over = story.looks(&run, 60.0);
+        assert_eq!(over["result"], serde_json::json!(["yes", ["slow", "after"]]), "{over}");
+        assert_eq!(crate::functions::story::lines_in(&story.path("noted")), 2);
+    }
+}
+
+#[test]
+fn a_function_that_asks_for_nothing_but_what_comes_at_once_is_cancelled_paused_and_limited() {
+    let body = "while True:\n    await ctx.run('identity', 1)";
+    let story = Story::of(body, "");
+    let run = story.begins(0.0);
+    let paused = story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]);
+    assert!(paused.stdout.contains("paused"), "{paused:?}");
+    story.home.runs(&["runs", "resume", run["run_id"].as_str().unwrap()]).well();
+    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let limited = story.begins_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
+    assert_eq!(limited["status"], "failed", "{limited}");
+    assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
+}
+
+#[test]
+fn a_function_that_computes_is_cancelled_before_it_is_done() {
+    let story = Story::of("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
+    let run = story.begins(0.0);
+    story.waits_until("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
+    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert_eq!(story.looks(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
+}
+
+#[test]
+fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
+    let passphrase = "open sesame\n";
+    let story = Story::whole(
+        "import asyncio\n\
+         async def sub(ctx):\n    return (await ctx.run('slow'))['output'] or 'unknown'\n\
+         async def story(ctx):\n    return await asyncio.gather(ctx.run_workflow('sub'), ctx.gate('Release?'))\n\
+         BashNode(id='slow', session=session, command='echo >>begun; while [ ! -e go ]; do sleep 0.02; done; printf slow')\n\
+         Workflow(id='sub', session=session, fn=sub)\n\
+         Workflow(id='story', session=session, fn=story)\n",
+    );
+    story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
+    let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+    crate::functions::story::written(&story.path("begun"));
+    let id = run["run_id"].as_str().unwrap();
+    let gate = || {
+        let record = story.home.runs(&["runs", "show", id, "--json"]).json();
+        record["pending_gates"][0]["gate_id"].as_str().map(str::to_owned)
+    };
+    story.waits_until("it asks", || gate().is_some());
+    let gate = gate().unwrap();
+    story.home.runs(&["daemon", "restart"]).well();
+    let looked = story.looks(&run, 0.0);
+    assert!(looked["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{looked}");
+    std::fs::write(story.path("go"), "").unwrap();
+    // The nested run ends, and stays until its parent has its result, whatever the retention.
+    let is_over = |state: &str| {
+        let runs = story.home.runs(&["runs", "list", "--json"]).json();
+        runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)
+    };
+    story.waits_until("the run below is over", || is_over("completed"));
+    story.home.runs(&["daemon", "restart"]).well();
+    let answered = story.home.pipes(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
+    assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");
+    let over = story.looks(&run, 60.0);
+    assert_eq!(over["status"], "completed", "{over}");
+    let result = over["result"].as_array().unwrap();
+    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{over}");
+    assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1, "nothing is done again");
+}

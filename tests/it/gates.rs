@@ -1,0 +1,517 @@
+//! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as people type them.
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, CommandOutput, Home, Person};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Returns a machine with one gate, whose answer its last state prints.
+fn asking(params: &Value) -> Value {
+    json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
+}
+
+fn form() -> Value {
+    json!({"type": "object", "required": ["version"], "properties": {
+        "version": {"type": "string", "title": "Version", "minLength": 3},
+        "place": {"type": "string", "enum": ["eu", "us"], "default": "eu"},
+        "count": {"type": "integer", "minimum": 1, "maximum": 9},
+        "loud": {"type": "boolean", "default": false},
+    }})
+}
+
+/// A home with an agent that starts runs.
+struct Story {
+    agent: Agent,
+    home: Home,
+}
+
+impl Story {
+    fn new() -> Self {
+        let home = Home::new(STEPLATCH);
+        Self { agent: Agent::new(&home), home }
+    }
+
+    /// Starts a run with a gate, and returns its id.
+    fn asks(&self, params: &Value) -> String {
+        let arguments = json!({"workflow_definition": asking(params), "wait_seconds": 60, "save_on_success": false});
+        self.waits(arguments)
+    }
+
+    /// Starts the function whose body is given, and returns the id of its run once it waits at a gate.
+    fn function(&self, body: &str) -> String {
+        self.waits(self.written(body))
+    }
+
+    /// Writes the function whose body is given, and returns the parameters that run it.
+    fn written(&self, body: &str) -> Value {
+        let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+        let text = format!("async def story(ctx):\n{body}\nWorkflow(id=\"story\", session=session, fn=story)\n");
+        let file = self.home.path().join("story.py");
+        std::fs::write(&file, text).unwrap();
+        json!({"workflow_file": file.display().to_string(), "wait_seconds": 60})
+    }
+
+    fn waits(&self, arguments: Value) -> String {
+        let waiting = self.agent.calls("run_workflow", arguments);
+        assert_eq!(waiting["status"], "waiting", "{waiting:#}");
+        waiting["run_id"].as_str().unwrap().to_owned()
+    }
+
+    fn ends(&self, run: &str) -> Value {
+        let ended = self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        assert_eq!(ended["status"], "completed", "{ended:#}");
+        ended
+    }
+
+    /// Runs the program with these lines on its standard input, which is not a terminal.
+    fn pipes(&self, arguments: &[&str], input: &str) -> CommandOutput {
+        self.home.pipes(arguments, input)
+    }
+}
+
+#[test]
+fn a_form_is_filled_in_with_fields_on_the_command_line() {
+    let story = Story::new();
+    let run = story.asks(&json!({"prompt": "Which?", "form": form()}));
+    let listed = story.home.runs(&["gates", "list"]).well();
+    for part in [
+        "version  a text of at least 3 characters\n",
+        "place  one of eu, us, eu if left out",
+        "count  a whole number from 1 to 9, may be left out",
+        &format!("answer with: steplatch gates answer {run}/ask/1@"),
+        " --field NAME=VALUE\n",
+    ] {
+        assert!(listed.contains(part), "no {part:?} in {listed}");
+    }
+    let answer = |fields: &[&str]| story.home.runs(&[&["gates", "answer", run.as_str()], fields].concat());
+    let wrong = answer(&["--field", "version=1", "-f", "count=ten", "-f", "speed=5"]);
+    assert_eq!(wrong.code, 2);
+    for part in ["'version' must have at least 3", "'count' must be a whole number, not \"ten\"", "'speed' is no field"]
+    {
+        assert!(wrong.stderr.contains(part), "no {part:?} in {}", wrong.stderr);
+    }
+    assert!(answer(&[]).stderr.contains("no person can be asked here"));
+    let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).well();
+    assert!(taken.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{taken}");
+    let ended = story.ends(&run);
+    let told = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
+    assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(3), json!(false)));
+    assert_eq!(told("through"), "cli");
+}
+
+#[test]
+fn a_function_gets_the_fields_of_its_form_and_asks_until_they_are_right() {
+    let story = Story::new();
+    let run = story.function(&format!(
+        "import json\nanswer = await ctx.gate('Which?', form=json.loads('''{}'''))\n\
+         return [answer['version'], answer['count'] + 1, answer['loud'], answer['place']]",
+        form()
+    ));
+    let json = story.home.runs(&["gates", "list", "--json"]).json();
+    assert_eq!(json["gates"][0]["form"]["properties"]["count"]["maximum"], 9, "{json}");
+    let wrong = story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
+    assert!(wrong.stderr.contains("'count' must be from 1 to 9, not 99"), "{wrong:?}");
+    story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 8}"#]).well();
+    assert_eq!(story.ends(&run)["result"], json!(["1.2", 9, false, "eu"]));
+}
+
+#[test]
+fn a_form_that_can_not_be_asked_is_an_error_that_the_function_may_catch() {
+    let story = Story::new();
+    let run = story.function(
+        "errors = []\n\
+         for ask in [{'form': {'properties': {'a': {'type': 'heap'}}}}, {'form': {'properties': {'a': {'type': 'string'}}}, 'choices': ['x']}]:\n\
+         \x20   try:\n        await ctx.gate('?', **ask)\n\
+         \x20   except ValueError as error:\n        errors.append(str(error))\n\
+         await ctx.gate('now?')\n\
+         return errors",
+    );
+    story.home.answers(&run, "yes").well();
+    let result = story.ends(&run)["result"].clone();
+    assert!(result[0].as_str().unwrap().contains("field 'a' has type \"heap\""), "{result}");
+    assert_eq!(result[1], "ctx.gate takes choices or a form, not both");
+}
+
+#[test]
+fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
+    let story = Story::new();
+    let run = story.function(
+        "import asyncio\n\
+         return await asyncio.gather(ctx.gate('One?', choices=['a', 'b']), ctx.gate('Two?'), ctx.gate('Late?', timeout=600))",
+    );
+    let gates = story.home.runs(&["gates", "list", "--json"]).json()["gates"].as_array().unwrap().clone();
+    assert_eq!(gates.len(), 3);
+    let id = |at: usize| gates[at]["gate_id"].as_str().unwrap();
+    let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
+    answer(id(1), "second").well();
+    let late = answer(id(1), "third");
+    // While other gates are open.
+    assert!(
+        late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
+        "{late:?}"
+    );
+    answer(id(0), "1").well();
+    answer(id(2), "in time").well();
+    assert_eq!(story.ends(&run)["result"], json!(["a", "second", "in time"]));
+    let late = answer(id(1), "third");
+    assert!(late.stderr.contains("already answered by") && late.stderr.contains(": second"), "{late:?}");
+    let events = story.home.runs(&["runs", "events", &run, "--json"]).well();
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answered: Vec<&Value> = events.iter().filter(|event| event["event_type"] == "gate_answered").collect();
+    assert_eq!(answered.len(), 3);
+    assert!(answered.iter().all(|event| event["data"]["through"] == "cli"), "{answered:?}");
+}
+
+#[test]
+fn a_gate_of_a_function_takes_an_answer_before_its_timeout_and_none_after_it() {
+    let story = Story::new();
+    for (timeout, result) in [(600.0, "answered: yes"), (0.05, "late")] {
+        let asked = story.agent.calls("run_workflow", story.written(&format!(
+            "try:\n    return 'answered: ' + await ctx.gate('Now?', timeout={timeout})\nexcept TimeoutError:\n    return 'late'",
+        )));
+        let run = asked["run_id"].as_str().unwrap();
+        if result == "late" {
+            // Its events end with the run.
+            story.home.runs(&["runs", "events", run, "--follow"]).well();
+        }
+        let said = story.home.runs(&["gates", "answer", run, "yes"]);
+        let ended = story.ends(run);
+        assert_eq!((said.code == 0, &ended["result"]), (result != "late", &json!(result)), "{said:?}");
+        let events = story.home.runs(&["runs", "events", run, "--json"]).well();
+        let of = |kind: &str| events.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
+        let expected = if result == "late" { (0, 1) } else { (1, 0) };
+        assert_eq!((of("gate_answered"), of("gate_timeout")), expected, "{events}");
+    }
+}
+
+#[test]
+fn a_person_is_asked_for_a_form_field_by_field() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    std::fs::write(
+        story.home.path().join("ask.json"),
+        asking(&json!({"prompt": "Which?", "form": form()})).to_string(),
+    )
+    .unwrap();
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
+    person.sees("Version \\(a text of at least 3 characters\\):");
+    person.types("1");
+    person.sees("'Version' must have at least 3 characters, not 1");
+    person.types("1.2");
+    let screen = person.sees("place \\(by number or text; eu if left empty\\):");
+    assert!(screen.contains("    1  eu\n    2  us\n"), "{screen}");
+    person.types("2");
+    person.sees("count \\(a whole number from 1 to 9; may be left empty\\):");
+    person.types("");
+    person.sees("loud \\(yes or no; no if left empty\\):");
+    person.types("yes");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: version=1.2 place=us "), "{screen}");
+}
+
+#[test]
+fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    let next = |state: &str| json!([{"condition": "success", "next_state": state}]);
+    let machine = json!({"name": "late", "initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {"command": ["cat"]}}, "transitions": next("wait")},
+        "wait": {"action": {"tool": "await_output", "params": {"pattern": "ready", "timeout": 60}}, "transitions": next("ask")},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Delete all of it?", "choices": ["yes", "no"]}}},
+    }});
+    std::fs::write(story.home.path().join("late.json"), machine.to_string()).unwrap();
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run late.json");
+    let session = || story.agent.calls("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
+    let began = std::time::Instant::now();
+    while session().is_null() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "the run opens no terminal");
+    }
+    // Lines typed ahead, for another prompt. Their echo shows that they have arrived.
+    person.types("1");
+    person.types("yes");
+    person.shows("yes");
+    let ready = story.agent.calls("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
+    assert_eq!(ready["success"], true, "{ready}");
+    person.sees("Delete all of it\\?");
+    person.sees("2  no");
+    person.types("2");
+    let screen = person.sees("exit-code-");
+    assert!(screen.contains("answered: no"), "{screen}");
+}
+
+#[test]
+fn without_arguments_everything_that_waits_is_asked() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    let first = story.asks(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
+    let second = story.asks(&json!({"prompt": "Second?"}));
+    let third = story.asks(&json!({"prompt": "Third?", "form": form()}));
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "gates answer");
+    let screen = person.sees("by number or text:");
+    assert!(screen.contains("? First?") && !screen.contains("Second?"), "{screen}");
+    person.types("maybe");
+    person.sees("'maybe' is none of the choices");
+    person.types("2");
+    person.sees("answered: no; the run is now");
+    person.sees("\\? Second\\?");
+    person.types("");
+    person.sees("left open");
+    person.sees("Version \\(");
+    person.types("1.2");
+    person.sees("place \\(");
+    person.types("");
+    person.sees("count \\(");
+    person.types("7");
+    person.sees("loud \\(");
+    person.types("");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: version=1.2 place=eu count=7 loud=false; the run is now"), "{screen}");
+    assert_eq!(story.ends(&first)["final_variables"]["answer"], "no");
+    assert_eq!(story.ends(&third)["final_variables"]["ask_count"], 7);
+    let left = story.home.runs(&["gates", "list", "--json"]).json();
+    assert_eq!((left["gates"].as_array().unwrap().len(), &left["gates"][0]["run_id"]), (1, &json!(second)));
+}
+
+#[test]
+fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    assert!(story.home.runs(&["approver", "status"]).well().contains("no passphrase is set"));
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "approver set");
+    person.sees("new passphrase:");
+    person.types("open sesame");
+    person.sees("new passphrase again:");
+    person.types("open sesame");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("passphrase set") && !screen.contains("sesame"), "{screen}");
+    assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], true);
+
+    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let without = story.home.runs(&["gates", "answer", &run, "yes"]);
+    assert!(without.code == 1 && without.stderr.contains("needs the approver's passphrase"), "{without:?}");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {run} yes"));
+    person.sees("the approver's passphrase:");
+    person.types("open barley");
+    person.sees("Wrong passphrase; try again in 1 s");
+    // A passphrase typed during the pause is kept, and checked after it.
+    person.types("open barley");
+    person.sees("Wrong passphrase; try again in 2 s");
+    person.types("open sesame");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("wrong passphrases were given before; this one is checked in "), "{screen}");
+    assert!(screen.contains("answered: yes") && !screen.contains("sesame") && !screen.contains("barley"), "{screen}");
+    story.ends(&run);
+
+    let run = story.asks(&json!({"prompt": "Again?"}));
+    let piped = story.pipes(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    assert!(piped.contains("answered: yes"), "{piped}");
+    let replaced = story.pipes(&["approver", "set", "--stdin"], "another one\nopen sesame\n").well();
+    assert!(replaced.contains("passphrase set"));
+    let refused = story.pipes(&["approver", "clear", "--stdin"], "open sesame\n");
+    assert!(refused.code == 1 && refused.stderr.contains("Wrong passphrase"), "{refused:?}");
+    let cleared = story.pipes(&["approver", "clear", "--stdin"], "another one\n").well();
+    assert!(cleared.contains("passphrase removed"), "{cleared}");
+    let (files, all) = everything_in(story.home.path());
+    assert!(files > 3 && !all.contains("argon2id"), "{files} files");
+    assert!(!all.contains("sesame") && !all.contains("barley") && !all.contains("another one"));
+}
+
+#[test]
+fn a_locked_run_asks_the_person_for_the_passphrase_before_it_shows_its_question() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let asks = || story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let (first, second, third) = (asks(), asks(), asks());
+    let restart = || story.home.runs(&["daemon", "restart"]).well();
+    restart();
+    let listed = story.home.runs(&["gates", "list"]);
+    assert!(listed.stderr.contains("3 runs wait and are locked"), "{listed:?}");
+    let refused = story.home.runs(&["gates", "show", &first]);
+    assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
+    let refused = story.home.runs(&["gates", "answer", &first, "yes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
+
+    let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {first}"));
+    let screen = person.sees("the approver's passphrase, to open them:");
+    assert!(screen.contains("locked since the daemon was started anew") && !screen.contains("Release?"), "{screen}");
+    person.types("open barley");
+    person.sees("Wrong passphrase");
+    person.types("open sesame");
+    person.sees("Release\\?");
+    person.types("1");
+    person.sees("the approver's passphrase:");
+    person.types("open sesame");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
+    story.ends(&first);
+
+    restart();
+    let piped = story.pipes(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    assert!(piped.contains("answered: yes"), "{piped}");
+    restart();
+    let unlocked = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    assert_eq!(unlocked, "1 run unlocked; see: steplatch gates list\n");
+    let again = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n");
+    assert!(again.code == 0 && again.stderr.contains("no run is locked"), "{again:?}");
+    assert!(story.home.runs(&["gates", "list"]).well().contains(&third));
+}
+
+#[test]
+fn ctrl_c_at_a_question_leaves_it_open_and_twice_cancels_the_run() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
+    let screen = person.sees("by number or text:");
+    assert!(screen.contains("Ctrl-C leaves the question open, twice cancels the run"), "{screen}");
+    person.presses("ctrl-c");
+    let screen = person.sees("exit-code-3");
+    assert!(screen.contains("the question is left open; Ctrl-C again cancels the run"), "{screen}");
+    assert!(screen.contains("answer it with: steplatch gates answer run_"), "{screen}");
+    let waiting = story.home.runs(&["gates", "list", "--json"]).json();
+    let run = waiting["gates"][0]["run_id"].as_str().unwrap();
+    story.home.runs(&["gates", "answer", run, "yes"]).well();
+    story.ends(run);
+
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
+    person.sees("by number or text:");
+    person.presses("ctrl-c");
+    person.sees("Ctrl-C again cancels the run");
+    person.presses("ctrl-c");
+    let screen = person.sees("exit-code-1");
+    assert!(screen.contains("cancelled in"), "{screen}");
+    assert_eq!(story.home.runs(&["gates", "list", "--json"]).json()["gates"], json!([]));
+}
+
+/// Returns the number of files in a directory, and their whole content.
+fn everything_in(folder: &std::path::Path) -> (usize, String) {
+    let (mut files, mut all) = (0, String::new());
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        if entry.path().is_dir() {
+            let (more, text) = everything_in(&entry.path());
+            (files, all) = (files + more, all + &text);
+        } else if entry.path().is_file() {
+            files += 1;
+            all.push_str(&String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()));
+        }
+    }
+    (files, all)
+}
+
+/// An MCP client with dialogs that accepts each of them.
+const ACCEPTS_ITSELF: &str = r#"
+import json, subprocess, sys
+server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def say(**message):
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    server.stdin.flush()
+say(id=1, method="initialize", params={"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+    "clientInfo": {"name": "nobody", "version": "1"}})
+say(method="notifications/initialized")
+say(id=2, method="tools/call", params={"name": "get_run", "arguments": {"run_id": sys.argv[2]}})
+for line in server.stdout:
+    message = json.loads(line)
+    if message.get("method") == "elicitation/create":
+        say(id=message["id"], result={"action": "accept", "content": {"decision": "yes"}})
+    elif message.get("id") == 2:
+        print(message["result"]["structuredContent"]["next_step"])
+        break
+server.stdin.close()
+"#;
+
+#[test]
+fn in_a_terminal_that_is_kept_nobody_answers_for_a_person_by_any_surface() {
+    let story = Story::new();
+    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    std::fs::write(story.home.path().join("accepts.py"), ACCEPTS_ITSELF).unwrap();
+    let runs = |command: String| {
+        let ran = story.agent.calls("run_command", json!({"command": command, "timeout": 60}));
+        assert_eq!(ran["timed_out"], json!(false), "{ran}");
+        ran["output"].as_str().unwrap().to_owned()
+    };
+    let typed = runs(format!("{STEPLATCH} gates answer {run} yes"));
+    assert!(typed.contains("in a terminal that steplatch keeps"), "{typed}");
+    let dialog = runs(format!("python3 accepts.py {STEPLATCH} {run}"));
+    assert!(dialog.contains("in a terminal that steplatch keeps"), "{dialog}");
+    let set = runs(format!("echo a-new-passphrase | {STEPLATCH} approver set --stdin"));
+    assert!(set.contains("is set by a person"), "{set}");
+    assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
+    assert_eq!(story.agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
+}
+
+#[test]
+fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json; read -p 'next: ' word; echo");
+    person.sees("by number or text:");
+    person.types("1");
+    person.sees("the approver's passphrase:");
+    person.types("open sesame");
+    person.sees("next: ");
+    person.types("visible");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
+    assert!(screen.contains("next: visible"), "{screen}");
+}
+
+#[test]
+fn a_command_for_one_question_is_no_answer_to_the_next() {
+    // redteam H6: the first question was closed when its command was typed, and the second one was answered.
+    let story = Story::new();
+    let gate = |prompt: &str, timeout: u32| json!({"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"], "timeout": timeout}});
+    let machine = json!({"name": "asking", "initial_state": "look", "states": {
+        "look": {"action": gate("Look?", 1), "on_timeout": "delete"},
+        "delete": {"action": gate("DELETE?", 1000)},
+    }});
+    let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let waiting = story.agent.calls("run_workflow", arguments);
+    let run = waiting["run_id"].as_str().unwrap().to_owned();
+    let gates = || story.home.runs(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
+    while gates()[0]["prompt"] != "DELETE?" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let by_run = story.home.runs(&["gates", "answer", &run, "yes"]);
+    assert!(by_run.code == 2 && by_run.stderr.contains("name the one that you read"), "{by_run:?}");
+    let by_gate = story.home.runs(&["gates", "answer", &format!("{run}/look/1"), "yes"]);
+    assert_ne!(by_gate.code, 0, "{by_gate:?}");
+    let digest = gates()[0]["digest"].as_str().unwrap().to_owned();
+    let shown_otherwise = story.home.runs(&["gates", "answer", &format!("{run}/delete/1@00000000"), "yes"]);
+    assert!(shown_otherwise.stderr.contains("is shown otherwise"), "{shown_otherwise:?}");
+    story.home.runs(&["gates", "answer", &format!("{run}/delete/1@{}", &digest[..8]), "no"]).well();
+}
+
+#[test]
+fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
+    let story = Story::new();
+    let asks = json!({"tool": "gate", "params": {"prompt": "Drop?", "choices": ["drop production", "drop staging"]}});
+    let rest = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    let machine = json!({"name": "dropping", "initial_state": "ask", "states": {
+        "ask": {"action": asks, "transitions": [
+            {"condition": {"field_equals": {"answer": "drop staging"}}, "next_state": "second"},
+            {"condition": "success", "next_state": "first"},
+        ]},
+        "first": rest, "second": rest,
+    }});
+    let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let run = story.agent.calls("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
+    let read = story.home.runs(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
+    let opened = story.agent.calls("open_terminal", json!({"command": ["cat"]}));
+    for secret in ["production", "staging"] {
+        let typed = json!({"session_id": opened["session_id"], "input_text": format!("{secret}\n"), "secret": true});
+        assert_eq!(story.agent.calls("send_input", typed)["success"], true);
+    }
+    let stale = story.home.runs(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
+    assert!(stale.stderr.contains("is shown otherwise"), "{stale:?}");
+    let listed = story.home.runs(&["gates", "list"]).well();
+    assert!(listed.contains("parts of this are hidden as secrets"), "{listed}");
+    let alike = story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
+    assert_ne!(alike.code, 0, "{alike:?}");
+    story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "2"]).well();
+    assert_eq!(story.ends(&run)["final_state"], "second");
+}

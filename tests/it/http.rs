@@ -1,0 +1,12 @@
+//! `steplatch serve` on the real binary, tested over plain sockets.
+
+mod client;
+mod crowd;
+mod dialect;
+mod events;
+mod gates;
+mod instances;
+mod mcp;
+mod refused;
+mod tools;
+mod verbs;

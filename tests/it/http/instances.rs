@@ -1,0 +1,175 @@
+//! Two instances: one serves its workflows, the other uses them as tools and runs them, while processes are killed.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::fake::{Answer, Route, TOKEN};
+use steplatch_testkit::{Agent, Era, FakeService, Home};
+
+use crate::http::client::{STEPLATCH, Serving, asking};
+
+/// Returns the daemon's log.
+fn log(home: &Home) -> String {
+    let status = home.runs(&["daemon", "status", "--json"]).json();
+    std::fs::read_to_string(PathBuf::from(status["socket"].as_str().unwrap()).with_file_name("daemon.log")).unwrap()
+}
+
+/// Writes the configuration of a remote service, with its token in a file.
+fn configure(home: &Home, url: &str, token: &str) {
+    let (secret, folder) = (home.path().join("token"), home.path().join(".config/steplatch"));
+    std::fs::write(&secret, format!("{token}\n")).unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    let settings = format!(
+        "daemon.log = 'info'\n[[remote]]\nname = 'north'\nenabled = true\nbase_url = '{url}'\ntoken = 'file:{}'\n\
+         status_check_interval = 1000\nexecution_timeout = 60000\n",
+        secret.display()
+    );
+    std::fs::write(folder.join("config.toml"), settings).unwrap();
+}
+
+fn kill_daemon(home: &Home) {
+    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Returns the newest run of the serving instance, once it waits at its gate.
+fn waiting_at(north: &Serving, after: &[String]) -> String {
+    let began = Instant::now();
+    loop {
+        let runs = north.gets("/api/v1/runs?state=waiting").1;
+        let ids = runs["runs"].as_array().into_iter().flatten().filter_map(|run| run["run_id"].as_str());
+        if let Some(run) = ids.map(str::to_owned).find(|run| !after.contains(run)) {
+            return run;
+        }
+        // The run was started over HTTP by another client, so this test can only poll.
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing waits: {runs}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Follows a run to its end, and returns its final report.
+fn end_of(home: &Home, run: &str) -> Value {
+    home.runs(&["runs", "events", run, "--follow", "--json"]).well();
+    home.runs(&["runs", "show", run, "--json"]).json()
+}
+
+#[test]
+fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
+    let north = Serving::new();
+    let (_, proving) = north.posts("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
+    let proving = proving["run_id"].as_str().unwrap().to_owned();
+    let mut gates = vec![waiting_at(&north, &[])];
+    assert_eq!(gates, [proving.as_str()]);
+    north.home.runs(&["gates", "answer", &proving, "yes"]).well();
+    assert_eq!(north.waits_for(&proving)["status"], "completed");
+
+    let south = Home::new(STEPLATCH);
+    configure(&south, &format!("http://127.0.0.1:{}", north.port), &north.token);
+    let agent = Agent::new(&south);
+    let refreshed = agent.calls("refresh_workflows", json!({}));
+    assert_eq!(
+        (&refreshed["success"], &refreshed["remotes"][0]["workflows"]),
+        (&json!(true), &json!(1)),
+        "{refreshed}"
+    );
+    let tools = agent.requests("tools/list", json!({}));
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert!(names.contains(&"workflow_asking"), "{names:?}");
+
+    // A run with a gate in between, which a person answers at the serving instance.
+    let call = agent.begins("workflow_asking", json!({"to": "prod"}));
+    let gate = waiting_at(&north, &gates);
+    let waiting = call.ends();
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    assert!(waiting["next_step"].as_str().unwrap().contains("Go on?"), "{waiting}");
+    let run = waiting["run_id"].as_str().unwrap();
+    north.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    let done = end_of(&south, run);
+    assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
+    gates.push(gate);
+
+    // Each of the two is killed in the middle.
+    for killed in [&south, &north.home] {
+        let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+        let gate = waiting_at(&north, &gates);
+        kill_daemon(killed);
+        north.home.runs(&["gates", "answer", &gate, "yes"]).well();
+        let done = end_of(&south, &begun);
+        assert_eq!(
+            (&done["state"], &done["result"]["workflowInstanceId"]),
+            (&json!("completed"), &json!(gate)),
+            "{done}"
+        );
+        gates.push(gate);
+    }
+
+    // Cancelling the run here cancels the run there.
+    let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+    let gate = waiting_at(&north, &gates);
+    let cancelled = agent.calls("cancel_run", json!({"run_id": begun}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert_eq!(north.waits_for(&gate)["status"], "cancelled");
+}
+
+#[test]
+fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let service = runtime.block_on(FakeService::start());
+    service.offer("7", "Deploy");
+    service.offer_entry(json!({"id": "8", "title": "Breaks", "executionType": "sync"}));
+    service.script("8", vec![json!({"status": "FAILED", "output": {"error": "the disk is full"}})]);
+    let home = Home::new(STEPLATCH);
+    configure(&home, &service.url(), TOKEN);
+    for agent in [Agent::of(Era::Handshake, &home), Agent::of(Era::Stateless, &home)] {
+        let _ = agent.calls("refresh_workflows", json!({}));
+        let good = agent.calls("workflow_deploy", json!({"to": "prod"}));
+        assert_eq!((&good["success"], &good["status"]), (&json!(true), &json!("COMPLETED")), "{good}");
+        assert_eq!((&good["originalWorkflowId"], &good["input"]), (&json!("7"), &json!({"to": "prod"})), "{good}");
+        assert!(good["correlationId"].is_string() && good["run_id"].is_string(), "{good}");
+        let bad = agent.begins("workflow_breaks", json!({})).answer();
+        assert_eq!(bad["result"]["isError"], true, "{bad}");
+        let told = &bad["result"]["structuredContent"];
+        assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
+    }
+    // Document 004, lines 484 and 496-499: each start and each end is logged, for audit.
+    let log = log(&home);
+    let lines = |words: &str, parts: &[&str]| {
+        let told = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
+        told.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
+    };
+    for (tool, id, outcome) in [("workflow_deploy", "7", "completed"), ("workflow_breaks", "8", "failed")] {
+        let (workflow, id) = (format!("workflow=\"{tool}\""), format!("workflow_id=\"{id}\""));
+        let of_run = ["service=\"north\"", workflow.as_str(), id.as_str()];
+        assert_eq!(lines("a run of a remote workflow started", &of_run), 2, "{log}");
+        let outcome = format!("outcome=\"{outcome}\"");
+        assert_eq!(
+            lines("a run of a remote workflow ended", &[of_run.as_slice(), &[outcome.as_str()]].concat()),
+            2,
+            "{log}"
+        );
+    }
+    assert!(log.contains("error=\"the disk is full\"") && !log.contains(TOKEN), "{log}");
+}
+
+#[test]
+fn a_start_that_a_kill_cuts_off_is_unknown_and_not_done_again() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let service = runtime.block_on(FakeService::start());
+    service.offer("7", "Deploy");
+    let home = Home::new(STEPLATCH);
+    configure(&home, &service.url(), TOKEN);
+    home.runs(&["remote", "refresh"]).well();
+    // The service carries the request out without a response.
+    service.once(Route::Start, Answer::Hang);
+    let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
+    runtime.block_on(service.wait_for(Route::Start, 1));
+    kill_daemon(&home);
+    let told = end_of(&home, &run);
+    assert_eq!((&told["state"], &told["result"]["status"]), (&json!("failed"), &json!("UNKNOWN")), "{told}");
+    assert!(told["error"].as_str().unwrap().contains("not started again"), "{told}");
+    assert_eq!(service.count(Route::Start), 1);
+    assert!(!told.to_string().contains(TOKEN));
+}

@@ -1,0 +1,60 @@
+//! MCP over HTTP, behind the same checks as everything else.
+
+use serde_json::{Value, json};
+
+use crate::http::client::{STEPLATCH, Serving};
+
+/// Sends a request of 2026-07-28, and returns the status and the response message.
+fn asks(serving: &Serving, token: Option<&str>, method: &str, name: Option<&str>, mut params: Value) -> (u16, Value) {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    });
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let mut headers = vec![
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", method),
+    ];
+    headers.extend(name.map(|name| ("mcp-name", name)));
+    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let response = serving.sends("POST", "/mcp", &headers, body.as_bytes());
+    let status = response.status;
+    let text = response.text();
+    // The answer is the body, or the data of an event in it.
+    let message = text.lines().find_map(|line| {
+        let line = line.strip_prefix("data: ").unwrap_or(line);
+        serde_json::from_str(line.trim()).ok().filter(Value::is_object)
+    });
+    (status, message.unwrap_or_else(|| panic!("no answer: {status} {text}")))
+}
+
+#[test]
+fn tools_are_called_with_the_token_and_not_without() {
+    for serving in [Serving::new(), Serving::of_mcp_only()] {
+        let token = Some(serving.token.as_str());
+        let (status, listed) = asks(&serving, token, "tools/list", None, json!({}));
+        assert_eq!(status, 200, "{listed}");
+        assert!(listed["result"]["tools"].as_array().unwrap().len() > 10, "{listed}");
+        let call = json!({"name": "run_command", "arguments": {"command": "echo $((6*7))"}});
+        let (status, called) = asks(&serving, token, "tools/call", Some("run_command"), call.clone());
+        assert_eq!((status, &called["result"]["structuredContent"]["output"]), (200, &json!("42\n")), "{called}");
+        let (status, refused) = asks(&serving, None, "tools/call", Some("run_command"), call);
+        assert_eq!((status, &refused["code"]), (401, &json!("unauthorized")));
+    }
+}
+
+#[test]
+fn the_server_for_mcp_alone_has_nothing_else() {
+    let serving = Serving::of_mcp_only();
+    for path in ["/api/v1/runs", "/metrics", "/events/workflow/x"] {
+        assert_eq!(serving.gets(path).0, 404, "{path}");
+        assert_eq!(serving.sends("GET", path, &[], b"").status, 401, "{path}");
+    }
+    let home = steplatch_testkit::Home::new(STEPLATCH);
+    let said = home.runs(&["mcp", "--port", "1"]);
+    assert!(said.code == 2 && said.stderr.contains("--http"), "{}", said.stderr);
+}

@@ -1,0 +1,51 @@
+//! Third-party tools against the server's OpenAPI document.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::json;
+
+use crate::http::client::{Serving, resting};
+
+/// Returns a program of the Python environment that `cargo xtask test` installs.
+fn program(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let found = exe.ancestors().map(|folder| folder.join("clients/openapi/bin").join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{name} is missing; run cargo xtask test, which installs it"))
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn the_document_is_valid() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("crates/http/openapi.json");
+    let output = Command::new(program("openapi-spec-validator")).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Excluded addresses: generated values would be run as commands, or waited for as long as they say.
+const LEFT_OUT: &str = "^/api/v1/(commands|terminals/.*/(command|await|input))$";
+
+/// Generates valid and invalid requests from the document. None may break the server or cause a response outside of the
+/// document.
+#[test]
+fn no_request_that_the_document_leads_to_breaks_the_server() {
+    let serving = Serving::new();
+    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
+    // Its events end, unlike those of a run that waits.
+    let run = serving.starts(&resting(2, 0.0));
+    assert_eq!(serving.waits_for(&run)["status"], "completed");
+    let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+    let mut command = serving.home.inside(&program("schemathesis"));
+    command
+        .args(["run", &format!("http://127.0.0.1:{}/api/openapi.json", serving.port)])
+        .args(["-H", &format!("Authorization: Bearer {}", serving.token)])
+        .args(["--exclude-path-regex", LEFT_OUT, "--checks", checks])
+        .args(["--phases", "examples,coverage,fuzzing", "--max-examples", "5", "--seed", "1"])
+        .args(["--suppress-health-check", "all", "--no-color"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(serving.gets("/health").1["status"], "ok");
+}

@@ -1,0 +1,127 @@
+//! One library of workflows with many concurrent writers: the real program, over MCP and on the command line.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Calling, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn machine(name: &str) -> Value {
+    json!({
+        "name": name,
+        "description": format!("Sleeps as {name}"),
+        "initial_state": "sleep",
+        "states": {"sleep": {"action": {"tool": "sleep", "params": {"seconds": 0.1}}}},
+    })
+}
+
+/// Returns the names in a list of workflows.
+fn names(list: &Value) -> BTreeSet<String> {
+    let workflows = list["workflows"].as_array().unwrap_or_else(|| panic!("{list}"));
+    workflows.iter().map(|workflow| workflow["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn two_daemons_save_forty_workflows_in_one_library_and_lose_none() {
+    const EACH: usize = 20;
+    let shared = tempfile::tempdir().unwrap();
+    let library = shared.path().join("library");
+    let environment = [("STEPLATCH_LIBRARY", library.to_str().unwrap())];
+    let homes = [Home::new(STEPLATCH), Home::new(STEPLATCH)];
+    let agents = homes.each_ref().map(|home| Agent::with(home, &environment));
+    let called = |agent: usize, number: usize| format!("flow_{agent}_{number:02}");
+
+    let mut calls: Vec<Calling> = Vec::new();
+    for number in 0..EACH {
+        for (index, agent) in agents.iter().enumerate() {
+            let definition = json!({"workflow_definition": machine(&called(index, number))});
+            calls.push(agent.begins("create_workflow", definition));
+        }
+    }
+    for call in calls {
+        let created = call.ends();
+        assert_eq!(created["success"], true, "{created}");
+    }
+    let expected: BTreeSet<_> = (0..EACH).flat_map(|number| [called(0, number), called(1, number)]).collect();
+    for agent in &agents {
+        assert_eq!(names(&agent.calls("list_workflows", json!({}))), expected);
+    }
+
+    // Exactly one of the racing agents succeeds.
+    let racing = agents.iter().cycle().take(EACH);
+    let racing: Vec<_> =
+        racing.map(|agent| agent.begins("create_workflow", json!({"workflow_definition": machine("one")}))).collect();
+    let won = racing.into_iter().map(Calling::ends).filter(|created| created["success"] == true);
+    assert_eq!(won.count(), 1);
+
+    for index in ["", "{\"format\": 1, \"files\": 7}"] {
+        fs::write(library.join("index.json"), index).unwrap();
+        assert_eq!(names(&agents[0].calls("list_workflows", json!({}))).len(), 2 * EACH + 1);
+        let made: Value = serde_json::from_slice(&fs::read(library.join("index.json")).unwrap()).unwrap();
+        assert_eq!(made["files"].as_array().unwrap().len(), 2 * EACH + 1, "the index is made anew");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
+    let home = Home::new(STEPLATCH);
+    let project = home.path().join("project");
+    fs::create_dir_all(project.join(".git")).unwrap();
+    let library = project.join(".terminal_control_workflows");
+    let big = home.path().join("big.json");
+    let mut definition = machine("big");
+    definition["states"]["sleep"]["action"]["params"]["note"] = "x".repeat(10 << 20).into();
+    fs::write(&big, definition.to_string()).unwrap();
+    let good = home.path().join("good.json");
+    fs::write(&good, machine("good").to_string()).unwrap();
+    let types = |words: &[&str]| {
+        let output = home.steplatch().current_dir(&project).arg("workflow").args(words).output().unwrap();
+        steplatch_testkit::CommandOutput::of(&output)
+    };
+
+    let loaded = types(&["load", big.to_str().unwrap(), good.to_str().unwrap()]);
+    assert_eq!(loaded.code, 1, "{loaded:?}");
+    assert!(loaded.stderr.contains("big.json: the definition takes 1048"), "{loaded:?}");
+    assert!(loaded.stdout.contains("good.json: saved as good in "), "{loaded:?}");
+    fs::write(library.join("broken.json"), "{").unwrap();
+    let listed = types(&["list"]).well();
+    let lines: Vec<_> = listed.lines().collect();
+    assert!(lines[0].starts_with("NAME  KIND     STATUS  RUNS  LAST RUN  DESCRIPTION"), "{listed}");
+    assert!(lines[1].starts_with("good  machine  draft   -     -         Sleeps as good"), "{listed}");
+    assert!(lines[2].starts_with("broken ") && lines[2].contains("broken.json: this is not JSON"), "{listed}");
+    let shown = types(&["show", "good"]).well();
+    assert!(shown.starts_with("good\nSleeps as good\n"), "{shown}");
+    assert!(shown.contains("sleep*  sleep  end"), "{shown}");
+    assert_eq!(types(&["show", "good", "--json"]).json()["definition"], machine("good"));
+    assert_eq!(types(&["lint", "good"]).well(), "good: ok\n");
+    assert_eq!(types(&["lint", "broken"]).code, 2);
+
+    let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);
+    let huge = agent.begins("create_workflow", json!({"workflow_definition": definition}));
+    let mut longer = definition.clone();
+    longer["description"] = "x".repeat(7 << 20).into();
+    let longer = agent.begins("create_workflow", json!({"workflow_definition": longer}));
+    let outside = agent.calls("describe_workflow", json!({"name": "../good"}));
+    assert!(outside["error"].as_str().unwrap().contains("is not a workflow name"), "{outside}");
+    let broken = agent.calls("describe_workflow", json!({"name": "broken"}));
+    assert!(broken["error"].as_str().unwrap().contains("broken.json' is broken: this is not JSON"), "{broken}");
+    let huge = huge.ends();
+    assert!(huge["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge}");
+    let refused = longer.refused();
+    assert_eq!(refused, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
+    let coloured = json!({"workflow_definition": machine("by_agent"), "colour": "red"});
+    assert_eq!(
+        agent.begins("create_workflow", coloured).refused(),
+        "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing"
+    );
+    let created = agent.calls("create_workflow", json!({"workflow_definition": machine("by_agent")}));
+    assert_eq!(created["success"], true, "{created}");
+
+    let removed = types(&["rm", "by_agent", "nobody", "broken"]);
+    assert_eq!(removed.code, 2, "{removed:?}");
+    assert!(removed.stderr.contains("Workflow 'nobody' not found. Available workflows: good"), "{removed:?}");
+    assert_eq!(removed.stdout.lines().count(), 2, "{removed:?}");
+    assert_eq!(names(&types(&["list", "--json"]).json()), ["good".to_owned()].into());
+}

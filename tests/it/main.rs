@@ -1,0 +1,30 @@
+//! Stories on the real binary, its front-ends, and real programs.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+mod agents;
+mod attacks;
+mod calls;
+mod clients;
+mod command_line;
+mod commander;
+mod contract_runs;
+mod doctor;
+mod durable;
+mod events;
+mod functions;
+mod gates;
+mod http;
+mod library;
+mod loading;
+mod mcp_clients;
+mod mcp_http;
+mod mcp_tools;
+mod nodes;
+mod pauses;
+mod people;
+mod settings;
+mod setup;
+mod stories;
+mod survival;
+mod watching;
+mod workers;

@@ -1,0 +1,75 @@
+//! Third-party MCP clients against the real program.
+//!
+//! The scripts in `clients` contain the steps and the expectations; this file provides the program, a daemon of its
+//! own, and an empty home.
+
+use serde_json::{Value, json};
+use steplatch_testkit::Home;
+
+use crate::clients;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn passes(client: &str, script: &str, arguments: &[&str]) {
+    let home = Home::new(STEPLATCH);
+    clients::passes(&home, client, script, &[arguments, &[STEPLATCH, "mcp"]].concat());
+}
+
+#[test]
+fn a_client_of_today_drives_a_terminal() {
+    passes("mcp-2", "modern.py", &["auto"]);
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_drives_a_terminal() {
+    passes("mcp-2", "modern.py", &["legacy"]);
+}
+
+#[test]
+fn a_client_of_today_has_its_person_asked() {
+    passes("mcp-2", "people.py", &["auto"]);
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
+    passes("mcp-2", "people.py", &["legacy"]);
+}
+
+#[test]
+fn a_client_of_today_reads_resources_and_prompts() {
+    passes("mcp-2", "offers.py", &["auto"]);
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_reads_resources_and_prompts() {
+    passes("mcp-2", "offers.py", &["legacy"]);
+}
+
+#[test]
+fn a_client_of_yesterday_drives_a_terminal() {
+    passes("mcp-1", "legacy.py", &[]);
+}
+
+#[test]
+fn the_server_ends_with_its_input_and_writes_nothing_but_the_protocol() {
+    passes("mcp-2", "raw.py", &[]);
+}
+
+#[test]
+fn the_inspector_has_nothing_to_remark_in_either_era() {
+    let home = Home::new(STEPLATCH);
+    for era in ["modern", "legacy"] {
+        let asks = |asked: &[&str]| clients::inspects(&home, &[STEPLATCH, "mcp"], era, asked);
+        let tools = asks(&["--method", "tools/list", "--strict"]);
+        let named = |tool: &&Value| tool["name"] == "run_workflow";
+        assert_eq!(tools["tools"].as_array().unwrap().iter().filter(named).count(), 1);
+        let called = asks(&["--method", "tools/call", "--tool-name", "list_terminal_sessions"]);
+        assert_eq!(called["structuredContent"]["total_sessions"], 0, "{called}");
+        let templates = asks(&["--method", "resources/templates/list"]);
+        assert_eq!(templates["resourceTemplates"].as_array().unwrap().len(), 5);
+        assert_eq!(asks(&["--method", "resources/list"])["resources"], json!([]));
+        assert_eq!(asks(&["--method", "prompts/list"])["prompts"].as_array().unwrap().len(), 2);
+        let prompt = ["--method", "prompts/get", "--prompt-name", "author_workflow", "--prompt-args", "goal=Release"];
+        assert!(asks(&prompt)["messages"][0]["content"]["text"].as_str().unwrap().contains("Release"));
+    }
+}

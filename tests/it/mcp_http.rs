@@ -1,0 +1,220 @@
+//! The real program over HTTP, with MCP clients and the public test suite.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use steplatch_testkit::{CommandOutput, Home};
+
+use crate::clients;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A token as an operator may choose one.
+const TOKEN: &str = "a-token-that-only-this-test-knows-0123456789";
+
+/// `steplatch mcp --http` in a home of its own, and a proxy that adds the token.
+struct Served {
+    program: Child,
+    address: SocketAddr,
+    home: Home,
+}
+
+impl Served {
+    fn new() -> Self {
+        let home = Home::new(STEPLATCH);
+        let mut program = home
+            .steplatch()
+            .args(["mcp", "--http", "--port", "0", "--json"])
+            .env("STEPLATCH_HTTP_TOKEN", TOKEN)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let address = clients::doorman::opens(SocketAddr::from(([127, 0, 0, 1], port)), TOKEN);
+        Self { program, address, home }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Sends a request of 2026-07-28, and returns the connection of the response.
+    fn asks(&self, method: &str, name: Option<&str>, mut params: Value) -> TcpStream {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+            "progressToken": "how far",
+        });
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let name = name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+        let address = self.address;
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, \
+             text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}Content-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream
+    }
+
+    fn calls(&self, tool: &str, arguments: &Value) -> Value {
+        let params = json!({"name": tool, "arguments": arguments});
+        let answer = last_message(self.asks("tools/call", Some(tool), params));
+        answer["result"]["structuredContent"].clone()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.program.kill().unwrap();
+        self.program.wait().unwrap();
+    }
+}
+
+/// Returns the last message before the connection ends.
+fn last_message(mut stream: TcpStream) -> Value {
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    let message = said.lines().rev().find_map(|line| line.trim_start_matches("data: ").find('{').map(|_| line));
+    let message = message.unwrap_or_else(|| panic!("no message: {said}"));
+    serde_json::from_str(message.trim_start_matches("data: ")).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+fn passes(script: &str, mode: &str) {
+    let served = Served::new();
+    clients::passes(&served.home, "mcp-2", script, &[mode, &served.url()]);
+}
+
+#[test]
+fn a_client_of_today_drives_a_terminal() {
+    passes("modern.py", "auto");
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_drives_a_terminal() {
+    passes("modern.py", "legacy");
+}
+
+#[test]
+fn a_client_of_today_has_its_person_asked() {
+    passes("people.py", "auto");
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
+    passes("people.py", "legacy");
+}
+
+#[test]
+fn a_client_of_today_reads_resources_and_prompts() {
+    passes("offers.py", "auto");
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_reads_resources_and_prompts() {
+    passes("offers.py", "legacy");
+}
+
+#[test]
+fn the_inspector_has_nothing_to_remark_in_either_era() {
+    let served = Served::new();
+    for era in ["modern", "legacy"] {
+        let url = served.url();
+        let server = ["--transport", "http", "--server-url", &url];
+        let tools = clients::inspects(&served.home, &server, era, &["--method", "tools/list", "--strict"]);
+        assert!(tools["tools"].as_array().unwrap().len() > 20);
+        let list = ["--method", "tools/call", "--tool-name", "list_runs"];
+        let called = clients::inspects(&served.home, &server, era, &list);
+        assert_eq!(called["structuredContent"]["runs"], json!([]), "{called}");
+    }
+}
+
+/// The scenarios of the suite that need no special offer, by revision.
+const SCENARIOS: [(&str, &[&str]); 3] = [
+    (
+        "2026-07-28",
+        &[
+            "completion-complete",
+            "tools-list",
+            "server-sse-multiple-streams",
+            "resources-list",
+            "sep-2164-resource-not-found",
+            "prompts-list",
+            "dns-rebinding-protection",
+            "caching",
+            "input-required-result-unsupported-methods",
+            "http-header-validation",
+        ],
+    ),
+    (
+        "2025-11-25",
+        &[
+            "server-initialize",
+            "server-session-lifecycle",
+            "ping",
+            "completion-complete",
+            "tools-list",
+            "server-sse-multiple-streams",
+            "resources-list",
+            "prompts-list",
+            "dns-rebinding-protection",
+        ],
+    ),
+    (
+        "2025-06-18",
+        &["server-initialize", "server-session-lifecycle", "ping", "tools-list", "resources-list", "prompts-list"],
+    ),
+];
+
+#[test]
+fn the_public_suite_finds_nothing_wrong_with_what_agents_get() {
+    let served = Served::new();
+    let suite = clients::installed(Path::new("mcp-suite/node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    for (revision, scenarios) in SCENARIOS {
+        for scenario in scenarios {
+            let mut node = clients::node(&served.home);
+            node.arg(&suite).args(["server", "--url", &served.url(), "--spec-version", revision]);
+            node.args(["--scenario", scenario, "-o"]).arg(served.home.path().join("results")).stdin(Stdio::null());
+            let said = CommandOutput::of(&node.output().unwrap());
+            let told = format!("{scenario} of {revision}:\n{}{}", said.stdout, said.stderr);
+            assert_eq!(said.code, 0, "{told}");
+            let passed = said.stdout.lines().find_map(|line| line.strip_prefix("Passed: ")).expect(&told);
+            assert!(passed.contains(", 0 failed, 0 warnings") && !passed.starts_with('0'), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_call_whose_connection_goes_away_leaves_its_run_alone() {
+    let served = Served::new();
+    let machine = json!({"name": "waiting", "initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {}}, "transitions": [
+            {"condition": "success", "next_state": "wait"}]},
+        "wait": {"action": {"tool": "await_output", "params": {"pattern": "^go on", "timeout": 600}}}}});
+    let call = json!({"name": "run_workflow", "arguments": {
+        "workflow_definition": machine, "wait_seconds": 600, "save_on_success": false}});
+    let answer = served.asks("tools/call", Some("run_workflow"), call);
+    let mut lines = BufReader::new(answer).lines();
+    // Progress is sent only during the call.
+    let told = lines.find(|line| line.as_ref().unwrap().contains("notifications/progress")).unwrap().unwrap();
+    assert!(told.contains("state "), "{told}");
+    drop(lines);
+    let runs = served.calls("list_runs", &json!({}))["runs"].clone();
+    let run = runs[0]["run_id"].as_str().unwrap();
+    assert_eq!(runs[0]["state"], "running", "{runs}");
+    let terminals = served.calls("list_terminal_sessions", &json!({}));
+    let typed = json!({"session_id": terminals["sessions"][0]["session_id"], "input_text": "printf 'go %s' on\n"});
+    assert_eq!(served.calls("send_input", &typed)["success"], true);
+    let ended = served.calls("get_run", &json!({"run_id": run, "wait_seconds": 20}));
+    assert_eq!(ended["status"], "completed", "{ended}");
+}

@@ -1,0 +1,54 @@
+//! Workflows that become tools while clients are connected.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use steplatch_daemon::Configuration;
+use steplatch_mcp::{HttpOptions, http_service};
+use steplatch_protocol::{Hello, ReconnectingClient, Starter};
+use steplatch_testkit::{Home, TestDaemon};
+
+use crate::clients;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Runs the story with a client of this mode, against a daemon whose proven workflows are tools.
+async fn passes(mode: &'static str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let configuration = Configuration { library_tools: true, ..Configuration::default() };
+    let daemon = TestDaemon::configured(folder, configuration).await;
+    let environment = [("HOME", path.clone()), ("PATH", std::env::var("PATH").unwrap())];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value));
+    let hello = Hello {
+        client: "http".to_owned(),
+        cwd: Some(path),
+        environment: Some(BTreeMap::from(environment)),
+        ..Hello::default()
+    };
+    let steady =
+        ReconnectingClient::new(daemon.place().clone(), Starter { program: PathBuf::from("/bin/false") }, hello);
+
+    let options = HttpOptions::default();
+    let ended = options.ended.clone();
+    let over = ended.clone().cancelled_owned();
+    let router = axum::Router::new().nest_service("/mcp", http_service(steady, options));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(over).await });
+    let client = move || clients::passes(&Home::new(STEPLATCH), "mcp-2", "tools.py", &[mode, &url]);
+    tokio::task::spawn_blocking(client).await.unwrap();
+    ended.cancel();
+    serving.await.unwrap().unwrap();
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_today_hears_of_tools_that_come_and_go_and_calls_them() {
+    passes("auto").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_today_that_begins_with_the_handshake_hears_of_them_as_well() {
+    passes("legacy").await;
+}

@@ -1,0 +1,148 @@
+//! Nodes and graphs on the command line: the real program, in a project.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{CommandOutput, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+const DECLARED: &str = r#"
+[nodes.greet]
+type = "bash"
+description = "Greets"
+command = "echo hello {input|sh}; echo aside >&2"
+
+[nodes.fails]
+type = "bash"
+command = "echo before; echo 'no such file' >&2; exit 3"
+
+[nodes.wrong]
+type = "bsh"
+
+[nodes.slow]
+type = "bash"
+command = "echo $$ > slow.pid; sleep 600"
+
+[graphs.both]
+steps = [
+    { id = "first", node = "greet" },
+    { id = "flaky", node = "fails", on_error = { policy = "retry", count = 1, delay = 0, then = "skip" } },
+    { id = "last", node = "greet", input = "{first}", depends_on = ["flaky"] },
+]
+
+[graphs.stops]
+steps = [{ id = "bad", node = "fails" }, { id = "after", node = "greet", depends_on = ["bad"] }]
+"#;
+
+struct Project {
+    home: Home,
+    folder: PathBuf,
+}
+
+impl Project {
+    fn new() -> Self {
+        let home = Home::new(STEPLATCH);
+        let folder = home.path().join("project");
+        fs::create_dir_all(folder.join("src")).unwrap();
+        fs::write(folder.join("steplatch.toml"), DECLARED).unwrap();
+        Self { home, folder }
+    }
+
+    fn types(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.home.steplatch().current_dir(self.folder.join("src")).args(words).output().unwrap())
+    }
+}
+
+#[test]
+fn nodes_are_listed_shown_and_called() {
+    let project = Project::new();
+    let listed = project.types(&["nodes", "list"]);
+    let lines: Vec<&str> = listed.stdout.lines().collect();
+    let rows = [
+        "NAME      TYPE      DESCRIPTION",
+        "fails     bash",
+        "greet     bash      Greets",
+        "identity  identity  Returns its input",
+        "slow      bash",
+    ];
+    assert_eq!(lines[..rows.len()], rows);
+    assert!(lines[5].starts_with("broken wrong in ") && lines[5].ends_with("did you mean 'bash'?"), "{lines:?}");
+    assert_eq!(project.types(&["nodes", "list", "--json"]).json()["nodes"][1]["id"], "greet");
+    let shown = project.types(&["nodes", "show", "both"]).well();
+    assert!(shown.contains("  STEP   NODE   INPUT    DEPENDS ON    ON ERROR\n"), "{shown}");
+    assert!(shown.contains("  last   greet  {first}  first, flaky  fail\n"), "{shown}");
+    assert!(shown.contains("retry, then skip\n"), "{shown}");
+
+    let called = project.types(&["nodes", "run", "greet", "it's me"]);
+    assert_eq!((called.code, called.stdout.as_str(), called.stderr.as_str()), (0, "hello it's me\n", "aside\n"));
+    let failed = project.types(&["nodes", "run", "fails"]);
+    assert_eq!((failed.code, failed.stdout.as_str()), (1, "before\n"));
+    assert!(failed.stderr.ends_with("error: The command ended with exit code 3: no such file\n"), "{failed:?}");
+    let failed = project.types(&["nodes", "run", "fails", "--json"]);
+    let told = failed.json();
+    assert_eq!(
+        (failed.code, &told["error_type"], &told["attributes"]["exit_code"]),
+        (1, &json!("exit_code"), &json!(3))
+    );
+    let none = project.types(&["nodes", "run", "gret", "--json"]);
+    assert_eq!((none.code, &none.json()["error_type"]), (2, &json!("not_found")));
+    assert!(none.stderr.contains("Node 'gret' not found, did you mean 'greet'?"), "{}", none.stderr);
+
+    let same = project.types(&["nodes", "run", "identity", "[1, {\"a\": null}]", "--input-json"]).json();
+    assert_eq!(same, json!([1, {"a": null}]));
+    let mut typed = project.home.steplatch();
+    typed.current_dir(&project.folder).args(["nodes", "run", "identity", "-"]);
+    let mut typed = typed.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    typed.stdin.take().unwrap().write_all("two\nlines".as_bytes()).unwrap();
+    assert_eq!(CommandOutput::of(&typed.wait_with_output().unwrap()).well(), "two\nlines");
+    for words in [&["nodes", "run", "identity", "{", "--input-json"][..], &["nodes", "run", "identity", "--input-json"]]
+    {
+        assert_eq!(project.types(words).code, 2, "{words:?}");
+    }
+}
+
+#[test]
+fn graphs_tell_how_each_step_ended() {
+    let project = Project::new();
+    let graphs = project.types(&["graph", "list", "--json"]).json()["graphs"].take();
+    let ids: Vec<&Value> = graphs.as_array().unwrap().iter().map(|graph| &graph["id"]).collect();
+    assert_eq!(ids, ["both", "stops"]);
+    let ran = project.types(&["graph", "run", "both", "you"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "hello hello you\n\n"), "{}", ran.stderr);
+    let failure = "The command ended with exit code 3: no such file";
+    assert!(ran.stderr.contains(&format!("flaky  skipped    (2 attempts) {failure}\n")), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("last   completed\n"), "{}", ran.stderr);
+    let stopped = project.types(&["graph", "run", "stops"]);
+    let expected = format!(
+        "bad    failed   {failure}\nafter  not run  Step 'bad', on which it depends, failed.\nerror: Step 'bad' failed: {failure}\n"
+    );
+    assert_eq!((stopped.code, stopped.stderr), (1, expected));
+}
+
+#[test]
+fn a_call_ends_with_the_program_that_asked_for_it() {
+    let project = Project::new();
+    let pid = project.folder.join("slow.pid");
+    let mut asks =
+        project.home.steplatch().current_dir(&project.folder).args(["nodes", "run", "slow"]).spawn().unwrap();
+    until(|| fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
+    // A process has no command line for a moment during exec.
+    until(|| fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
+    asks.kill().unwrap();
+    asks.wait().unwrap();
+    until(|| !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
+}
+
+/// Waits, by polling, until a condition holds.
+fn until(holds: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds() {
+        assert!(begun.elapsed().as_secs() < 60, "it does not come to hold");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,108 @@
+//! `steplatch runs pause` and `resume`, while the daemon is killed, on the real binary.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn kill_the_daemon(home: &Home) {
+    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+fn pid_of_the_daemon(home: &Home) -> Value {
+    home.runs(&["daemon", "status", "--json"]).json()["pid"].clone()
+}
+
+/// Returns a machine that types a number per state into a shell that records each once a file of its name exists.
+fn counting(states: usize) -> Value {
+    let go = |to: String| json!([{"condition": "success", "next_state": to}]);
+    let mut all = json!({"open": {"action": {"tool": "open_terminal"}, "transitions": go("type_1".to_owned())}});
+    for number in 1..=states {
+        let wait = format!("^wrote-{number}$");
+        let line =
+            format!("until [ -e go-{number} ]; do sleep 0.01; done; echo {number} >>counted; echo wrote-{number}\n");
+        all[format!("type_{number}")] = json!({
+            "action": {"tool": "send_input", "params": {"input_text": line}},
+            "transitions": go(format!("wait_{number}")),
+        });
+        let next = if number == states { "close".to_owned() } else { format!("type_{}", number + 1) };
+        all[format!("wait_{number}")] = json!({
+            "action": {"tool": "await_output", "params": {"pattern": wait, "timeout": 120}}, "timeout": 240,
+            "transitions": go(next),
+        });
+    }
+    all["close"] = json!({"action": {"tool": "exit_terminal"}});
+    json!({"name": "counting", "initial_state": "open", "states": all})
+}
+
+#[test]
+fn a_run_that_is_paused_and_killed_again_and_again_does_everything_once() {
+    const STATES: usize = 12;
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let begun = agent.calls(
+        "run_workflow",
+        json!({"workflow_definition": counting(STATES), "wait_seconds": 0, "save_on_success": false}),
+    );
+    let run = begun["run_id"].as_str().unwrap();
+    let lets = |number: usize| std::fs::write(home.path().join(format!("go-{number}")), "").unwrap();
+    for first in (1..STATES).step_by(2) {
+        lets(first);
+        let said = home.runs(&["runs", "pause", run, "--json"]).json();
+        assert_eq!(said[0]["success"], true, "{said}");
+        let killed = pid_of_the_daemon(&home);
+        kill_the_daemon(&home);
+        let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        assert!(looked["paused"]["since"].is_string(), "{looked}");
+        assert_ne!(pid_of_the_daemon(&home), killed);
+        let resumed = home.runs(&["runs", "resume", run]);
+        assert_eq!(resumed.well(), format!("{run}: Run goes on\n"));
+        lets(first + 1);
+    }
+    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(over["final_state"], "close", "{over}");
+    let counted = std::fs::read_to_string(home.path().join("counted")).unwrap();
+    let expected: Vec<String> = (1..=STATES).map(|number| number.to_string()).collect();
+    assert_eq!(counted.lines().collect::<Vec<_>>(), expected);
+    let again = home.runs(&["runs", "pause", run, "--json"]).json();
+    assert_eq!(again[0]["error"], "Run was already over: completed", "{again}");
+}
+
+#[test]
+fn what_rests_is_shown_and_listed_and_functions_rest_as_well() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let waiting = json!({"initial_state": "ask", "name": "asking", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let begun = agent.calls("run_workflow", json!({"workflow_definition": waiting, "wait_seconds": 60}));
+    let run = begun["run_id"].as_str().unwrap();
+    home.runs(&["runs", "pause", run]).well();
+    assert!(home.runs(&["runs", "list"]).well().contains("asking    waiting, paused"));
+    assert!(home.runs(&["runs", "show", run]).well().contains("  paused    by "));
+    let said = home.runs(&["runs", "resume", run, "run_0123456789abcdef"]);
+    assert!(
+        said.code == 1 && said.stderr.contains("run_0123456789abcdef: Workflow run 'run_0123456789abcdef' not found")
+    );
+    assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other one goes on");
+
+    let file = home.path().join("story.py");
+    let text = "async def story(ctx):\n    said = await ctx.gate('Well?')\n    ctx.emit('after')\n    return said\n\nWorkflow(id='story', session=session, fn=story)\n";
+    std::fs::write(&file, text).unwrap();
+    let begun = agent.calls("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
+    let run = begun["run_id"].as_str().unwrap();
+    home.runs(&["runs", "pause", run]).well();
+    home.runs(&["gates", "answer", run, "well enough"]).well();
+    kill_the_daemon(&home);
+    let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    assert!(looked["status"] == "running" && looked["paused"]["since"].is_string(), "{looked}");
+    home.runs(&["runs", "resume", run]).well();
+    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(over["result"], "well enough", "{over}");
+    let told = home.runs(&["runs", "events", run]).well();
+    let events: Vec<&str> = told.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+    let expected =
+        ["workflow_started", "gate_waiting", "workflow_paused", "gate_answered", "workflow_resumed", "after"];
+    assert_eq!(events, [&expected[..], &["workflow_completed"]].concat());
+}

@@ -1,0 +1,130 @@
+//! Changes of the settings file while the daemon runs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use steplatch_testkit::Home;
+
+/// Returns a home whose daemon runs, and the path of its settings file, which does not exist.
+fn running() -> (Home, PathBuf) {
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    home.runs(&["daemon", "start"]).well();
+    let file = home.path().join(".config/steplatch/config.toml");
+    (home, file)
+}
+
+/// Returns the daemon's log.
+fn log(home: &Home) -> String {
+    let socket = home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
+    fs::read_to_string(PathBuf::from(socket).with_file_name("daemon.log")).unwrap()
+}
+
+/// Waits until the daemon has logged this.
+fn logged(home: &Home, part: &str) {
+    let began = Instant::now();
+    while !log(home).contains(part) {
+        assert!(began.elapsed() < Duration::from_secs(60), "'{part}' is not in: {}", log(home));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
+    let (home, file) = running();
+    // Neither the file nor its directory existed when the daemon started.
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "daemon.log = 'info'\n").unwrap();
+    logged(&home, "daemon.log changed, and holds from now on");
+    // Replaced by a new file, as editors do.
+    let new = file.with_extension("new");
+    fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
+    fs::rename(&new, &file).unwrap();
+    logged(&home, "tools.library changed, and holds from now on");
+    logged(&home, "runs.days changed, and holds from the next start on: steplatch daemon restart");
+    let service = |url: &str| format!("daemon.log = 'info'\n[[remote]]\nname = 'flows'\nbase_url = '{url}'\n");
+    fs::write(&file, service("https://flows.example.com")).unwrap();
+    logged(&home, "remote 'flows' was added");
+    fs::write(&file, service("https://flows.example.org")).unwrap();
+    logged(&home, "remote 'flows' changed, and holds from now on");
+    // The daemon applies it a moment after it is logged.
+    let began = Instant::now();
+    let listed = || home.runs(&["remote", "list", "--json"]).json();
+    while listed()["remotes"][0]["base_url"] != "https://flows.example.org" {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not listed: {}", listed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    fs::remove_file(&file).unwrap();
+    // The filter of logs is the default again, so the removal of a service is not logged.
+    let shown = home.runs(&["config", "show", "--json"]).json();
+    assert!(shown.get("remote.flows.base_url").is_none(), "{shown}");
+}
+
+#[test]
+fn services_are_shown_without_their_tokens() {
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    let file = home.path().join(".config/steplatch/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let secret = home.path().join("secret");
+    fs::write(&secret, "sk-very-secret\n").unwrap();
+    let service = |name: &str, token: &str| {
+        format!("[[remote]]\nname = '{name}'\nenabled = true\nbase_url = 'https://a.example.com'\ntoken = '{token}'\n")
+    };
+    let kept = format!("file:{}", secret.display());
+    fs::write(&file, service("kept", &kept) + &service("lost", "env:NO_SUCH_TOKEN_HERE")).unwrap();
+    let said = home.runs(&["config", "show", "--json"]);
+    let shown = said.json();
+    assert_eq!(shown["remote.kept.token"]["value"], kept.as_str());
+    assert_eq!(shown["remote.kept.token"]["resolves"], true);
+    assert_eq!(shown["remote.lost.token"]["resolves"], false);
+    assert_eq!(shown["remote.lost.token"]["origin"], file.display().to_string());
+    assert_eq!(shown["remote.lost.retry_attempts"]["origin"], "default");
+    let table = home.runs(&["config", "show"]);
+    assert!(table.stdout.contains("env:NO_SUCH_TOKEN_HERE (not there)"), "{table:?}");
+    let checked = home.runs(&["config", "check"]);
+    assert!(checked.code == 2 && checked.stderr.contains("remote.lost.token: "), "{checked:?}");
+    fs::write(&file, service("clear", "sk-very-secret")).unwrap();
+    let refused = home.runs(&["config", "show"]);
+    assert!(refused.code == 2 && refused.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refused:?}");
+    for said in [said, table, checked, refused] {
+        assert!(!format!("{said:?}").contains("sk-very-secret"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_mistake_in_the_file_is_logged_once_and_changes_nothing() {
+    let (home, file) = running();
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps'\n").unwrap();
+    let complaint = "the settings stay as they are: ";
+    logged(&home, complaint);
+    logged(&home, "tools.library must be true or false, not perhaps");
+    fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps' # not sure\n").unwrap();
+    fs::write(&file, "daemon.log = 'info'\ntools.library = true\n").unwrap();
+    logged(&home, "tools.library changed, and holds from now on");
+    assert_eq!(log(&home).matches(complaint).count(), 1, "{}", log(&home));
+}
+
+#[test]
+fn somebody_who_asks_has_the_settings_read_again() {
+    let (home, file) = running();
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "daemon.log = 'info'\nno_such_setting = 1\n").unwrap();
+    logged(&home, "'no_such_setting' is not a setting");
+    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    logged(&home, "the settings were read again");
+}
+
+#[test]
+fn a_daemon_does_not_start_with_settings_that_can_not_be_meant() {
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    let file = home.path().join(".config/steplatch/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "terminals.most = 0\ntools.library = 'perhaps'\n").unwrap();
+    let said = home.runs(&["daemon", "start"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.stderr.contains("terminals.most must be a whole number from 1 to 10000, not 0"), "{said:?}");
+    assert!(said.stderr.contains("tools.library must be true or false, not perhaps"), "{said:?}");
+}

@@ -1,0 +1,181 @@
+//! `steplatch setup` in homes with clients.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use steplatch_testkit::{CommandOutput, Home};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A home without programs on its path, with files of clients.
+struct Desk {
+    home: Home,
+}
+
+impl Desk {
+    fn with(files: &[(&str, &str)]) -> Self {
+        let desk = Self { home: Home::new(PROGRAM) };
+        for (name, text) in files {
+            desk.write(name, text);
+        }
+        desk
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.file(name).parent().unwrap()).unwrap();
+        fs::write(self.file(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap()
+    }
+
+    fn setup(&self, arguments: &[&str]) -> CommandOutput {
+        let mut command = self.home.steplatch();
+        for variable in ["CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"] {
+            command.env_remove(variable);
+        }
+        command.env("PATH", self.file("bin")).arg("setup").args(arguments);
+        CommandOutput::of(&command.output().unwrap())
+    }
+
+    /// Returns the outcome for each client, by its name.
+    fn outcomes(&self, arguments: &[&str]) -> Vec<(String, String)> {
+        let said = self.setup(&[arguments, &["--json"]].concat()).json();
+        let clients = said["clients"].as_array().unwrap_or_else(|| panic!("{said}")).iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        clients.map(|client| (text(&client["client"]), text(&client["outcome"]))).collect()
+    }
+}
+
+/// The user's files of all clients.
+const FILES: [(&str, &str); 5] = [
+    (".claude.json", "{\n  \"numStartups\": 3,\n  \"mcpServers\": {}\n}\n"),
+    (".codex/config.toml", "model = \"o\"\n"),
+    (".cursor/mcp.json", "{}\n"),
+    (".config/Code/User/mcp.json", "{\n\t// mine\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"x\"},\n\t}\n}\n"),
+    (".gemini/settings.json", ""),
+];
+
+fn each(outcome: &str) -> Vec<(String, String)> {
+    ["claude-code", "codex", "cursor", "vscode", "gemini"].map(|name| (name.to_owned(), outcome.to_owned())).into()
+}
+
+#[test]
+fn all_clients_that_are_there_get_the_entry_once() {
+    let desk = Desk::with(&FILES);
+    assert_eq!(desk.outcomes(&[]), each("added"));
+    let claude: Value = serde_json::from_str(&desk.read(".claude.json")).unwrap();
+    assert_eq!(claude, json!({"numStartups": 3, "mcpServers": {"steplatch": {"command": PROGRAM, "args": ["mcp"]}}}));
+    assert_eq!(
+        desk.read(".codex/config.toml"),
+        format!("model = \"o\"\n\n[mcp_servers.steplatch]\ncommand = \"{PROGRAM}\"\nargs = [\"mcp\"]\n")
+    );
+    let code = desk.read(".config/Code/User/mcp.json");
+    assert!(
+        code.starts_with("{\n\t// mine\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"x\"},\n\t\t\"steplatch\": {\n"),
+        "{code}"
+    );
+    let before: Vec<String> = FILES.iter().map(|(name, _)| desk.read(name)).collect();
+    assert_eq!(desk.outcomes(&[]), each("unchanged"));
+    assert_eq!(FILES.iter().map(|(name, _)| desk.read(name)).collect::<Vec<_>>(), before);
+    assert_eq!(desk.outcomes(&["--remove"]), each("removed"));
+    assert_eq!(desk.outcomes(&["--remove"]), each("absent"));
+    assert_eq!(desk.read(".claude.json"), FILES[0].1);
+    assert_eq!(desk.read(".codex/config.toml"), FILES[1].1);
+    assert_eq!(desk.read(".config/Code/User/mcp.json"), FILES[3].1);
+}
+
+#[test]
+fn clients_that_are_not_there_are_named_and_get_nothing() {
+    let desk = Desk::with(&[(".cursor/mcp.json", "{}")]);
+    let said = desk.setup(&[]);
+    let told = said.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            "· Claude Code not found",
+            "· Codex not found",
+            "✓ Cursor added ~/.cursor/mcp.json",
+            "· VS Code not found",
+            "· Gemini CLI not found",
+        ]
+    );
+    assert!(!desk.file(".gemini").exists() && !desk.file(".codex").exists());
+    // The client's program alone is enough.
+    fs::create_dir(desk.file("bin")).unwrap();
+    symlink("/bin/true", desk.file("bin/codex")).unwrap();
+    assert_eq!(desk.outcomes(&[])[1], ("codex".to_owned(), "added".to_owned()));
+    // A client that is named explicitly is assumed to be installed.
+    assert_eq!(desk.outcomes(&["--client", "gemini"]), [("gemini".to_owned(), "added".to_owned())]);
+    let nothing = Desk::with(&[]).setup(&[]);
+    assert_eq!(nothing.code, 1, "{nothing:?}");
+    assert!(nothing.stderr.contains("no client was found; name one with --client"), "{nothing:?}");
+    assert_eq!(Desk::with(&[]).setup(&["--client", "emacs"]).code, 2);
+}
+
+#[test]
+fn a_dry_run_shows_the_difference_and_changes_nothing() {
+    let desk = Desk::with(&FILES);
+    let said = desk.setup(&["--dry-run"]).well();
+    assert!(said.contains("@@ -1,1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{said}");
+    assert_eq!(said.matches("+++ ").count(), 5, "{said}");
+    for (name, text) in FILES {
+        assert_eq!(desk.read(name), text);
+    }
+    let json = desk.setup(&["--dry-run", "--json", "--client", "codex"]).json();
+    assert!(json["clients"][0]["diff"].as_str().unwrap().contains("+[mcp_servers.steplatch]\n"), "{json}");
+    assert!(!Path::new(&desk.file(".config/Code/User/mcp.json.tmp")).exists());
+}
+
+#[test]
+fn an_entry_that_points_elsewhere_is_changed_and_what_it_said_is_told() {
+    let desk =
+        Desk::with(&[(".cursor/mcp.json", r#"{"mcpServers": {"steplatch": {"command": "/old", "args": ["mcp"]}}}"#)]);
+    let said = desk.setup(&[]);
+    assert!(said.stderr.contains("the entry of Cursor was: /old mcp"), "{said:?}");
+    assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
+    // The name is written if `PATH` finds this very program, and counts as equal to its path.
+    fs::create_dir(desk.file("bin")).unwrap();
+    symlink(PROGRAM, desk.file("bin/steplatch")).unwrap();
+    assert_eq!(desk.outcomes(&[])[2].1, "unchanged");
+    desk.write(".cursor/mcp.json", "{}");
+    assert_eq!(desk.outcomes(&[])[2].1, "added");
+    let entry: Value = serde_json::from_str(&desk.read(".cursor/mcp.json")).unwrap();
+    assert_eq!(entry["mcpServers"]["steplatch"]["command"], "steplatch");
+}
+
+#[test]
+fn a_file_that_is_broken_is_left_alone_and_the_others_are_served() {
+    let desk = Desk::with(&FILES);
+    desk.write(".claude.json", "{\n  \"a\": 1,\n}\n");
+    let said = desk.setup(&[]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stderr.contains("~/.claude.json of Claude Code stays as it was: line 2, column 9: Trailing commas"),
+        "{said:?}"
+    );
+    assert_eq!(desk.read(".claude.json"), "{\n  \"a\": 1,\n}\n");
+    assert!(desk.read(".codex/config.toml").contains("steplatch"));
+    let json = desk.setup(&["--json"]);
+    assert_eq!((json.code, &json.json()["success"]), (1, &json!(false)));
+    assert_eq!(json.json()["clients"][0]["outcome"], "failed");
+}
+
+#[test]
+fn a_project_has_files_of_its_own() {
+    let desk = Desk::with(&[(".gemini/settings.json", "{}"), ("work/.vscode/settings.json", "{}")]);
+    let mut command = desk.home.steplatch();
+    let said = command.current_dir(desk.file("work")).env("PATH", "").args(["setup", "--scope", "project"]).output();
+    let said = CommandOutput::of(&said.unwrap()).well();
+    assert!(said.contains("VS Code      added") && said.contains("Gemini CLI   added"), "{said}");
+    assert!(desk.read("work/.vscode/mcp.json").contains("\"type\": \"stdio\""));
+    assert!(desk.read("work/.gemini/settings.json").contains("steplatch"));
+    assert_eq!(desk.read(".gemini/settings.json"), "{}", "the user's own stays");
+}

@@ -1,0 +1,436 @@
+//! The real program, as a person uses it.
+
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_terminal::{Input, Opened, Options, Quiet, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
+use steplatch_testkit::{CommandOutput, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn home() -> Home {
+    Home::new(STEPLATCH)
+}
+
+fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
+}
+
+#[test]
+fn the_hello_example_opens_a_shell_reads_its_answer_and_branches() {
+    let said = home().runs(&["run", &example("hello.json")]).well();
+    assert!(said.starts_with("hello run_"), "{said}");
+    assert!(said.contains("→ today is "), "{said}");
+    assert!(said.contains("✓ rest ") || said.contains("✓ work "), "{said}");
+    assert!(said.contains("✓ completed in ") && said.contains(", 5 states"), "{said}");
+    assert!(!said.contains('\x1b'), "no colours where nobody sees them");
+}
+
+#[test]
+fn the_pdb_example_stops_in_a_function_and_runs_to_the_end() {
+    let home = home();
+    let script = format!("SCRIPT={}", example("buggy.py"));
+    let reply = home.runs(&["run", &example("pdb.json"), "-i", &script, "--json"]).json();
+    assert_eq!((&reply["status"], &reply["final_state"]), (&"completed".into(), &"close".into()), "{reply:#}");
+    assert_eq!(reply["final_variables"]["seen_match_text"], "prices = [0.29, 1.13, 2.5]");
+    assert_eq!(reply["final_variables"]["result_match_text"], "total: 3.9");
+    // The README runs the example from this directory; from another one it fails with pdb's own error.
+    let elsewhere = home.runs(&["run", &example("pdb.json")]);
+    assert_eq!(elsewhere.code, 1, "{elsewhere:?}");
+    assert!(elsewhere.stdout.contains("pdb set no breakpoint: Error: "), "{}", elsewhere.stdout);
+}
+
+#[test]
+fn the_retry_example_loops_until_its_command_succeeds() {
+    let home = home();
+    let command = "COMMAND=echo x >> tries; test $(wc -l < tries) -ge 3";
+    let reply = home.runs(&["run", &example("retry.json"), "-i", command, "--json"]).json();
+    assert_eq!((&reply["status"], &reply["states_executed"]), (&"completed".into(), &10.into()), "{reply:#}");
+    assert_eq!(std::fs::read_to_string(home.path().join("tries")).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn the_count_example_takes_arguments_and_returns_a_value() {
+    let home = home();
+    std::fs::write(home.path().join("a.txt"), "1\n2\n3\n").unwrap();
+    let folder = format!("FOLDER={}", home.path().display());
+    let run = |suffix: &str| home.runs(&["run", &example("count.json"), "-i", &folder, "-i", suffix, "--json"]);
+    let reply = run("SUFFIX=txt").json();
+    assert_eq!(
+        (&reply["status"], &reply["return_values"]["LINES_COUNTED"]),
+        (&"completed".into(), &"3".into()),
+        "{reply:#}"
+    );
+    let shown = home.runs(&["run", &example("count.json"), "-i", &folder, "-i", "SUFFIX=txt"]).well();
+    assert!(shown.contains("\n  LINES_COUNTED = 3\n"), "{shown}");
+    let refused = run("SUFFIX=*");
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("nothing was started: SUFFIX=\"*\" must match the pattern"), "{refused:?}");
+}
+
+#[test]
+fn workflows_are_checked_drawn_and_described_without_a_daemon() {
+    let home = home();
+    let good = ["hello", "pdb", "retry", "count"].map(|name| example(&format!("{name}.json")));
+    let said = home.runs(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).well();
+    assert_eq!(said.matches(": ok").count(), 4, "{said}");
+
+    let broken = home.path().join("broken.json");
+    let states = r#"{"a": {"action": {"tool": "sleep", "params": {}}, "on_timeout": "b"}}"#;
+    std::fs::write(&broken, format!(r#"{{"initial_state": "A", "states": {states}}}"#)).unwrap();
+    let found = home.runs(&["workflow", "lint", &good[0], "broken.json", "missing.json"]);
+    assert_eq!(found.code, 2);
+    for part in [
+        "hello.json: ok",
+        "broken.json: /initial_state: Initial state 'A' not found in states, did you mean 'a'?",
+        "broken.json: /states/a/action/params: 'seconds' of a sleep",
+        "broken.json: /states/a/on_timeout: State 'a' timeout target 'b' not found",
+        "missing.json: the file can not be read",
+    ] {
+        assert!(found.stdout.contains(part), "no {part:?} in:\n{}", found.stdout);
+    }
+    assert!(home.runs(&["workflow", "graph", &good[2]]).well().contains("s2 --> s4: exit_code = 0"));
+    let schema: Value = serde_json::from_str(&home.runs(&["workflow", "schema"]).well()).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let actions = schema["$defs"]["Action"]["oneOf"].as_array().unwrap();
+    assert_eq!(actions.len(), 12, "six tools, run_node, run_graph, sleep, fail, gate and run_workflow");
+    assert!(home.runs(&["workflow", "schema", "--documentation"]).well().contains("| `wait_for_quiet_ms` | "));
+    assert!(!home.path().join(".local/state/steplatch").exists(), "and nothing was started for it");
+}
+
+#[test]
+fn exit_codes_tell_how_a_run_ended() {
+    let home = home();
+    let failed = home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stdout.contains("failed in") && failed.stdout.contains("the screen as it was left:"));
+    let missing = home.runs(&["run", "no-such-file.json"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("no-such-file.json' can not be read"), "{}", missing.stderr);
+    std::fs::write(home.path().join("broken.json"), "{\"states\":").unwrap();
+    let broken = home.runs(&["run", "broken.json"]);
+    assert_eq!(broken.code, 2);
+    assert!(broken.stderr.contains("this is not JSON") && broken.stderr.contains("line 1"), "{}", broken.stderr);
+    assert_eq!(home.runs(&["run"]).code, 2);
+    assert_eq!(home.runs(&["run", &example("hello.json"), "-i", "no-equals-sign"]).code, 2);
+}
+
+/// Repeats a command until its output contains a text, because the program in the terminal needs time.
+fn shows(home: &Home, arguments: &[&str], text: &str) {
+    let begun = std::time::Instant::now();
+    loop {
+        let shown = home.runs(arguments).well();
+        if shown.contains(text) {
+            return;
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no {text:?} in {shown}");
+    }
+}
+
+#[test]
+fn a_terminal_is_opened_listed_driven_read_and_closed() {
+    let home = home();
+    let id = home.runs(&["terminal", "open", "--name", "build", "--size", "100x30"]).well();
+    let id = id.trim();
+    let listed = home.runs(&["terminal", "list"]).well();
+    assert!(listed.contains(id) && listed.contains("build") && listed.contains("100x30"), "{listed}");
+    home.runs(&["terminal", "send", "build", "-e", "seq 1 3 | tr '\\n' '+'"]).well();
+    shows(&home, &["terminal", "screen", id], "1+2+3+");
+    let json = home.runs(&["terminal", "screen", id, "--json"]).json();
+    assert_eq!(json["process_running"], true);
+    home.runs(&["terminal", "send", "build", "-e", "seq 1 2000"]).well();
+    shows(&home, &["terminal", "screen", "build", "--history"], "\n1999\n2000\n");
+    let closed = home.runs(&["terminal", "close", "build"]).well();
+    assert!(closed.starts_with(&format!("closed {id}")), "{closed}");
+    let gone = home.runs(&["terminal", "close", "build"]);
+    assert_eq!(gone.code, 1);
+    assert!(gone.stderr.contains("terminal 'build' not found; see which there are with: steplatch terminal list"));
+}
+
+#[test]
+fn the_daemon_starts_on_demand_says_how_it_is_and_stops() {
+    let home = home();
+    let absent = home.runs(&["daemon", "status"]);
+    assert_eq!(absent.code, 1);
+    assert!(absent.stdout.contains("start it with: steplatch daemon start"), "{}", absent.stdout);
+    home.runs(&["terminal", "list"]).well();
+    let status = home.runs(&["daemon", "status", "--json"]).json();
+    for field in ["pid", "version", "socket", "terminals", "runs"] {
+        assert!(!status[field].is_null(), "no {field} in {status}");
+    }
+    let again = home.runs(&["daemon", "start", "--json"]).json();
+    assert_eq!(again["pid"], status["pid"], "one daemon for one state");
+    let pid = status["pid"].as_u64().unwrap();
+    home.runs(&["daemon", "stop"]).well();
+    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists(), "it is gone when stop returns");
+}
+
+#[test]
+fn ten_clients_that_start_the_daemon_at_once_get_the_same_one() {
+    let home = home();
+    let pids: Vec<Value> = std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..10).map(|_| scope.spawn(|| home.runs(&["daemon", "start", "--json"]).json()["pid"].clone())).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+}
+
+#[test]
+fn a_second_daemon_on_the_same_state_is_refused_by_name() {
+    let home = home();
+    let first = home.runs(&["daemon", "start", "--json"]).json();
+    let elsewhere = home.path().join("elsewhere");
+    let second = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "start", "--foreground"]).output();
+    let second = CommandOutput::of(&second.unwrap());
+    assert_eq!(second.code, 1);
+    let expected = format!("a daemon (pid {}, version", first["pid"]);
+    assert!(second.stderr.contains(&expected) && second.stderr.contains("already owns"), "{}", second.stderr);
+}
+
+#[test]
+fn a_client_finds_the_daemon_that_was_started_with_another_runtime_folder() {
+    let home = home();
+    let first = home.runs(&["daemon", "start", "--json"]).json();
+    let elsewhere = home.path().join("elsewhere");
+    let status = home.steplatch().env("XDG_RUNTIME_DIR", elsewhere).args(["daemon", "status", "--json"]).output();
+    assert_eq!(CommandOutput::of(&status.unwrap()).json()["pid"], first["pid"]);
+}
+
+#[test]
+fn a_socket_of_another_version_is_named_with_what_to_do() {
+    let home = home();
+    // The path of the socket is derived from the state directory.
+    let socket = home.runs(&["daemon", "start", "--json"]).json()["socket"].as_str().unwrap().to_owned();
+    home.runs(&["daemon", "stop"]).well();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let newer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+        let hello: Value = serde_json::from_str(&line).unwrap();
+        let refusal = serde_json::json!({
+            "type": "result", "success": false, "request_id": hello["request_id"], "error_code": "unsupported_protocol",
+            "error": "the daemon (pid 1, version 9.9.9) speaks protocol 9 only; install steplatch 9.9.9",
+        });
+        writeln!(stream, "{refusal}").unwrap();
+    });
+    let said = home.runs(&["terminal", "list"]);
+    newer.join().unwrap();
+    assert_eq!(said.code, 1);
+    assert!(said.stderr.contains("speaks protocol 9 only; install steplatch 9.9.9"), "{}", said.stderr);
+    std::fs::remove_file(socket).unwrap();
+}
+
+#[test]
+fn a_terminal_outlives_the_process_group_of_the_client_that_started_the_daemon() {
+    use std::os::unix::process::CommandExt as _;
+    let home = home();
+    let mut client = home.steplatch();
+    client.args(["terminal", "open", "--name", "kept"]).process_group(0).stdout(Stdio::null());
+    let mut client = client.spawn().unwrap();
+    assert!(client.wait().unwrap().success());
+    // Agents end their tools in this way: every process of the group.
+    let group = rustix::process::Pid::from_raw(client.id().cast_signed()).unwrap();
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    assert!(home.runs(&["terminal", "list"]).well().contains("kept"));
+}
+
+/// A person's own terminal, with the program running in it.
+struct Desk {
+    terminal: Terminal,
+    _terminals: Terminals,
+}
+
+impl Desk {
+    async fn runs(home: &Home, arguments: &[&str]) -> Self {
+        let terminals = Terminals::new(Options::default()).unwrap();
+        let inherited = std::env::vars_os().filter(|(name, _)| name != "NO_COLOR").collect();
+        let spec = Spec {
+            arguments: std::iter::once(STEPLATCH).chain(arguments.iter().copied()).map(Into::into).collect(),
+            command: "steplatch".into(),
+            folder: home.path().into(),
+            inherited,
+            environment: home.environment().into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            size: Size { cols: 90, rows: 20 },
+            name: None,
+            opened_by: None,
+            step: None,
+        };
+        let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
+        Self { terminal, _terminals: terminals }
+    }
+
+    async fn shows(&self, pattern: &str) -> String {
+        let wait = Wait {
+            patterns: vec![steplatch_pattern::Pattern::new(pattern).unwrap()],
+            target: Target::Screen,
+            since: None,
+            until: Until::Match,
+            timeout: Duration::from_secs(60),
+        };
+        let (waited, view) = self.terminal.wait(wait).await.unwrap();
+        assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
+        view.screen
+    }
+
+    async fn presses(&self, raw: &[u8]) {
+        self.terminal.send(Input { raw: raw.to_vec(), ..Input::default() }).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn on_a_terminal_a_run_shows_its_states_in_colour_and_moves_on_in_place() {
+    let home = home();
+    let desk = Desk::runs(&home, &["run", &example("retry.json"), "-i", "COMMAND=sleep 1"]).await;
+    desk.shows(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
+    let screen = desk.shows("✓ completed in").await;
+    assert!(screen.contains("✓ ended") && !screen.contains('⠋'), "{screen}");
+    let lines = screen.lines().filter(|line| line.contains("ended")).count();
+    assert_eq!(lines, 1, "the moving line was replaced:\n{screen}");
+    assert!(desk.terminal.view(true).await.unwrap().screen.contains("\x1b[0;32m✓"), "green where it went well");
+}
+
+#[tokio::test]
+async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
+    let home = home();
+    let desk = Desk::runs(&home, &["run", &example("retry.json"), "-i", "COMMAND=sleep 60"]).await;
+    desk.shows("ended").await;
+    desk.presses(b"\x03").await;
+    desk.shows("✗ cancelled in").await;
+    let exit = desk.terminal.ready(Quiet::of(Duration::from_secs(5)), Duration::from_secs(60)).await.unwrap().exit;
+    assert_eq!(exit.map(|exit| exit.code), Some(1));
+    assert_eq!(home.runs(&["terminal", "list", "--json"]).json()["total_sessions"], 0);
+}
+
+#[tokio::test]
+async fn a_person_attaches_types_resizes_and_leaves() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).well();
+    home.runs(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).well();
+    let desk = Desk::runs(&home, &["terminal", "attach", "shared"]).await;
+    desk.shows("^from before").await;
+    desk.presses(b"stty size\r").await;
+    desk.shows("^20 90").await;
+    desk.terminal.resize(Size { cols: 70, rows: 18 }).await.unwrap();
+    // The other side receives a signal, so the size is polled.
+    desk.presses(b"until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
+    desk.shows("^resized").await;
+    desk.presses(b"\x1c").await;
+    desk.shows("detached; the terminal goes on: steplatch terminal attach term_").await;
+    let listed = home.runs(&["terminal", "list"]).well();
+    assert!(listed.contains("shared") && listed.contains("100x30"), "it is as large as it was:\n{listed}");
+}
+
+#[tokio::test]
+async fn attaching_to_a_terminal_that_is_not_there_names_terminals_and_commands() {
+    let home = home();
+    let desk = Desk::runs(&home, &["terminal", "attach", "nope"]).await;
+    desk.shows("terminal 'nope' not found; no terminals are open").await;
+}
+
+#[tokio::test]
+async fn an_attached_person_sees_the_end_of_the_program() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).well();
+    let desk = Desk::runs(&home, &["terminal", "attach", "short"]).await;
+    desk.shows(r"[$#] $|bash").await;
+    desk.presses(b"exit 7\r").await;
+    desk.shows("the program in term_.* ended with exit code 7").await;
+}
+
+#[tokio::test]
+async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_plays_it() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "shown", "--size", "100x30", "--", "bash", "--norc"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", "PS1='> '; clear; echo from before"]).well();
+    let mut recorder = home.steplatch();
+    recorder.args(["terminal", "record", "shown", "shown.cast", "--idle-limit", "2.5"]).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().unwrap();
+    let mut told = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
+    // A person attaches from a terminal of another size, and leaves.
+    let desk = Desk::runs(&home, &["terminal", "attach", "shown"]).await;
+    desk.shows("^from before").await;
+    desk.presses(b"\x1c").await;
+    desk.shows("detached").await;
+    home.runs(&["terminal", "send", "shown", "--secret", "hunter2!"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", " 漢字"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
+    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(recorder.wait().unwrap().success());
+
+    let file = home.path().join("shown.cast");
+    let recorded = std::fs::read_to_string(&file).unwrap();
+    let mut lines = recorded.lines();
+    let header: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    assert_eq!((&header["version"], &header["idle_time_limit"]), (&3.into(), &2.5.into()));
+    assert_eq!(header["term"], serde_json::json!({"cols": 100, "rows": 30, "type": "xterm-256color"}));
+    let events: Vec<(f64, String, String)> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().all(|(interval, ..)| (0.0..60.0).contains(interval)));
+    let all =
+        |wanted: &'static str| events.iter().filter(move |(_, code, _)| code == wanted).map(|(.., data)| data.as_str());
+    assert!(events[0].2.contains("from before"), "it begins with the screen: {:?}", events[0]);
+    assert_eq!(all("r").collect::<Vec<_>>(), ["90x20", "100x30"]);
+    assert_eq!(events.last().map(|(_, code, data)| (code.as_str(), data.as_str())), Some(("x", "3")));
+    let output: String = all("o").collect();
+    assert!(!recorded.contains("hunter2") && output.contains("•••••••• 漢字"), "{output}");
+
+    let played = played(&file);
+    let kind = |event: &Value| event[0].as_str().unwrap().to_owned();
+    let events = played["events"].as_array().unwrap();
+    assert_eq!(events[0][1]["size"], serde_json::json!({"cols": 100, "rows": 30}));
+    let shown = events.iter().filter(|event| kind(event) == "output").flat_map(|event| event[1].as_array().unwrap());
+    assert_eq!(shown.map(|text| text.as_str().unwrap()).collect::<String>(), output);
+    let sizes = events.iter().filter(|event| kind(event) == "resize").map(|event| event[1]["cols"].clone());
+    assert_eq!(sizes.collect::<Vec<_>>(), [90, 100]);
+}
+
+/// Returns what the public player makes of a recording.
+fn played(file: &Path) -> Value {
+    let exe = std::env::current_exe().unwrap();
+    let package = "player/node_modules/asciinema-player";
+    let found = exe.ancestors().map(|folder| folder.join(package)).find(|package| package.is_dir());
+    let package = found.expect("no player is installed; run cargo xtask test, which installs it");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/player.mjs");
+    let said = std::process::Command::new("node").args([&script, &package]).arg(file).output().unwrap();
+    CommandOutput::of(&said).json()
+}
+
+#[test]
+fn a_screen_is_written_as_text_ansi_html_and_png() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "colours", "--", "bash", "--norc"]).well();
+    home.runs(&["terminal", "send", "colours", "-e", "clear; printf '\\033[32mgreen\\033[m <tea>\\n'"]).well();
+    let screen = |format: &str| home.runs(&["terminal", "screen", "colours", "--format", format]).well();
+    assert!(screen("text").starts_with("green <tea>\n"), "{}", screen("text"));
+    assert!(screen("html").contains(">green</span> &lt;tea&gt;\n"), "{}", screen("html"));
+    assert!(
+        home.runs(&["terminal", "screen", "colours", "--format", "png", "--output", "screen.png"]).well().is_empty()
+    );
+    let image = std::fs::read(home.path().join("screen.png")).unwrap();
+    assert_eq!(
+        (&image[..4], &image[16..24]),
+        (&b"\x89PNG"[..], &[0, 0, 4, 192, 0, 0, 3, 48][..]),
+        "1216 by 816 pixels"
+    );
+    home.runs(&["terminal", "screen", "colours", "--format", "ansi", "-o", "screen.ansi"]).well();
+    assert!(std::fs::read_to_string(home.path().join("screen.ansi")).unwrap().starts_with("\x1b[0;32mgreen"));
+    assert_eq!(home.runs(&["terminal", "screen", "colours", "--tail", "3", "--format", "png"]).code, 2);
+    let elsewhere = home.runs(&["terminal", "screen", "colours", "--format", "png", "-o", "no/such/folder.png"]);
+    assert_eq!(elsewhere.code, 2);
+    assert!(elsewhere.stderr.contains("'no/such/folder.png' can not be written"), "{}", elsewhere.stderr);
+    let again = home.runs(&["terminal", "record", "colours", "screen.png"]);
+    assert!(again.code == 2 && again.stderr.contains("is there already; choose another file"), "{}", again.stderr);
+}
+
+#[test]
+fn attach_without_a_terminal_says_what_it_needs() {
+    let said = home().runs(&["terminal", "attach", "x"]);
+    assert_eq!(said.code, 2);
+    assert!(said.stderr.contains("attach needs a terminal of yours"), "{}", said.stderr);
+}

@@ -1,0 +1,265 @@
+//! Survival of terminals, their output, waits and inputs, while the daemon is killed repeatedly.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, CommandOutput, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Returns the process id of the daemon in `home` that is not `last`; the agents start one whenever there is none.
+fn next_daemon(home: &Home, last: i64) -> i64 {
+    loop {
+        let status = home.runs(&["daemon", "status", "--json"]);
+        if status.code == 0
+            && let Some(pid) = status.json()["pid"].as_i64().filter(|pid| *pid != last)
+        {
+            return pid;
+        }
+    }
+}
+
+fn kill(pid: i64) {
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Returns the whole output of a terminal, read page by page.
+fn whole_output(agent: &Agent, session: &str) -> String {
+    let (mut output, mut offset) = (String::new(), 0);
+    loop {
+        let page = agent.calls(
+            "get_screen_content",
+            json!({"session_id": session, "content_mode": "history", "offset": offset, "limit": 1_000_000}),
+        );
+        let content = page["screen_content"].as_str().unwrap();
+        let next = page["next_offset"].as_u64().unwrap();
+        match content.rsplit_once("\n[… ") {
+            Some((read, _)) if page["truncated"] == true => output.push_str(&format!("{read}\n")),
+            _ => {
+                output.push_str(content);
+                return output;
+            }
+        }
+        assert!(next > offset);
+        offset = next;
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_input_with_it() {
+    const TERMINALS: usize = 20;
+    const LINES: usize = 8_000;
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let printing = format!(
+        "read start; for ((n = 1; n <= {LINES}; n++)); do echo line-$n; ((n % 100)) || sleep 0.05; done; \
+         echo finished-$((6 * 7)); read end"
+    );
+    let sessions: Vec<String> = (0..TERMINALS)
+        .map(|_| {
+            let opened = agent.calls("open_terminal", json!({"command": ["bash", "-c", printing]}));
+            opened["session_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let typed_into =
+        agent.calls("open_terminal", json!({"command": ["bash", "-c", "stty -echo -icanon; sed -u s/typed/got/"]}));
+    let typed_into = typed_into["session_id"].as_str().unwrap();
+    for session in &sessions {
+        let sent = agent.calls("send_input", json!({"session_id": session, "input_text": "\n"}));
+        assert_eq!(sent["success"], true, "{sent}");
+    }
+    let waits: Vec<_> = sessions
+        .iter()
+        .map(|session| {
+            agent.begins("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
+        })
+        .collect();
+    let over = AtomicBool::new(false);
+    let typed = std::thread::scope(|scope| {
+        let typist = scope.spawn(|| {
+            let mut typed = 0;
+            while !over.load(Ordering::Relaxed) {
+                typed += 1;
+                let text = format!("typed-{typed}\n");
+                let sent = agent
+                    .calls("send_input", json!({"session_id": typed_into, "input_text": text, "wait_for_quiet_ms": 0}));
+                assert_eq!(sent["success"], true, "{sent}");
+            }
+            typed
+        });
+        let mut last = 0;
+        for _ in 0..10 {
+            last = next_daemon(&home, last);
+            // A random moment during the operation.
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % 250)));
+            kill(last);
+        }
+        over.store(true, Ordering::Relaxed);
+        typist.join().unwrap()
+    });
+    for wait in waits {
+        let waited = wait.ends();
+        assert_eq!((&waited["match_text"], &waited["groups"]), (&json!("finished-42"), &json!(["42"])), "{waited}");
+    }
+    let listed = agent.calls("list_terminal_sessions", json!({}));
+    assert_eq!(listed["total_sessions"], json!(TERMINALS + 1));
+    for session in &sessions {
+        let output = whole_output(&agent, session);
+        let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("line-")).collect();
+        let expected: Vec<String> = (1..=LINES).map(|n| format!("line-{n}")).collect();
+        assert!(lines == expected, "{} lines, of which some are lost or doubled", lines.len());
+    }
+    let seen = agent.calls(
+        "await_output",
+        json!({"session_id": typed_into, "pattern": format!("^got-{typed}$"), "since": 0, "timeout": 20}),
+    );
+    assert_eq!(seen["reason"], "match", "{seen}");
+    let expected: Vec<String> = (1..=typed).map(|n| format!("got-{n}")).collect();
+    let output = whole_output(&agent, typed_into);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
+    let exit = agent.calls("exit_terminal", json!({"session_id": sessions[0]}));
+    assert_eq!((&exit["success"], &exit["survivors"]), (&Value::Bool(true), &json!([])));
+}
+
+#[test]
+fn a_recording_goes_on_over_the_next_daemon() {
+    let home = Home::new(STEPLATCH);
+    home.runs(&["terminal", "open", "--name", "shown", "--", "bash", "--norc"]).well();
+    let mut recorder = home.steplatch();
+    recorder.args(["terminal", "record", "shown", "shown.cast"]).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().unwrap();
+    let mut told = BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
+    home.runs(&["terminal", "send", "shown", "-e", "echo before-$((1 + 1))"]).well();
+    let first = next_daemon(&home, 0);
+    kill(first);
+    home.runs(&["terminal", "send", "shown", "-e", "echo after-$((1 + 1))"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
+    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(recorder.wait().unwrap().success());
+    let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
+    // As it was printed, or on the screen that the recorder received.
+    assert!(recorded.contains("before-2") && recorded.contains("after-2"), "{recorded}");
+    let last: (f64, String, String) = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
+    assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recorded}");
+}
+
+/// Types `command` into a terminal and returns the number that it prints.
+fn number_printed(agent: &Agent, session: &str, command: &str) -> i32 {
+    let sent = agent.calls("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
+    let waited = agent.calls(
+        "await_output",
+        json!({"session_id": session, "pattern": "number (\\d+)", "since": sent["offset"], "timeout": 20}),
+    );
+    waited["groups"][0].as_str().unwrap_or_else(|| panic!("{waited}")).parse().unwrap()
+}
+
+fn lives(pid: i32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
+    // A process without parent, in another session, with an empty environment, that ignores the signals to end.
+    const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let open = || agent.calls("open_terminal", json!({}))["session_id"].as_str().unwrap().to_owned();
+    let (first, second) = (open(), open());
+    let stray = number_printed(&agent, &second, STRAY);
+    let closed = agent.calls("exit_terminal", json!({"session_id": first}));
+    assert_eq!(closed["survivors"], json!([{"pid": stray, "name": "sleep", "doubtful": true}]), "either may be its");
+    assert!(lives(stray));
+    let closed = agent.calls("exit_terminal", json!({"session_id": second}));
+    assert_eq!(closed["survivors"], json!([]), "nobody else's any more");
+    assert!(!lives(stray));
+}
+
+#[test]
+fn a_process_that_only_calls_itself_a_daemon_is_ended_with_its_terminal() {
+    // redteam L2: name and arguments are controlled by the process itself.
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let folder = home.path().join("copied");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy("/bin/bash", folder.join("steplatch")).unwrap();
+    std::fs::write(folder.join("daemon"), "trap '' HUP TERM; echo number $$; while :; do sleep 100; done\n").unwrap();
+    let opened = agent.calls("open_terminal", json!({"working_directory": folder}));
+    let session = opened["session_id"].as_str().unwrap();
+    let stray = number_printed(&agent, session, "(env -i setsid ./steplatch daemon serve &)");
+    let closed = agent.calls("exit_terminal", json!({"session_id": session}));
+    assert_eq!((&closed["survivors"], lives(stray)), (&json!([]), false), "{closed}");
+}
+
+#[test]
+fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
+    // redteam L4: the first daemon remained forever, and its clients were told to wait.
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let opened = agent.calls("open_terminal", json!({}));
+    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let first = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
+    std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
+    let mut second = home.steplatch().args(["daemon", "serve"]).stdin(Stdio::null()).spawn().unwrap();
+    next_daemon(&home, first.into());
+    // The agent is still connected to the first daemon, which cannot record the run.
+    let machine = json!({"name": "short", "initial_state": "only", "states": {
+        "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+    }});
+    let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let ran = agent.calls("run_workflow", arguments.clone());
+    let began = std::time::Instant::now();
+    while lives(first) {
+        assert!(began.elapsed() < Duration::from_secs(60), "the first daemon stays: {ran}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(agent.calls("run_workflow", arguments)["status"], "completed");
+    let listed = agent.calls("list_terminal_sessions", json!({}));
+    assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
+#[test]
+fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let session = opened["session_id"].as_str().unwrap();
+    drop(agent);
+    // As at a logout: the directory is removed, the processes remain.
+    let runtime = home.path().join("steplatch");
+    std::fs::remove_dir_all(&runtime).unwrap();
+    let listed = home.runs(&["terminal", "list", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["session_id"], session, "the daemon listens again");
+    // First without a daemon, and then from another directory.
+    for elsewhere in [false, true] {
+        kill(home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap());
+        std::fs::remove_dir_all(&runtime).unwrap();
+        let mut list = home.steplatch();
+        if elsewhere {
+            list.env("XDG_RUNTIME_DIR", home.path().join("other"));
+        }
+        let listed = CommandOutput::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
+        assert_eq!(listed["sessions"][0]["session_id"], session, "the host listens again, and is found");
+    }
+}
+
+#[test]
+fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
+    let (outer, inner) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let opened = outer.runs(&["terminal", "open"]).well();
+    let environment: Vec<String> =
+        inner.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let command = format!("env {} {STEPLATCH} terminal open -- cat", environment.join(" "));
+    let kept = outer.runs(&["terminal", "run", opened.trim(), &command]).well();
+    let closed = outer.runs(&["terminal", "close", opened.trim()]);
+    assert!(!closed.stderr.contains("process"), "{}", closed.stderr);
+    let listed = inner.runs(&["terminal", "list", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["session_id"], kept.trim());
+}

@@ -9,8 +9,9 @@ use std::borrow::Cow;
 use std::io::{self, BufRead as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
+use std::sync::{Arc, mpsc as threads};
 
+use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -206,7 +207,7 @@ impl Lines {
 
     /// Changes the candidates of completion.
     pub(crate) fn change_words(&self, change: impl FnOnce(&mut Words)) {
-        change(&mut self.surroundings.words.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.surroundings.words.lock());
     }
 }
 
@@ -295,7 +296,7 @@ impl Completer for LineHelper {
         if self.asks_for(Prompt::Secret) {
             return Ok((at, Vec::new()));
         }
-        let words = self.0.words.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = self.0.words.lock();
         let (begins, mut found) = candidates(line, at, &words);
         // A complete name is followed by a blank; a reference may continue.
         if let [only] = &mut found[..]

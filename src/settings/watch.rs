@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 /// How long the writer of a file may continue after the first change.
@@ -81,7 +82,7 @@ impl Watch {
         loop {
             let trail = trail(&self.file);
             let wanted = folders(&trail);
-            *self.trail.lock().unwrap_or_else(PoisonError::into_inner) = trail;
+            *self.trail.lock() = trail;
             if wanted == self.watched {
                 return Ok(());
             }
@@ -114,7 +115,7 @@ fn concerns(event: &Event, trail: &Trail) -> bool {
     if matches!(&event.kind, EventKind::Access(kind) if !matches!(kind, AccessKind::Close(AccessMode::Write))) {
         return false;
     }
-    let trail = trail.lock().unwrap_or_else(PoisonError::into_inner);
+    let trail = trail.lock();
     event.paths.iter().any(|path| trail.iter().any(|file| file.starts_with(path)))
 }
 

@@ -66,7 +66,7 @@ pub struct Approver {
     /// a change.
     trying: Mutex<()>,
     /// The last sealing key, for when the file cannot be read.
-    sealing: std::sync::Mutex<Option<SealingKey>>,
+    sealing: parking_lot::Mutex<Option<SealingKey>>,
     policy: Arc<dyn ProofPolicy>,
 }
 
@@ -176,7 +176,7 @@ impl Approver {
         Self {
             file: state.join("approver.json"),
             trying: Mutex::default(),
-            sealing: std::sync::Mutex::default(),
+            sealing: parking_lot::Mutex::default(),
             policy,
         }
     }
@@ -226,7 +226,7 @@ impl Approver {
     /// While the file cannot be read, returns the last known key.
     pub async fn sealing_key(&self) -> Option<SealingKey> {
         let stored = self.stored().await;
-        let mut sealing = self.sealing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut sealing = self.sealing.lock();
         if let Ok(stored) = stored {
             *sealing = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing));
         }

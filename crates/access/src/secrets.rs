@@ -8,8 +8,9 @@ mod encodings;
 mod own_words;
 mod stream;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde_json::{Map, Value};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Picture, SecretText};
@@ -78,7 +79,7 @@ impl Redactor {
     ///
     /// When the limit is reached. No part of it is registered then.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
-        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.write();
         let hidden = |line: &str| SecretText { terminal: None, text: line.to_owned() };
         let whole = hideable(secret).chain(hideable(secret).flat_map(values_in));
         let mut fresh: Vec<SecretText> = Vec::new();
@@ -97,7 +98,7 @@ impl Redactor {
 
     /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
     pub fn hide(&self, hidden: &SecretText) {
-        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.write();
         for line in hideable(&hidden.text) {
             let hidden = SecretText { terminal: hidden.terminal.clone(), text: line.to_owned() };
             let in_terminal = || kept.arrived.iter().filter(|known| known.terminal == hidden.terminal).count();
@@ -131,7 +132,7 @@ impl Redactor {
 
     /// Returns the secrets that were learned after so many, the newest first, and how many were learned in all.
     pub fn learned_since(&self, before: u64) -> (Vec<String>, u64) {
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.read();
         let learned = *self.learned.borrow();
         let fresh = usize::try_from(learned.saturating_sub(before)).unwrap_or(usize::MAX);
         let everywhere = kept.arrived.iter().rev().filter(|hidden| hidden.terminal.is_none());
@@ -140,7 +141,7 @@ impl Redactor {
 
     /// Returns all secrets that are hidden here, without their encodings, the longest first.
     pub fn known(&self) -> Vec<String> {
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.read();
         let counting = kept.arrived.iter().filter(|hidden| self.counts(hidden));
         let mut known: Vec<String> = counting.map(|hidden| hidden.text.clone()).collect();
         known.sort_by_key(|text| std::cmp::Reverse(text.len()));
@@ -159,7 +160,7 @@ impl Redactor {
 
     /// Returns the secrets that are hidden here, with their encodings, the longest first.
     fn values(&self) -> Vec<String> {
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.read();
         kept.values.iter().filter(|hidden| self.counts(hidden)).map(|hidden| hidden.text.clone()).collect()
     }
 

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use steplatch_ids::RunId;
 use steplatch_protocol::Change;
 use steplatch_runs::RunListener;
@@ -62,10 +63,10 @@ impl ChangeHub {
         if self.all.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut watchers = self.all.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.all.watchers.lock();
         watchers.retain(|watcher| match watcher.upgrade() {
             Some(watcher) => {
-                note(&mut watcher.noted.lock().unwrap_or_else(PoisonError::into_inner));
+                note(&mut watcher.noted.lock());
                 watcher.something.notify_one();
                 true
             }
@@ -77,7 +78,7 @@ impl ChangeHub {
     /// Subscribes to changes.
     pub(crate) fn watch(&self) -> Subscription {
         let watcher = Arc::<Subscriber>::default();
-        let mut watchers = self.all.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.all.watchers.lock();
         watchers.push(Arc::downgrade(&watcher));
         self.all.count.store(watchers.len(), Ordering::Release);
         drop(watchers);
@@ -107,7 +108,7 @@ impl Subscription {
         loop {
             self.0.something.notified().await;
             tokio::time::sleep(GATHERED).await;
-            let noted = std::mem::take(&mut *self.0.noted.lock().unwrap_or_else(PoisonError::into_inner));
+            let noted = std::mem::take(&mut *self.0.noted.lock());
             let runs = noted.runs.into_iter().map(|run| Change::Run { run_id: run.to_string() });
             let changes: Vec<Change> = noted.tools.then_some(Change::Tools).into_iter().chain(runs).collect();
             if !changes.is_empty() {

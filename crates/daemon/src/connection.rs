@@ -5,8 +5,9 @@
 //! else.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use steplatch_access::{Caller, Standing};
 use steplatch_protocol::{Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, Refusal, VERBS, take_session};
@@ -37,7 +38,7 @@ pub(crate) async fn serve(
         _ = service.stopped() => {}
     }
     // The client's waits end with its connection; runs do not.
-    for (_, command) in in_flight.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+    for (_, command) in in_flight.lock().drain() {
         command.abort();
     }
     // Pending replies are still sent, unless the client does not read.
@@ -71,7 +72,7 @@ async fn read(
         let sent = match message {
             Err(problem) => sink.send(&FromDaemon::Error { error: problem.to_owned(), supported: None }).await,
             Ok(FromClient::Cancel { request_id }) => {
-                let command = in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&request_id.to_string());
+                let command = in_flight.lock().remove(&request_id.to_string());
                 if let Some(command) = command {
                     command.abort();
                 }
@@ -122,7 +123,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
     let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();
     // Held until the task is noted, so that it cannot end before that.
-    let mut noted = in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut noted = in_flight.lock();
     let name = key.clone();
     let place = task.sink.backlog().command();
     let running = tokio::spawn(async move {
@@ -137,7 +138,7 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
         if let Some(following) = following {
             following.forward(&request_id, &sink).await;
         }
-        done.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+        done.lock().remove(&name);
     });
     noted.insert(key, running.abort_handle());
 }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_terminal::SecretText;
@@ -261,8 +262,8 @@ impl Drop for CancelOnDrop<'_> {
 }
 
 impl Waiting {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Table> {
+        self.table.lock()
     }
 
     fn end(&self) {

@@ -11,10 +11,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIABLE, Terminals};
@@ -358,8 +359,8 @@ impl Hosts {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Table> {
+        self.shared.table.lock()
     }
 
     fn reachable(&self) -> Vec<Host> {

@@ -5,8 +5,9 @@
 //! because there are as many of them as requests.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
@@ -135,8 +136,8 @@ impl Outbox {
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Unsent> {
-        self.shared.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Unsent> {
+        self.shared.unsent.lock()
     }
 }
 

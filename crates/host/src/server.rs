@@ -9,11 +9,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{Attached, Closing, HoldKey, Output, Signal, Terminal, Terminals, Wait};
@@ -180,8 +181,8 @@ impl Connection {
         connection.give_seats_back().await;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, AbortHandle>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, AbortHandle>> {
+        self.asked.lock()
     }
 
     /// Takes one request. A task serves what cannot be answered at once.
@@ -210,7 +211,7 @@ impl Connection {
         let mut noted = self.lock();
         let task = tokio::spawn(async move {
             answering.await;
-            asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            asked.lock().remove(&number);
         });
         noted.insert(number, task.abort_handle());
     }
@@ -357,8 +358,8 @@ impl Connection {
         })
     }
 
-    fn seats(&self) -> std::sync::MutexGuard<'_, HashMap<HoldKey, u64>> {
-        self.shared.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seats(&self) -> parking_lot::MutexGuard<'_, HashMap<HoldKey, u64>> {
+        self.shared.seats.lock()
     }
 
     /// Gives back the seats that were taken over this connection, unless their holders come back soon over another.

@@ -5,10 +5,11 @@
 //! closed. A crowd of idle connections therefore cannot block other clients.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -56,8 +57,8 @@ impl Connections {
         Arc::new(Self { most, open: Mutex::default() })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Open> {
+        self.open.lock()
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -96,7 +97,7 @@ impl Drop for ConnectionSlot {
 
 impl Connection {
     fn quiet_since(&self) -> Instant {
-        *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.quiet_since.lock()
     }
 
     /// Returns whether a request is in progress.
@@ -119,7 +120,7 @@ impl Connection {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        *self.0.quiet_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.0.quiet_since.lock() = Instant::now();
         self.0.answering.fetch_sub(1, Ordering::Relaxed);
     }
 }

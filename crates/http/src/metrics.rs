@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use steplatch_protocol::{GetMetrics, Histogram, Metric, MetricKind, Sample};
 
 use crate::refusal::Refusal;
@@ -44,7 +45,7 @@ impl Metrics {
         // A method is foreign text as well.
         let known = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS];
         let method = if known.contains(method) { method.as_str() } else { "other" };
-        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = self.routes.lock();
         let answers = routes.entry((route.to_owned(), method.to_owned())).or_default();
         *answers.by_status.entry(status.as_u16()).or_default() += 1;
         answers.took.note(took);
@@ -52,7 +53,7 @@ impl Metrics {
 
     /// Returns the recorded metrics.
     fn told(&self) -> Vec<Metric> {
-        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = self.routes.lock();
         let (mut requests, mut durations) = (Vec::new(), Vec::new());
         for ((route, method), answers) in &*routes {
             let of = |more: Option<(&str, String)>| -> BTreeMap<String, String> {

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -16,6 +16,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use steplatch_protocol::{FollowError, ReconnectingClient, RunEvent};
@@ -140,7 +141,7 @@ impl Streams {
     /// Returns the feed of a run if it has followers; otherwise a new one that begins at number `next`, if that is
     /// known.
     fn feed(&self, run_id: &str, next: Option<u64>) -> Option<Arc<Feed>> {
-        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(run_id).and_then(Weak::upgrade) {
             return Some(feed);
         }
@@ -151,7 +152,7 @@ impl Streams {
         let (mut follower, keeps) = (self.daemon.follow(run_id, next), kept.clone());
         let run = run_id.to_owned();
         let task = tokio::spawn(async move {
-            let lock = || keeps.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || keeps.lock();
             loop {
                 match follower.next().await {
                     Ok(Some(event)) => lock().take(&event),
@@ -282,7 +283,7 @@ impl Following {
             if let Some((feed, changed)) = &mut self.feed {
                 changed.mark_unchanged();
                 let (ready, over) = {
-                    let kept = feed.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    let kept = feed.kept.lock();
                     (kept.from(self.next), kept.over)
                 };
                 match ready {

@@ -8,10 +8,10 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 
 /// The number of random bytes of a token.
@@ -135,7 +135,7 @@ impl Token {
         match &self.kept {
             StoredToken::Here(secret) => same(secret),
             StoredToken::File(file, known) => {
-                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = known.lock();
                 let now = match Version::of(file) {
                     Ok(now) => now,
                     Err(error) => {

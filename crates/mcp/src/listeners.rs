@@ -5,9 +5,10 @@
 //! short interval and sends one notification for them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::SubscriptionContext;
 use rmcp::{ErrorData, Peer, RoleServer};
@@ -39,7 +40,7 @@ impl Listeners {
     /// # Errors
     /// When the limit of followed resources is reached.
     pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
-        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let followed = self.followed.lock();
         if followed.len() < MOST_FOLLOWED || followed.contains_key(uri) {
             return Ok(());
         }
@@ -60,7 +61,7 @@ impl Listeners {
     ) -> Result<(), ErrorData> {
         self.make_room(&uri)?;
         let token = ended.child_token();
-        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followed = self.followed.lock();
         followed.insert(uri.clone(), token.clone().drop_guard());
         tokio::spawn(token.run_until_cancelled_owned(async move {
             while updates.recv().await.is_some() {
@@ -75,7 +76,7 @@ impl Listeners {
     }
 
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        self.followed.lock().remove(uri);
     }
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn tell_of_changes(
     ended: &CancellationToken,
 ) {
     let token = ended.child_token();
-    *listeners.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone().drop_guard());
+    *listeners.lists.lock() = Some(token.clone().drop_guard());
     let mut changes = DebouncedChanges::new(changes);
     tokio::spawn(token.run_until_cancelled_owned(async move {
         while let Some(changed) = changes.next().await {

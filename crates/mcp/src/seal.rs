@@ -13,9 +13,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{JsonObject, RequestStateCodec, RequestStateError, SealOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,7 +93,7 @@ impl Seals {
             RequestStateError::Expired => Unsealed::Expired,
             _ => Unsealed::Foreign,
         })?;
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = self.used.lock();
         if used.contains(&carried.once) { Err(Unsealed::Used) } else { Ok(carried) }
     }
 
@@ -102,7 +102,7 @@ impl Seals {
     /// # Errors
     /// When it was used already.
     pub(crate) fn spend(&self, carried: &RequestState) -> Result<(), Unsealed> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         if used.contains(&carried.once) {
             return Err(Unsealed::Used);
         }

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use steplatch_ids::WorkflowName;
 use steplatch_library::{
     CreateError, Declares, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
@@ -172,7 +173,7 @@ impl FunctionFiles {
     }
 
     fn place(&self, folder: &Path) -> Place {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let known = kept.iter().position(|(known, _)| known == folder).map(|at| kept.remove(at));
         if known.is_none() && kept.len() >= MOST_KEPT {
             kept.remove(0);

@@ -7,9 +7,10 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use steplatch_access::Caller;
 use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
@@ -130,7 +131,7 @@ fn home(shelves: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
 fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<FunctionLibrary>>) -> Arc<Project> {
     let stamps = FILES.map(|name| stamp(&folder.join(name)));
     {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         if let Some(place) = kept.iter().position(|kept| kept.project.folder == folder) {
             let known = kept.remove(place);
             let is_loaded = known.shelves.len() == shelves.len()
@@ -146,7 +147,7 @@ fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<F
     let files = files.map(|file| (file.clone(), read(&file))).collect();
     let project = Arc::new(Project::of(folder, files, &shelves));
     if stamps.iter().flatten().all(FileFingerprint::is_settled) {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         if kept.len() >= MOST_KEPT {
             kept.remove(0);
         }
@@ -209,7 +210,7 @@ mod tests {
         for at in 0..2 * MOST_KEPT {
             current(&kept, folder.path().join(at.to_string()), Vec::new());
         }
-        assert_eq!(kept.lock().unwrap().len(), MOST_KEPT);
+        assert_eq!(kept.lock().len(), MOST_KEPT);
     }
 
     #[test]

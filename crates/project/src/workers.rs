@@ -9,10 +9,11 @@ mod worker;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use steplatch_python_api::wire::{Ask, Begin, Reply};
 use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
 
@@ -131,7 +132,7 @@ impl Workers {
     /// reached. `text` is the file to be executed.
     fn worker(&self, text: &str) -> Result<Arc<Worker>, WorkerExited> {
         let is_suspected = self.is_suspected(text);
-        let mut workers = self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workers = self.shared.workers.lock();
         workers.retain(|worker| !worker.is_gone());
         let usable = workers.iter().filter(|worker| !is_suspected || !worker.is_reserved());
         let least = usable.min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
@@ -167,7 +168,7 @@ impl Workers {
     }
 
     fn suspect(&self, text: &str) {
-        let mut suspected = self.shared.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspected = self.shared.suspected.lock();
         suspected.retain(|_, since| since.elapsed() < SUSPECTED_FOR);
         if suspected.len() < MOST_SUSPECTED {
             suspected.insert(text.into(), Instant::now());
@@ -176,7 +177,7 @@ impl Workers {
 
     /// Whether a file has overrun its time recently.
     fn is_suspected(&self, text: &str) -> bool {
-        let suspected = self.shared.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        let suspected = self.shared.suspected.lock();
         suspected.get(text).is_some_and(|since| since.elapsed() < SUSPECTED_FOR)
     }
 }

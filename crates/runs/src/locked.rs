@@ -7,8 +7,9 @@
 //! is given.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex as SyncMutex, MutexGuard};
 use steplatch_access::{AttemptSource, Caller, OpeningKey, PassphraseError, SealingKey, is_sealed};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
@@ -49,7 +50,7 @@ pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
 
 impl LockedRuns {
     fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driverless>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock()
     }
 
     /// Returns a locked run.

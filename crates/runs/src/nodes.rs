@@ -9,9 +9,10 @@ mod performer;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::random_name;
@@ -115,7 +116,7 @@ impl Nodes {
         interrupt: CancellationToken,
     ) -> impl Future<Output = NodeReply> + Send + 'static {
         let panes = {
-            let mut panes = self.panes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut panes = self.panes.lock();
             let of_project = || self.hands.panes(format!("nodes of {}", project.folder.display()));
             panes.entry(project.folder.clone()).or_insert_with(of_project).clone()
         };

@@ -5,9 +5,10 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use steplatch_access::{Approver, Redactor, is_sealed};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
@@ -165,15 +166,15 @@ impl Engine {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Run>>> {
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driven.lock()
     }
 
     pub(super) fn below(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
-        self.below.lock().unwrap_or_else(PoisonError::into_inner)
+        self.below.lock()
     }
 
     pub(super) fn broken(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.broken.lock()
     }
 
     /// Registers a run in progress. Returns the existing one with the same id, if there is one.

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use steplatch_clock as clock;
 use steplatch_protocol::{RemoteWorkflowInfo, ToolInfo};
@@ -105,7 +106,7 @@ impl Catalog {
     }
 
     fn lock(&self) -> MutexGuard<'_, CatalogFile> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Notes the URL of a service. Drops the data of a service with another URL.

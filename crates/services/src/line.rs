@@ -2,8 +2,9 @@
 //! of arrival.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// A queue.
@@ -75,7 +76,7 @@ impl AdmissionQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn admit(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {

@@ -1,9 +1,9 @@
 //! Counters of a service's runs.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use steplatch_protocol::{Histogram, Sample};
 
 /// The bounds of the buckets of durations, in seconds.
@@ -43,7 +43,7 @@ impl Default for ServiceMetrics {
 
 impl ServiceMetrics {
     fn lock(&self) -> MutexGuard<'_, RunCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub fn started(&self) {

@@ -1,7 +1,8 @@
 //! One service: its current configuration, its runs in progress, and its health.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use steplatch_access::Redactor;
 use steplatch_remote::{Client, Config, Token};
 use steplatch_workflow::Timestamp;
@@ -148,13 +149,13 @@ impl Service {
     }
 
     pub(super) fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 
     /// Fetches its list, and returns the result.
     pub(super) async fn refresh(&self) -> Refreshed {
         let (sender, receiver) = oneshot::channel();
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        self.wanted.lock().push(sender);
         self.wake.notify_one();
         // The task that fetches lists ends with the daemon only.
         receiver.await.unwrap_or_else(|_| Err("the daemon is stopping".to_owned()))
@@ -162,11 +163,11 @@ impl Service {
 
     /// Returns the callers that wait for the next discovery.
     pub(super) fn take_wanted(&self) -> Vec<oneshot::Sender<Refreshed>> {
-        std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.wanted.lock())
     }
 
     /// Puts back the callers that wait for a discovery that had no result.
     pub(super) fn put_back(&self, waiting: Vec<oneshot::Sender<Refreshed>>) {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).extend(waiting);
+        self.wanted.lock().extend(waiting);
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use steplatch_access::Redactor;
 use steplatch_protocol::ToolInfo;
 use steplatch_remote::Config;
@@ -71,7 +72,7 @@ impl RemoteServices {
     }
 
     fn services(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Service>>> {
-        self.inner.services.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.services.lock()
     }
 
     /// Returns the services that are configured, by name.

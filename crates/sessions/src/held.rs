@@ -6,8 +6,8 @@
 //! may not be the one who typed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::TypedInput;
 
@@ -134,7 +134,7 @@ impl HeldTerminals {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RunId, TerminalHold>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

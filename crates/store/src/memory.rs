@@ -1,8 +1,8 @@
 //! A journal that lasts as long as its process.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use steplatch_ids::RunId;
 
 use crate::{
@@ -109,7 +109,7 @@ impl Histories {
 impl MemoryJournal {
     fn with<R>(&self, act: impl FnOnce(&mut Histories) -> R) -> R {
         // Every change above is made in one step, so a panic elsewhere left nothing half done.
-        act(&mut self.histories.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.histories.lock())
     }
 }
 

@@ -5,8 +5,9 @@
 //! `read -s`, getpass). Each line typed then is noted here as a secret, and components that return
 //! text hide it. Line editors switch the echo off too, but read key by key, and are not meant.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use tokio::sync::broadcast;
@@ -47,7 +48,7 @@ impl Default for HiddenInputLog {
 impl HiddenInputLog {
     /// Notes a text that must not be seen. A text that is already known is not announced again.
     pub fn note(&self, hidden: SecretText) {
-        let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.shared.lines.lock();
         if hidden.text.is_empty() || lines.contains(&hidden) {
             return;
         }
@@ -61,14 +62,14 @@ impl HiddenInputLog {
 
     /// Forgets what was typed in a closed terminal: its text can no longer be read.
     pub(crate) fn forget(&self, terminal: &TerminalId) {
-        let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.shared.lines.lock();
         lines.retain(|hidden| hidden.terminal.as_ref() != Some(terminal));
     }
 
     /// Returns everything noted so far, and what is noted from then on.
     #[must_use]
     pub fn follow(&self) -> (Vec<SecretText>, broadcast::Receiver<SecretText>) {
-        let lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.shared.lines.lock();
         (lines.clone(), self.shared.news.subscribe())
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
 use tokio::sync::{mpsc, watch};
 
@@ -178,7 +179,7 @@ impl Terminals {
         let Some(step) = spec.step.clone() else { return self.start(spec).await };
         let (done, opening) = watch::channel(None);
         let before = {
-            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut opened = self.opened.lock();
             let before = opened.iter().rev().find(|(known, _)| *known == step).map(|(_, opening)| opening.clone());
             if before.is_none() {
                 if opened.len() == MOST_STEPS {
@@ -203,7 +204,7 @@ impl Terminals {
         match &opened {
             Ok(opened) => drop(done.send_replace(Some(opened.terminal.id().clone()))),
             Err(_) => {
-                let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut all = self.opened.lock();
                 all.retain(|(known, _)| *known != step);
             }
         }
@@ -215,7 +216,7 @@ impl Terminals {
     /// `None` when the step opened none, or so long ago that the ledger has forgotten it.
     pub async fn opened_by(&self, step: &str) -> Option<TerminalId> {
         let opening = {
-            let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let opened = self.opened.lock();
             opened.iter().rev().find(|(known, _)| known == step).map(|(_, opening)| opening.clone())
         };
         let mut opening = opening?;
@@ -309,7 +310,7 @@ impl Terminals {
     #[must_use]
     pub fn get(&self, id_or_name: &str) -> Option<Terminal> {
         // No name looks like an id, so there is nothing to prefer.
-        let named = || self.names.lock().unwrap_or_else(PoisonError::into_inner).get(id_or_name).cloned();
+        let named = || self.names.lock().get(id_or_name).cloned();
         let id = id_or_name.parse().ok().or_else(named)?;
         self.lock().get(&id).filter(|terminal| terminal.is_open()).cloned()
     }
@@ -354,8 +355,8 @@ impl Terminals {
         true
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Open> {
+        self.open.lock()
     }
 
     /// Reserves a place and a name before the program is started, so that two openings cannot share them.
@@ -368,7 +369,7 @@ impl Terminals {
             if name.parse::<TerminalId>().is_ok() {
                 return Err(OpenError::NameLikeId { name: name.to_owned() });
             }
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.names.lock();
             if let Some(by) = names.get(name) {
                 return Err(OpenError::NameTaken { name: name.to_owned(), by: by.clone() });
             }
@@ -385,7 +386,7 @@ impl Terminals {
         open.remove(id);
         self.count.send_replace(open.len());
         drop(open);
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, named| named != id);
+        self.names.lock().retain(|_, named| named != id);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResult, ClientCapabilities, ContentBlock, CreateTaskResult, DetailedTask, InputRequests, InputResponses,
@@ -65,7 +65,7 @@ impl Jobs {
         let began = now();
         let task = Task::new(&id, TaskStatus::Working, &began, &began).with_poll_interval_ms(100);
         let job = Job { updated: began.clone(), began, state };
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).insert(id, job);
+        self.all.lock().insert(id, job);
         Outcome::Done(Called::Task(CreateTaskResult::new(task)))
     }
 
@@ -127,7 +127,7 @@ impl Jobs {
 
     /// Returns the state of a task.
     pub(crate) fn told(&self, id: &str) -> Option<DetailedTask> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         let job = all.get_mut(id)?;
         if let State::Working(until, payload) = &job.state
             && *until <= Instant::now()
@@ -144,7 +144,7 @@ impl Jobs {
     }
 
     pub(crate) fn answer(&self, id: &str, answers: &InputResponses) -> bool {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         let Some(job) = all.get_mut(id) else { return false };
         if let State::Asking(questions, payload) = &mut job.state {
             questions.retain(|name, _| !answers.contains_key(name));
@@ -157,7 +157,7 @@ impl Jobs {
     }
 
     pub(crate) fn cancel(&self, id: &str) -> bool {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         let Some(job) = all.get_mut(id) else { return false };
         if !matches!(job.state, State::Over(_)) {
             (job.state, job.updated) = (State::Over(TaskPayload::Cancelled), now());

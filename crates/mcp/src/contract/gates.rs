@@ -6,8 +6,8 @@
 pub(super) mod dialog;
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::model::{ElicitRequest, ElicitResult, InputRequest, InputRequests};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl<'a, 'c> Caller<'a, 'c> {
 
 impl Elicitor {
     pub(super) fn asked_in_vain(&self, gate: &GateInfo) -> bool {
-        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).contains(&gate.gate_id)
+        self.unanswered.lock().contains(&gate.gate_id)
     }
 
     /// Leaves a gate to be answered elsewhere, and remembers not to ask about it again.
@@ -105,7 +105,7 @@ impl Elicitor {
 
     /// Remembers not to ask about a gate again.
     pub(super) fn give_up(&self, gate: &GateInfo) {
-        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unanswered = self.unanswered.lock();
         if unanswered.len() == MOST_UNANSWERED {
             unanswered.pop_front();
         }

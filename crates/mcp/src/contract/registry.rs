@@ -7,9 +7,10 @@
 //! time, then waits for the next request.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::Value;
 use steplatch_protocol::{AskError, Change, ListTools, ReconnectingClient, ToolInfo, ToolScope, VerbInfo, Watch};
@@ -140,12 +141,12 @@ impl Registry {
 
 impl Shared {
     fn known(&self) -> Arc<KnownTools> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.read().clone()
     }
 
     /// Starts the watcher unless it runs, and wakes it if it has stopped trying to reconnect.
     fn watch(self: &Arc<Self>) {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.begun.lock();
         if std::mem::replace(&mut *begun, true) {
             self.asked.notify_waiters();
             return;
@@ -171,7 +172,7 @@ impl Shared {
         };
         let workflows = workflows.into_iter().filter_map(described).take(MOST_WORKFLOWS).collect();
         let now = KnownTools { workflows };
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         let changed = known.workflows != now.workflows;
         *known = Arc::new(now);
         drop(known);

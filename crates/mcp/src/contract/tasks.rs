@@ -6,8 +6,8 @@
 //! person may make while the agent waits for the task.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CreateTaskResult, DetailedTask, ElicitRequest, ElicitResult, InputRequest, InputRequests, InputResponses, Task,
     TaskPayload, TaskStatus,
@@ -51,12 +51,12 @@ struct OpenQuestion {
 
 impl OpenQuestions {
     fn find(&self, gate: &GateInfo) -> Option<OpenQuestion> {
-        let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.0.lock();
         asked.iter().find(|asked| asked.gate == gate.gate_id).cloned()
     }
 
     fn put(&self, asked: OpenQuestion) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|other| other.gate != asked.gate);
         if all.len() == MOST_ASKED {
             all.pop_front();

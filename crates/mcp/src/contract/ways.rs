@@ -3,8 +3,7 @@
 //!
 //! The first client uses the initial connection, which is the only one over standard input.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use steplatch_protocol::ReconnectingClient;
 
 /// The most clients with a connection at the same time; the oldest is dropped.
@@ -34,7 +33,7 @@ impl ClientPool {
     pub(super) fn of(&self, name: Option<String>) -> ReconnectingClient {
         let Some(name) = name else { return self.first.clone() };
         let name: String = name.chars().take(LONGEST_NAME).collect();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some((_, way)) = known.iter().find(|(known, _)| *known == name) {
             return way.clone();
         }

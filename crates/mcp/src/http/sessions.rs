@@ -4,9 +4,9 @@
 //! close theirs. The number of sessions is therefore bounded: the least recently used one is closed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use futures_core::Stream;
+use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId, SessionManager};
@@ -33,7 +33,7 @@ impl Sessions {
 
     /// Records the use of a session, if it exists.
     fn touch(&self, id: &SessionId) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         used.now += 1;
         let now = used.now;
         if let Some(last) = used.last.get_mut(id) {
@@ -43,7 +43,7 @@ impl Sessions {
 
     /// Adds a new session. Returns those that must be closed to make room for it.
     fn enter(&self, id: &SessionId) -> Vec<SessionId> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         used.now += 1;
         let mut leaving = Vec::new();
         while used.last.len() >= self.most.max(1) {
@@ -88,7 +88,7 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).last.remove(id);
+        self.used.lock().last.remove(id);
         self.inner.close_session(id).await
     }
 

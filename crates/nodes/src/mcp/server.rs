@@ -1,9 +1,10 @@
 //! One running MCP server: a program on pipes, or an address.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, Implementation};
 use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
@@ -80,7 +81,7 @@ impl Server {
             return Err(Failure::new(ErrorType::NotStarted, "The server has no streams to speak on."));
         };
         let why = |error: Option<ClientInitializeError>| {
-            let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            let said = said.lock();
             not_greeted(error, last_line(&String::from_utf8_lossy(&said)))
         };
         let service = match timeout(STARTING, us().serve((stdout, stdin))).await {
@@ -162,7 +163,7 @@ async fn listen(stderr: Option<Receiver>, said: Arc<Mutex<Vec<u8>>>) {
     let Some(mut stderr) = stderr else { return };
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = said.lock();
         said.extend_from_slice(&buffer[..count]);
         let excess = said.len().saturating_sub(MOST_SAID);
         said.drain(..excess);

@@ -3,8 +3,9 @@
 //! A server is started by the first call that needs it, and again by the first call after it died. Equal declarations
 //! share one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::server::Server;
@@ -55,7 +56,7 @@ impl Servers {
     }
 
     fn place(&self, declared: Value) -> Arc<Place> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock();
         let found = places.iter().position(|place| place.declared == declared).map(|index| places.remove(index));
         let place = found.unwrap_or_else(|| Arc::new(Place { declared, server: tokio::sync::Mutex::new(None) }));
         if places.len() == MOST {
@@ -87,6 +88,6 @@ impl Servers {
     }
 
     fn all(&self) -> Vec<Arc<Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.places.lock().clone()
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use steplatch_python_api::Limits;
 use steplatch_python_api::client::{ConversationError, WorkerError, WorkerEvent, WorkerProtocol};
 use steplatch_python_api::wire::{Ask, LONGEST, Reply};
@@ -175,7 +176,7 @@ impl Worker {
 
     /// Whether it has been busy with one request for longer than other requests wait for it.
     pub(super) fn is_held_up(&self) -> bool {
-        let at_it = self.known.at_it.lock().unwrap_or_else(PoisonError::into_inner);
+        let at_it = self.known.at_it.lock();
         at_it.is_some_and(|since| since.elapsed() > PATIENCE)
     }
 
@@ -340,7 +341,7 @@ impl Task {
         if let Some(first) = first {
             first.begun.store(true, Ordering::Relaxed);
         }
-        let mut at_it = self.known.at_it.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at_it = self.known.at_it.lock();
         *at_it = first.map(|_| Instant::now());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
@@ -198,7 +198,7 @@ impl Engine {
         if started.is_call {
             return None;
         }
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock();
         files.retain(|file| file.strong_count() > 0);
         let is_same = |file: &Arc<OwnFile>| file.name == started.file && *file.text == *started.text;
         let known = files.iter().filter_map(Weak::upgrade).find(is_same);

@@ -5,9 +5,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use steplatch_protocol::NodeReply;
 use tokio::sync::watch;
@@ -154,8 +155,8 @@ impl OnceCalls {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Steps> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Steps> {
+        self.steps.lock()
     }
 }
 

@@ -5,9 +5,10 @@
 //! it, and type. Calls of one node take turns.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steplatch_access::Caller;
 use steplatch_nodes::pane::Reading;
@@ -73,7 +74,7 @@ impl PtyNodes {
 
     /// Takes over the terminal that a call may have opened before its daemon ended without recording it.
     pub(crate) fn adopt_unseen(&self, node: &str) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let known = open.get(node).and_then(|pane| pane.try_lock().ok()?.session.clone());
         let session = Some(known.unwrap_or_else(|| self.name_of(node)));
         let pane = PtyNode { session, given_up: true, ..PtyNode::default() };
@@ -83,7 +84,7 @@ impl PtyNodes {
     /// Takes over the terminal that a node had before.
     pub(crate) fn adopt(&self, node: String, session: String) {
         let pane = PtyNode { session: Some(session), ..PtyNode::default() };
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.insert(node, Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
@@ -100,7 +101,7 @@ impl PtyNodes {
         let limits = [node.timeout.map(steplatch_nodes::Seconds::duration), call.timeout];
         let limit = limits.into_iter().flatten().min().unwrap_or(PATIENCE);
         let pane = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.open.lock();
             open.entry(node.id.to_string()).or_default().clone()
         };
         let input = call.input.clone();
@@ -344,7 +345,7 @@ impl PtyNodes {
     /// Ends the programs.
     pub(crate) async fn close(&self, caller: &Caller) {
         let open: Vec<_> = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.open.lock();
             open.drain().map(|(_, pane)| pane).collect()
         };
         for pane in open {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use steplatch_access::{Caller, Redactor};
 use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
 use steplatch_sessions::Sessions;
@@ -53,7 +54,7 @@ impl steplatch_nodes::Secrets for EnvSecrets {
         let value = found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty());
         if let Some(value) = value {
             self.hidden.add(value);
-            self.resolved.lock().unwrap_or_else(PoisonError::into_inner).insert(value.to_owned());
+            self.resolved.lock().insert(value.to_owned());
         }
         Box::pin(std::future::ready(value.map(str::to_owned)))
     }
@@ -126,7 +127,7 @@ impl NodeExecutor {
 
     /// Returns the values of the secrets that calls have referred to so far.
     pub(crate) fn resolved(&self) -> BTreeSet<String> {
-        self.resolved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.resolved.lock().clone()
     }
 
     /// Ends the MCP servers that were started.

@@ -6,10 +6,11 @@
 //! its children adopts; tests share theirs.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
@@ -44,7 +45,7 @@ pub(crate) struct OrphanOrigin {
 impl OrphanOrigin {
     /// Whether an orphan that started then can have come from this terminal, and from no other one.
     pub(super) fn claim(&self, started: Ticks) -> Claim {
-        let families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let families = self.families.lock();
         let others = families.began.iter().any(|(number, began)| *number != self.number && *began <= started);
         match (self.began <= started, others) {
             (false, _) => Claim::No,
@@ -56,7 +57,7 @@ impl OrphanOrigin {
 
 impl Drop for OrphanOrigin {
     fn drop(&mut self) {
-        self.families.lock().unwrap_or_else(PoisonError::into_inner).began.remove(&self.number);
+        self.families.lock().began.remove(&self.number);
     }
 }
 
@@ -74,19 +75,19 @@ pub(super) enum Claim {
 impl Orphans {
     /// Runs `start` and notes the child that it started, before the collector can reap it.
     pub(crate) fn adding<T, E>(&self, start: impl FnOnce() -> Result<(Pid, T), E>) -> Result<T, E> {
-        let mut waited_for = self.waited_for.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waited_for = self.waited_for.lock();
         let (pid, rest) = start()?;
         waited_for.insert(pid.as_raw_nonzero().get());
         Ok(rest)
     }
 
     pub(crate) fn remove(&self, pid: Pid) {
-        self.waited_for.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw_nonzero().get());
+        self.waited_for.lock().remove(&pid.as_raw_nonzero().get());
     }
 
     /// Notes a terminal that was opened at `began`.
     pub(crate) fn family(&self, began: Ticks) -> OrphanOrigin {
-        let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.families.lock();
         families.next += 1;
         let number = families.next;
         families.began.insert(number, began);
@@ -95,8 +96,7 @@ impl Orphans {
 
     /// Whether this child of ours was left by a terminal, whichever that was.
     pub(super) fn includes(&self, pid: i32) -> bool {
-        self.adopting.load(Ordering::Relaxed)
-            && !self.waited_for.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
+        self.adopting.load(Ordering::Relaxed) && !self.waited_for.lock().contains(&pid)
     }
 
     /// Makes this process the parent of its orphaned descendants and reaps them as they end. Each of its children
@@ -134,7 +134,7 @@ impl Orphans {
 
     /// Collects orphans that have ended `grace` ago; those still running stay. `left` has those that have ended later.
     fn collect(&self, left: &mut BTreeMap<i32, Instant>, grace: Duration) {
-        let waited_for = self.waited_for.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited_for = self.waited_for.lock();
         let now = Instant::now();
         let mut ended = children_of_this_process();
         ended.retain(|pid| !waited_for.contains(pid) && has_ended(*pid));

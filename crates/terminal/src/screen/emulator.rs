@@ -1,7 +1,7 @@
 //! The screen as `alacritty_terminal` keeps it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use alacritty_terminal::event::{Event, EventListener};
@@ -10,6 +10,7 @@ use alacritty_terminal::index::{Column, Line, Point};
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::vte::ansi::Processor;
+use parking_lot::Mutex;
 
 use super::control::Control;
 use super::page::XtermScreen;
@@ -37,7 +38,7 @@ struct EmulatorReplies {
 impl Outbox {
     fn with<R>(&self, act: impl FnOnce(&mut EmulatorReplies) -> R) -> R {
         // A panic while the lock was held can only have left a shorter reply behind.
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.0.lock())
     }
 
     /// Adds to the pending answers.

@@ -18,7 +18,7 @@ use super::machine::MachineLaunch;
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
 use super::source::{DefinitionSource, INVALID, ResolvedTarget};
-use crate::quota::DescendantQuota;
+use crate::quota::{DescendantQuota, QuotaExceeded};
 use crate::shared::Engine;
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
@@ -40,38 +40,87 @@ pub(super) fn perform(
     limit: Option<Duration>,
 ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
     Box::pin(async move {
-        let id = RunId::started_by(&step);
-        let known = match shared.find(&id).await {
-            Ok(known) => known,
-            Err(error) => return refused(format!("what is known of run {id} can not be read: {error}")),
+        let begins = |id| begin(&shared, &caller, id, step.clone(), child);
+        let child = match RunningChild::start(&shared, &parent, &step, begins).await {
+            Ok(child) => child,
+            Err(error) => return refused(error.to_string()),
         };
-        let _counted = match DescendantQuota::take(&shared, &step, known.is_some()) {
-            Ok(counted) => counted,
-            Err(full) => return refused(full.to_string()),
-        };
-        let run = match known {
-            Some(run) => run,
-            None => match Box::pin(begin(&shared, &caller, id, step.clone(), child)).await {
-                Ok(run) => run,
-                Err(error) => return refused(error),
-            },
-        };
-        // Ignored by a parent that already has this entry.
-        parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
-        // Dropping this future cancels the child. When the daemon stops, both runs are left to the next daemon.
-        let watched = CancelOnDrop::new(&shared, run.clone());
         let over = async {
             tokio::select! {
-                over = watched.run.over_within(limit) => over,
-                never = tell_of_waits(&watched.run, &parent, &step) => match never {},
+                over = child.run.over_within(limit) => over,
+                never = tell_of_waits(&child.run, &parent, &step) => match never {},
             }
         };
         if !over.await {
-            give_up(&watched.run).await;
+            give_up(&child.run).await;
             return Outcome::TimedOut;
         }
-        shared.outcome_of(&run).await
+        shared.outcome_of(&child.run).await
     })
+}
+
+/// The run that a step of another run started, while that run waits for it. Dropping it cancels the child, unless the
+/// daemon is stopping: then both runs are left to the next daemon.
+pub(super) struct RunningChild {
+    pub(super) run: Arc<Run>,
+    _quota: DescendantQuota,
+    _cancel: CancelOnDrop,
+}
+
+/// Why a step has no child.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChildError {
+    /// The journal cannot be read.
+    #[error("what is known of run {run} can not be read: {error}")]
+    Unreadable { run: RunId, error: String },
+    /// Too many runs are in progress below the root of the run.
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
+    /// The runs are nested too deeply.
+    #[error("Maximum recursion depth ({0}) exceeded")]
+    TooDeep(u32),
+    /// It did not begin, with a whole sentence.
+    #[error("{0}")]
+    NotStarted(String),
+}
+
+impl From<String> for ChildError {
+    fn from(error: String) -> Self {
+        Self::NotStarted(error)
+    }
+}
+
+impl RunningChild {
+    /// Starts the run of a step with `begin`, or finds the one that the step has already started, and reports it to its
+    /// parent.
+    ///
+    /// # Errors
+    /// Those of `begin`; when the run cannot be looked up, or its parent has too many runs below it.
+    pub(super) async fn start<B, E>(
+        shared: &Arc<Engine>,
+        parent: &RunInbox,
+        step: &StepId,
+        begin: impl FnOnce(RunId) -> B,
+    ) -> Result<Self, ChildError>
+    where
+        B: Future<Output = Result<Arc<Run>, E>>,
+        ChildError: From<E>,
+    {
+        let id = RunId::started_by(step);
+        let known = match shared.find(&id).await {
+            Ok(known) => known,
+            Err(error) => return Err(ChildError::Unreadable { run: id, error: error.to_string() }),
+        };
+        let quota = DescendantQuota::take(shared, step, known.is_some())?;
+        let run = match known {
+            Some(run) => run,
+            None => Box::pin(begin(id)).await?,
+        };
+        // A paused parent pauses it as well. Ignored by a parent that has finished, or has this entry already.
+        parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
+        let cancel = CancelOnDrop::new(shared, run.clone());
+        Ok(Self { run, _quota: quota, _cancel: cancel })
+    }
 }
 
 /// Notifies the parent whenever its child starts to wait, starts or stops waiting for a person, or continues.

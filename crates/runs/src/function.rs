@@ -7,6 +7,7 @@
 mod begin;
 mod cancel;
 mod child;
+mod decide;
 mod entry;
 mod frame;
 mod gate;

@@ -11,6 +11,7 @@ use steplatch_clock as clock;
 use steplatch_python_api::{FailureKind, State};
 use steplatch_workflow::Timestamp;
 
+use super::decide::{CancelDecision, CancelSituation};
 use super::entry::Entry;
 use super::frame::{Frame, FrameInput};
 use super::history::ROOT;
@@ -45,7 +46,7 @@ pub(super) struct CancelProgress {
     /// Whether the function was abandoned because it took too long.
     is_given_up: bool,
     /// How the function of the run failed, if it did.
-    raised: Option<FailureKind>,
+    pub(super) raised: Option<FailureKind>,
 }
 
 impl FunctionRun {
@@ -53,17 +54,18 @@ impl FunctionRun {
     /// Returns false when this daemon must no longer drive the run.
     pub(super) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
         let is_again = std::mem::replace(&mut self.ending.is_asked_for, true);
-        if self.folded.cancel.is_some() && !is_again {
-            // The cancel was requested from the last daemon, and is requested again because that daemon ended.
-            return true;
+        let found = CancelSituation {
+            is_again,
+            is_given_up: self.ending.is_given_up,
+            is_function: matches!(self.frames.get(&ROOT), Some(Frame::Function { .. })),
+        };
+        match self.folded.cancelled(found) {
+            CancelDecision::Ignore => true,
+            CancelDecision::EndNow => self.cancel_at_once(at, reason).await,
+            CancelDecision::Raise => {
+                self.append(vec![Entry::Cancelling { at, reason }]).await && self.tell_of_cancel().await
+            }
         }
-        // A cancel is raised where the function waits. A paused function may wait for its resumption only.
-        let waits = self.folded.open.has_of_frame(ROOT) || self.folded.paused.is_some();
-        let is_function = matches!(self.frames.get(&ROOT), Some(Frame::Function { .. }));
-        if self.folded.cancel.is_some() || self.ending.is_given_up || !is_function || !waits {
-            return self.cancel_at_once(at, reason).await;
-        }
-        self.append(vec![Entry::Cancelling { at, reason }]).await && self.tell_of_cancel().await
     }
 
     /// Ends the run without notifying its function.
@@ -126,26 +128,5 @@ impl FunctionRun {
         if let (ROOT, State::Failed(failure)) = (frame, state) {
             self.ending.raised = Some(failure.kind);
         }
-    }
-
-    /// Replaces the end of a cancelled run by a cancelled one, whatever the outcome of its function.
-    pub(super) fn with_cancelled_end(&self, entries: Vec<Entry>) -> Vec<Entry> {
-        let raised = self.ending.raised;
-        let reason = match &self.folded.cancel {
-            Some(cancel) => cancel.reason.clone(),
-            None if raised == Some(FailureKind::Cancelled) => "the function raised asyncio.CancelledError".to_owned(),
-            None => return entries,
-        };
-        let ends = |entry| match entry {
-            // A failure by the time limit is not a failure of the function itself.
-            Entry::Failed { at, error, .. } if raised.is_some_and(|kind| kind != FailureKind::Cancelled) => {
-                Entry::Cancelled { at, reason: format!("{reason}; its function failed when it was told: {error}") }
-            }
-            Entry::Completed { at, .. } | Entry::Failed { at, .. } | Entry::Cancelled { at, .. } => {
-                Entry::Cancelled { at, reason: reason.clone() }
-            }
-            entry => entry,
-        };
-        entries.into_iter().map(ends).collect()
     }
 }

@@ -14,16 +14,15 @@ use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
 use steplatch_sessions::TerminalTools;
 use steplatch_store::Journal as _;
-use steplatch_workflow::{Definition, Input, Limits as RunLimits, Outcome, Timestamp};
+use steplatch_workflow::{Definition, Limits as RunLimits, Outcome, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use super::begin::RunArguments;
 use super::entry::{Entry, Started};
 use super::run::OwnFile;
 use super::work::{CallOutcome, after};
-use crate::child::{CancelOnDrop, give_up, outcome_with, tell_of_waits};
+use crate::child::{ChildError, RunningChild, give_up, outcome_with, tell_of_waits};
 use crate::machine::MachineLaunch;
-use crate::quota::DescendantQuota;
 use crate::remote::RemoteLaunch;
 use crate::run::{Run, RunInbox, RunState, RunStatus};
 use crate::seal::Seal;
@@ -70,46 +69,35 @@ pub(super) fn perform(
     interrupt: CancellationToken,
 ) -> Pin<Box<dyn Future<Output = CallOutcome> + Send>> {
     Box::pin(async move {
-        let id = RunId::started_by(&wanted.step);
         let ChildRequest { ref step, at, timeout, .. } = wanted;
         let (step, workflow) = (step.clone(), wanted.workflow.clone());
-        let known = shared.find(&id).await;
-        let _counted = match DescendantQuota::take(&shared, &step, matches!(known, Ok(Some(_)))) {
-            Ok(counted) => counted,
-            Err(full) => {
-                let message = full.to_string();
+        let begins = async |id| {
+            if wanted.depth > MOST_LEVELS {
+                return Err(ChildError::TooDeep(MOST_LEVELS));
+            }
+            Ok(begin(&shared, &caller, id, file.as_deref(), wanted).await?)
+        };
+        let child = match RunningChild::start(&shared, &parent, &step, begins).await {
+            Ok(child) => child,
+            Err(error @ (ChildError::QuotaExceeded(_) | ChildError::TooDeep(_))) => {
+                let message = error.to_string();
                 return CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
             }
+            Err(error) => return CallOutcome::refused(error.to_string()),
         };
-        let run = match known {
-            Ok(Some(run)) => run,
-            Ok(None) if wanted.depth > MOST_LEVELS => {
-                let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
-                return CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
-            }
-            Ok(None) => match Box::pin(begin(&shared, &caller, id, file.as_deref(), wanted)).await {
-                Ok(run) => run,
-                Err(error) => return CallOutcome::refused(error),
-            },
-            Err(error) => return CallOutcome::refused(format!("what is known of run {id} can not be read: {error}")),
-        };
-        let began = Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() };
-        // A paused parent pauses it as well; a finished one ignores this.
-        parent.send(began);
-        // Dropping this future cancels the child. When the daemon stops, both runs are left to the next daemon.
-        let _watched = CancelOnDrop::new(&shared, run.clone());
+        let run = &child.run;
         tokio::select! {
             biased;
             _ = run.over_within(None) => {}
-            never = tell_of_waits(&run, &parent, &step) => match never {},
-            () = interrupt.cancelled() => give_up(&run).await,
+            never = tell_of_waits(run, &parent, &step) => match never {},
+            () = interrupt.cancelled() => give_up(run).await,
             () = after(at, timeout) => {
-                give_up(&run).await;
+                give_up(run).await;
                 let seconds = timeout.unwrap_or_default();
                 return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
             }
         }
-        came_of(&shared, &run, &workflow).await
+        came_of(&shared, run, &workflow).await
     })
 }
 

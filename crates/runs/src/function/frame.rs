@@ -3,8 +3,6 @@
 //! A frame continues with an answer, and makes new requests. Both are appended in one transaction before anything new
 //! is performed.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 use steplatch_clock as clock;
 use steplatch_nodes::graph::{
@@ -12,15 +10,17 @@ use steplatch_nodes::graph::{
 };
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
 use steplatch_project::Execution;
-use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Failure, Progress as Gone, State};
+use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Progress as Gone};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::decide::{Abandonment, Advance, DeferredAnswer, FunctionSteps, RaisedError};
 use super::entry::Entry;
 use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
 use super::work::{CallOutcome, until};
+use crate::engine::Attempt;
 
 /// A caller within a run: the root function, a function node, a graph, or the request to call one node.
 pub(super) enum Frame {
@@ -38,14 +38,6 @@ pub(super) enum Frame {
         input: Value,
         timeout: Option<f64>,
     },
-}
-
-/// An answer that is delivered to a function when the run is resumed.
-pub(super) struct DeferredAnswer {
-    number: u64,
-    /// The number of the call among the function's own.
-    ordinal: u64,
-    answer: Answer,
 }
 
 /// The node call that a frame executes.
@@ -76,30 +68,6 @@ impl GraphFrame {
         let step = self.graph.steps().iter().find(|known| known.id == *step)?;
         let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node)?;
         Some(retry.timeout?.duration().as_secs_f64())
-    }
-}
-
-/// The journaled history of a function.
-struct FunctionHistory {
-    /// The calls that it made and the answers that it received.
-    steps: Vec<Step>,
-    /// The answers that it has not received yet.
-    held: Vec<DeferredAnswer>,
-}
-
-/// Why a function failed.
-struct RaisedError {
-    /// The text of the exception, as `str()` has it; its name where it has none.
-    error: String,
-    /// The full Python traceback.
-    traceback: Option<String>,
-}
-
-impl From<Failure> for RaisedError {
-    fn from(failure: Failure) -> Self {
-        let traceback = Some(failure.to_string());
-        let error = if failure.message.is_empty() { failure.exception } else { failure.message };
-        Self { error, traceback }
     }
 }
 
@@ -160,43 +128,21 @@ impl FunctionRun {
             Err(error) => Err(error.to_string()),
         };
         let at = clock::now();
-        let mut closed = Vec::new();
-        let (calls, ended) = match gone {
-            Ok(Gone { calls, abandoned, state }) => {
-                closed = abandoned;
-                if let (true, State::Waiting(waits)) = (is_replayed, &state) {
-                    closed.extend(self.folded.not_among(number, waits));
-                }
-                for ordinal in &closed {
-                    if let Some(abandoned) = self.folded.open.number_of(number, *ordinal) {
-                        entries.extend(self.abandoned(abandoned, at));
-                    }
-                }
-                self.note_raised(number, &state);
-                let ended = match state {
-                    State::Waiting(_) => None,
-                    State::Completed(result) => Some(Ok(result)),
-                    State::Failed(failure) => Some(Err(RaisedError::from(failure))),
-                };
-                (calls, ended)
-            }
-            Err(error) => (Vec::new(), Some(Err(RaisedError { error, traceback: None }))),
-        };
-        let mut last = self.folded.last;
-        let mut numbered = Vec::with_capacity(calls.len());
-        for call in calls {
-            last += 1;
-            numbered.push((last, call.kind.clone()));
-            let within = call.within.map(|within| self.folded.open.number_of(number, within).unwrap_or(ROOT));
-            entries.push(Entry::Called { at, number: last, frame: number, within, call });
+        let gone = gone.map_err(|error| RaisedError { error, traceback: None });
+        if let Ok(Gone { state, .. }) = &gone {
+            self.note_raised(number, state);
         }
+        let advance = self.folded.advance(&self.recorder.run.id, number, at, gone, is_replayed);
+        let Advance { entries: following, dropped, closed, calls, ended } = advance;
+        entries.extend(following);
+        self.drop_calls(&dropped);
         if let Some(ended) = ended {
             return self.function_ended(number, entries, at, ended).await;
         }
         if !self.append(entries).await || !self.close(number, &closed).await {
             return false;
         }
-        for (call, kind) in numbered {
+        for (call, kind) in calls {
             match &kind {
                 CallKind::Ended { of, .. } => {
                     if let Some(node) = self.folded.open.number_of(number, *of) {
@@ -204,7 +150,7 @@ impl FunctionRun {
                     }
                 }
                 _ if kind.wants_answer() && !self.folded.open.contains(call) => {}
-                _ => self.perform(call, at, kind, false),
+                _ => self.perform(call, at, kind, Attempt::First),
             }
         }
         true
@@ -218,24 +164,7 @@ impl FunctionRun {
         ended: Result<Value, RaisedError>,
     ) -> bool {
         if number == ROOT {
-            let end = match ended {
-                Ok(result) => Entry::Completed { at, result },
-                Err(RaisedError { error, traceback }) => Entry::Failed { at, error, traceback },
-            };
-            // The calls that these entries close are still open in `folded`. A replay, like that of a cancel, does not
-            // say which calls the end leaves without an answer.
-            let is_closed = |number: u64| {
-                let closes = |entry: &Entry| match entry {
-                    Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => {
-                        *closed == number
-                    }
-                    _ => false,
-                };
-                entries.iter().any(closes)
-            };
-            let mut ending = self.folded.ended_by(&self.recorder.run.id, at, end);
-            ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_closed(*number)));
-            entries.extend(ending);
+            entries.extend(self.folded.root_ended(&self.recorder.run.id, at, &entries, ended));
             return self.append(entries).await;
         }
         // Calls that it made last without awaiting them are recorded, but get no answer.
@@ -303,7 +232,7 @@ impl FunctionRun {
                 Effect::Run { node, input, timeout, .. } => {
                     if let Some(call) = begun.next() {
                         let seconds = timeout.map(|timeout| timeout.as_secs_f64());
-                        self.call_node(call, at, node.as_str(), input, seconds, false);
+                        self.call_node(call, at, node.as_str(), input, seconds, Attempt::First);
                     }
                 }
                 Effect::Wait { step, until } => self.delay(number, step, until),
@@ -348,7 +277,7 @@ impl FunctionRun {
                 if !self.append(vec![called]).await {
                     return false;
                 }
-                self.perform(call, at, kind, false);
+                self.perform(call, at, kind, Attempt::First);
                 true
             }
             None => self.begin_inline(number, at).await,
@@ -389,69 +318,22 @@ impl FunctionRun {
 
     /// Returns the entries that mark a call, and everything below it, as abandoned. Ends what it started.
     pub(super) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
-        let mut entries = self.abandoned_below(number, at);
-        self.work.interrupt(number);
-        self.frames.remove(&number);
-        if let Some(open) = self.folded.open.get(number) {
-            entries.push(Entry::Abandoned { at, number, asked: open.asked(&self.recorder.run.id, number) });
-        }
+        let Abandonment { entries, calls } = self.folded.abandon(&self.recorder.run.id, number, at);
+        self.drop_calls(&calls);
         entries
     }
 
-    /// Does the same for what is below a call only.
-    pub(super) fn abandoned_below(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
-        let below = self.folded.open.below(number);
-        let mut entries = Vec::with_capacity(below.len());
-        for below in below {
-            self.work.interrupt(below);
-            self.frames.remove(&below);
-            if let Some(open) = self.folded.open.get(below) {
-                entries.push(Entry::Abandoned { at, number: below, asked: open.asked(&self.recorder.run.id, below) });
-            }
+    /// Ends what these calls started.
+    fn drop_calls(&mut self, calls: &[u64]) {
+        for number in calls {
+            self.work.interrupt(*number);
+            self.frames.remove(number);
         }
-        entries
     }
 
     /// Returns the calls and answers of a function so far, with a last step that is not in the journal yet.
-    async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionHistory, String> {
-        let (mut steps, mut held) = (Vec::new(), Vec::new());
-        let (mut ordinals, mut is_paused) = (HashMap::new(), false);
-        for entry in self.entries().await? {
-            match entry {
-                Entry::Called { number, frame: of, call, .. } if of == frame => {
-                    ordinals.insert(number, call.ordinal);
-                    steps.push(Step::Called(call));
-                }
-                Entry::Answered { number, answer, .. } => {
-                    let Some(&ordinal) = ordinals.get(&number) else { continue };
-                    if is_paused {
-                        held.push(DeferredAnswer { number, ordinal, answer });
-                    } else {
-                        steps.push(Step::Answered { ordinal, answer });
-                    }
-                }
-                // The function's calls that follow from that answer come next.
-                Entry::Told { number, .. } => {
-                    if let Some(at) = held.iter().position(|held| held.number == number) {
-                        let DeferredAnswer { ordinal, answer, .. } = held.remove(at);
-                        steps.push(Step::Answered { ordinal, answer });
-                    }
-                }
-                Entry::Inlined { number, .. } => {
-                    steps.extend(ordinals.get(&number).map(|ordinal| Step::Inlined { ordinal: *ordinal }));
-                }
-                Entry::Interrupted { .. } if frame == ROOT => {
-                    held.clear();
-                    is_paused = false;
-                    steps.push(Step::Cancelled);
-                }
-                Entry::Paused { .. } => is_paused = true,
-                Entry::Resumed { .. } => is_paused = false,
-                _ => {}
-            }
-        }
-        steps.extend(last);
-        Ok(FunctionHistory { steps, held })
+    async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionSteps, String> {
+        Ok(FunctionSteps::of(frame, self.entries().await?, last))
     }
 
     async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, String> {
@@ -474,14 +356,15 @@ impl FunctionRun {
     pub(super) async fn answer(&mut self, number: u64, open: PendingCall, came: CallOutcome, by: Option<By>) -> bool {
         let at = clock::now();
         self.work.interrupt(number);
-        let mut entries = self.abandoned_below(number, at);
+        let Abandonment { mut entries, calls } = self.folded.abandon_below(&self.recorder.run.id, number, at);
+        self.drop_calls(&calls);
         self.frames.remove(&number);
-        let asked = open.asked(&self.recorder.run.id, number);
-        let timeout = open.timeout().filter(|_| matches!(came, CallOutcome::TimedOut(_)));
-        match (self.frames.get_mut(&open.frame), open.what) {
+        let is_timeout = matches!(came, CallOutcome::TimedOut(_));
+        let answered = |answer, by| open.answered(&self.recorder.run.id, (at, number), answer, by, is_timeout);
+        match (self.frames.get_mut(&open.frame), &open.what) {
             (Some(Frame::Function { held, .. }), CallTarget::Call(call)) => {
                 let answer = came.into_answer();
-                entries.push(Entry::Answered { at, number, answer: answer.clone(), by, asked, timeout });
+                entries.push(answered(answer.clone(), by));
                 if self.folded.paused.is_some() {
                     held.push(DeferredAnswer { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
@@ -490,7 +373,7 @@ impl FunctionRun {
             }
             (Some(Frame::Graph(_)), CallTarget::Step { step, attempt, .. }) => {
                 let outcome = came.into_outcome();
-                let input = GraphInput::AttemptEnded { step, attempt, outcome };
+                let input = GraphInput::AttemptEnded { step: step.clone(), attempt: *attempt, outcome };
                 self.graph_goes_on(open.frame, entries, input, Some(number)).await
             }
             (Some(Frame::Once { .. }), CallTarget::Call(_)) => {
@@ -499,7 +382,7 @@ impl FunctionRun {
                     Answer::Value(result) => Entry::Completed { at, result: result.clone() },
                     Answer::Raise { message, .. } => Entry::Failed { at, error: message.clone(), traceback: None },
                 };
-                entries.extend([Entry::Answered { at, number, answer, by, asked, timeout }, result]);
+                entries.extend([answered(answer, by), result]);
                 self.append(entries).await
             }
             _ => true,

@@ -15,15 +15,16 @@ use super::gate::complaint;
 use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
 use super::work::{CallOutcome, after};
+use crate::engine::Attempt;
 use crate::run::RunInbox;
 
 /// How deep functions and graphs may call each other within one run.
 const MOST_LEVELS: usize = 16;
 
 impl FunctionRun {
-    /// Starts what a call requests, which was journaled at time `at`. `again` is whether another daemon may have
-    /// started it.
-    pub(super) fn perform(&mut self, number: u64, at: Timestamp, call: CallKind, again: bool) {
+    /// Starts what a call requests, which was journaled at time `at`. After a
+    /// restart, the last daemon may have started it.
+    pub(super) fn perform(&mut self, number: u64, at: Timestamp, call: CallKind, attempt: Attempt) {
         match call {
             CallKind::Run { node, input, timeout, kwargs } => {
                 let is_function = |node: &Node| matches!(node.kind, NodeKind::Function(_));
@@ -36,14 +37,14 @@ impl FunctionRun {
                         Value::Object(fields)
                     }
                 };
-                self.call_with(number, at, &node, (input, kwargs), timeout, again);
+                self.call_with(number, at, &node, (input, kwargs), timeout, attempt);
             }
             CallKind::RunGraph { graph, input, timeout } => {
                 let is_graph = |node: &Node| matches!(node.kind, NodeKind::Graph(_));
                 if !self.declared.get(&graph).is_some_and(is_graph) {
                     return self.work.came(number, Self::not_found("Graph", &graph));
                 }
-                self.call_node(number, at, &graph, input, timeout, again);
+                self.call_node(number, at, &graph, input, timeout, attempt);
             }
             kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
                 self.work.came(number, CallOutcome::refused(complaint));
@@ -93,9 +94,9 @@ impl FunctionRun {
         id: &str,
         input: Value,
         timeout: Option<f64>,
-        again: bool,
+        attempt: Attempt,
     ) {
-        self.call_with(number, at, id, (input, Map::new()), timeout, again);
+        self.call_with(number, at, id, (input, Map::new()), timeout, attempt);
     }
 
     fn call_with(
@@ -105,7 +106,7 @@ impl FunctionRun {
         id: &str,
         (input, params): (Value, Map<String, Value>),
         timeout: Option<f64>,
-        again: bool,
+        attempt: Attempt,
     ) {
         let Some(node) = self.declared.get(id).cloned() else {
             return self.work.came(number, self.missing(number, id, input));
@@ -118,15 +119,15 @@ impl FunctionRun {
                 if !self.is_bounded(number, at, &node, &input, timeout) {
                     return;
                 }
-                match again {
-                    true => self.resume_inline(number),
-                    false => self.work.came(number, CallOutcome::Begin),
+                match attempt {
+                    Attempt::AfterRestart => self.resume_inline(number),
+                    Attempt::First => self.work.came(number, CallOutcome::Begin),
                 }
             }
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);
                 // A call of another daemon is resumed once its progress is known.
-                if is_begun && !again {
+                if is_begun && attempt == Attempt::First {
                     self.work.came(number, CallOutcome::Begin);
                 }
             }
@@ -134,7 +135,7 @@ impl FunctionRun {
                 let output = input.clone();
                 self.work.came(number, CallOutcome::node(NodeResult::succeeded(&node, input, output)));
             }
-            _ if again => {
+            _ if attempt == Attempt::AfterRestart => {
                 let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
                                not done again.";
                 let result = NodeResult::failed(&node, input, ErrorType::Unknown, message);

@@ -14,7 +14,7 @@ use steplatch_workflow::{By, Input};
 use super::cancel::CancelProgress;
 use super::entry::{CallLabel, Entry, Started};
 use super::frame::Frame;
-use super::gate::{answer_of, is_for_person, open_gate, step};
+use super::gate::{is_for_person, open_gate};
 use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, child_step};
 use super::node::DeclaredNodes;
 use super::work::{CallOutcome, PendingWork, due};
@@ -218,7 +218,7 @@ impl RunKind for FunctionRun {
     }
 
     async fn handle_input(&mut self, input: Input) -> Handled {
-        match self.heard(input) {
+        match self.folded.event_of(&self.recorder.run.id, input) {
             Some(happened) => Handled::recorded(self.take(happened).await),
             None => Handled::Ignored,
         }
@@ -265,41 +265,6 @@ impl FunctionRun {
         }
     }
 
-    /// Returns the event of an input in the run's current state.
-    fn heard(&self, input: Input) -> Option<FunctionEvent> {
-        match input {
-            Input::Cancel { reason } => Some(FunctionEvent::Cancelled { reason }),
-            Input::GateAnswered { step: gate, choice, by } => {
-                let number = u64::from(gate.visit);
-                // Another answer was first, or the gate belongs to another run.
-                let CallTarget::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) =
-                    &self.folded.open.get(number)?.what
-                else {
-                    return None;
-                };
-                let came = CallOutcome::Answer(answer_of(kind, choice));
-                (step(&self.recorder.run.id, number)? == gate).then_some(FunctionEvent::Outcome {
-                    number,
-                    came,
-                    by: Some(by),
-                })
-            }
-            Input::ChildWaits { step, waits } => Some(FunctionEvent::Child { number: u64::from(step.visit), waits }),
-            Input::Pause { by, above } => {
-                let is_running = self.folded.paused.is_none() && self.folded.cancel.is_none();
-                is_running.then_some(FunctionEvent::Paused { by, above })
-            }
-            // A run that was paused directly is not resumed with its parent.
-            Input::Resume { by, above } => {
-                let pause = self.folded.paused.as_ref().filter(|pause| !above || pause.above);
-                pause.map(|_| FunctionEvent::Resumed { by })
-            }
-            Input::ChildBegan { step, .. } => Some(FunctionEvent::ChildBegan { number: u64::from(step.visit) }),
-            // Functions receive no other inputs.
-            _ => None,
-        }
-    }
-
     /// Records and performs what follows from it. Returns false when this daemon must no longer drive the run.
     async fn take(&mut self, happened: FunctionEvent) -> bool {
         let at = clock::now();
@@ -339,14 +304,10 @@ impl FunctionRun {
                 self.go_on_all().await
             }
             FunctionEvent::Child { number, waits } => {
-                let is_known = self.folded.waiting_children.contains(&number);
-                match waits {
-                    true if !is_known && self.folded.open.contains(number) => {
-                        self.append(vec![Entry::ChildWaits { at, number }]).await
-                    }
-                    false if is_known => self.append(vec![Entry::ChildGoesOn { at, number }]).await,
+                match self.folded.child_changed(at, number, waits) {
+                    Some(entry) => self.append(vec![entry]).await,
                     // Whether the run waits for a person may have changed.
-                    _ => self.record(&[]).await,
+                    None => self.record(&[]).await,
                 }
             }
             FunctionEvent::Outcome { number, came: CallOutcome::Begin, .. } => {
@@ -383,10 +344,10 @@ impl FunctionRun {
         // Frames come before their calls, in the order in which they began.
         for (number, open) in open {
             match open.what {
-                CallTarget::Call(call) => self.perform(number, open.at, call.kind, true),
+                CallTarget::Call(call) => self.perform(number, open.at, call.kind, Attempt::AfterRestart),
                 CallTarget::Step { step, node, input, .. } => {
                     let timeout = self.limit_of(open.frame, &step, &node);
-                    self.call_node(number, open.at, node.as_str(), input, timeout, true);
+                    self.call_node(number, open.at, node.as_str(), input, timeout, Attempt::AfterRestart);
                 }
             }
         }
@@ -410,7 +371,7 @@ impl FunctionRun {
         if entries.is_empty() {
             return true;
         }
-        let entries = self.with_cancelled_end(entries);
+        let entries = self.folded.with_cancelled_end(entries, self.ending.raised);
         for entry in &entries {
             self.folded.apply(entry);
         }

@@ -1,0 +1,323 @@
+//! What follows from an event of a function's run, decided from its state: entries, and what is to be done once these
+//! are stored. Pure: the driver consults the interpreter before, and performs after.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use steplatch_ids::RunId;
+use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Failure, FailureKind, Progress, State};
+use steplatch_workflow::{By, Input, Timestamp};
+
+use super::cancel::Cancel;
+use super::entry::Entry;
+use super::gate::{answer_of, step};
+use super::history::{CallTarget, FunctionState, PendingCall, ROOT};
+use super::run::FunctionEvent;
+use super::work::CallOutcome;
+
+/// Why a function failed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RaisedError {
+    /// The text of the exception, as `str()` has it; its name where it has none.
+    pub(super) error: String,
+    /// The full Python traceback.
+    pub(super) traceback: Option<String>,
+}
+
+impl From<Failure> for RaisedError {
+    fn from(failure: Failure) -> Self {
+        let traceback = Some(failure.to_string());
+        let error = if failure.message.is_empty() { failure.exception } else { failure.message };
+        Self { error, traceback }
+    }
+}
+
+/// What follows from the progress of a function.
+#[derive(Debug, Default)]
+pub(super) struct Advance {
+    /// Entries to be stored before anything is performed.
+    pub(super) entries: Vec<Entry>,
+    /// The calls whose work ends, because their answers are no longer needed.
+    pub(super) dropped: Vec<u64>,
+    /// The calls that the function no longer waits for, by their numbers among its own. Those that it makes and drops
+    /// in one go are open only after the entries are applied.
+    pub(super) closed: Vec<u64>,
+    /// New calls to be performed, by their numbers.
+    pub(super) calls: Vec<(u64, CallKind)>,
+    /// The end of the function, if it has ended.
+    pub(super) ended: Option<Result<Value, RaisedError>>,
+}
+
+/// Calls that are no longer needed.
+#[derive(Debug, Default)]
+pub(super) struct Abandonment {
+    /// Entries that say so.
+    pub(super) entries: Vec<Entry>,
+    /// All of them, with those that are not open any more.
+    pub(super) calls: Vec<u64>,
+}
+
+/// How a run is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CancelDecision {
+    /// The cancel is in progress already.
+    Ignore,
+    /// The exception is raised in the function of the run.
+    Raise,
+    /// The run ends without a word to its function.
+    EndNow,
+}
+
+/// What a cancel finds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CancelSituation {
+    /// Whether this daemon received a cancel before.
+    pub(super) is_again: bool,
+    /// Whether the function was abandoned because it computed for too long.
+    pub(super) is_given_up: bool,
+    /// Whether the run is a function, and not a call of a node.
+    pub(super) is_function: bool,
+}
+
+/// The journaled history of a function.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct FunctionSteps {
+    /// The calls that it made and the answers that it received.
+    pub(super) steps: Vec<Step>,
+    /// The answers that it has not received yet.
+    pub(super) held: Vec<DeferredAnswer>,
+}
+
+/// An answer that is delivered to a function when the run is resumed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct DeferredAnswer {
+    /// The number of the call within the run.
+    pub(super) number: u64,
+    /// The number of the call among the function's own.
+    pub(super) ordinal: u64,
+    pub(super) answer: Answer,
+}
+
+impl FunctionState {
+    /// Returns the event of an input in this state; `None` if the input has no effect.
+    pub(super) fn event_of(&self, run: &RunId, input: Input) -> Option<FunctionEvent> {
+        match input {
+            Input::Cancel { reason } => Some(FunctionEvent::Cancelled { reason }),
+            Input::GateAnswered { step: gate, choice, by } => {
+                let number = u64::from(gate.visit);
+                // Another answer was first, or the gate belongs to another run.
+                let CallTarget::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.open.get(number)?.what
+                else {
+                    return None;
+                };
+                let came = CallOutcome::Answer(answer_of(kind, choice));
+                (step(run, number)? == gate).then_some(FunctionEvent::Outcome { number, came, by: Some(by) })
+            }
+            Input::ChildWaits { step, waits } => Some(FunctionEvent::Child { number: u64::from(step.visit), waits }),
+            Input::Pause { by, above } => {
+                let is_running = self.paused.is_none() && self.cancel.is_none();
+                is_running.then_some(FunctionEvent::Paused { by, above })
+            }
+            // A run that was paused directly is not resumed with its parent.
+            Input::Resume { by, above } => {
+                let pause = self.paused.as_ref().filter(|pause| !above || pause.above);
+                pause.map(|_| FunctionEvent::Resumed { by })
+            }
+            Input::ChildBegan { step, .. } => Some(FunctionEvent::ChildBegan { number: u64::from(step.visit) }),
+            // Functions receive no other inputs.
+            _ => None,
+        }
+    }
+
+    /// Returns what follows from the progress that a function made when it continued at time `at`. `is_replayed` is
+    /// whether it was executed again from its history; calls that it does not wait for then were abandoned before.
+    pub(super) fn advance(
+        &self,
+        run: &RunId,
+        frame: u64,
+        at: Timestamp,
+        progress: Result<Progress, RaisedError>,
+        is_replayed: bool,
+    ) -> Advance {
+        let Progress { calls, abandoned, state } = match progress {
+            Ok(progress) => progress,
+            Err(error) => return Advance { ended: Some(Err(error)), ..Advance::default() },
+        };
+        let mut advance = Advance { closed: abandoned, ..Advance::default() };
+        if let (true, State::Waiting(waits)) = (is_replayed, &state) {
+            advance.closed.extend(self.not_among(frame, waits));
+        }
+        for ordinal in &advance.closed {
+            if let Some(number) = self.open.number_of(frame, *ordinal) {
+                let Abandonment { entries, calls } = self.abandon(run, number, at);
+                advance.entries.extend(entries);
+                advance.dropped.extend(calls);
+            }
+        }
+        for (number, call) in (self.last + 1..).zip(calls) {
+            advance.calls.push((number, call.kind.clone()));
+            let within = call.within.map(|within| self.open.number_of(frame, within).unwrap_or(ROOT));
+            advance.entries.push(Entry::Called { at, number, frame, within, call });
+        }
+        advance.ended = match state {
+            State::Waiting(_) => None,
+            State::Completed(result) => Some(Ok(result)),
+            State::Failed(failure) => Some(Err(RaisedError::from(failure))),
+        };
+        advance
+    }
+
+    /// Returns the entries that end the run as its function ended, after `entries`, which are not applied yet: gates
+    /// that these close are not closed again.
+    pub(super) fn root_ended(
+        &self,
+        run: &RunId,
+        at: Timestamp,
+        entries: &[Entry],
+        ended: Result<Value, RaisedError>,
+    ) -> Vec<Entry> {
+        let end = match ended {
+            Ok(result) => Entry::Completed { at, result },
+            Err(RaisedError { error, traceback }) => Entry::Failed { at, error, traceback },
+        };
+        let is_closed = |number: u64| {
+            let closes = |entry: &Entry| match entry {
+                Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => *closed == number,
+                _ => false,
+            };
+            entries.iter().any(closes)
+        };
+        let mut ending = self.ended_by(run, at, end);
+        ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_closed(*number)));
+        ending
+    }
+
+    /// Returns what ends with a call whose answer is no longer needed: the call, and everything below it.
+    pub(super) fn abandon(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
+        let mut abandonment = self.abandon_below(run, number, at);
+        abandonment.calls.push(number);
+        abandonment.entries.extend(self.abandoned(run, number, at));
+        abandonment
+    }
+
+    /// Returns what ends with a call that is answered: everything below it.
+    pub(super) fn abandon_below(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
+        let calls: Vec<u64> = self.open.below(number).into_iter().collect();
+        let entries = calls.iter().filter_map(|number| self.abandoned(run, *number, at)).collect();
+        Abandonment { entries, calls }
+    }
+
+    fn abandoned(&self, run: &RunId, number: u64, at: Timestamp) -> Option<Entry> {
+        let open = self.open.get(number)?;
+        Some(Entry::Abandoned { at, number, asked: open.asked(run, number) })
+    }
+
+    /// Returns the entry for a child that starts to wait for a person or stops; `None` if that is known.
+    pub(super) fn child_changed(&self, at: Timestamp, number: u64, waits: bool) -> Option<Entry> {
+        let is_known = self.waiting_children.contains(&number);
+        match waits {
+            true if !is_known && self.open.contains(number) => Some(Entry::ChildWaits { at, number }),
+            false if is_known => Some(Entry::ChildGoesOn { at, number }),
+            _ => None,
+        }
+    }
+
+    /// Decides how the run is cancelled.
+    pub(super) fn cancelled(&self, found: CancelSituation) -> CancelDecision {
+        let CancelSituation { is_again, is_given_up, is_function } = found;
+        if self.cancel.is_some() && !is_again {
+            // The cancel was requested from the last daemon, and is requested again because that daemon ended.
+            return CancelDecision::Ignore;
+        }
+        // A cancel is raised where the function waits. A paused function may wait for its resumption only.
+        let waits = self.open.has_of_frame(ROOT) || self.paused.is_some();
+        if self.cancel.is_some() || is_given_up || !is_function || !waits {
+            CancelDecision::EndNow
+        } else {
+            CancelDecision::Raise
+        }
+    }
+
+    /// Replaces the end of a cancelled run by a cancelled one. `raised` is how its function failed, if it did.
+    pub(super) fn with_cancelled_end(&self, entries: Vec<Entry>, raised: Option<FailureKind>) -> Vec<Entry> {
+        let reason = match &self.cancel {
+            Some(Cancel { reason, .. }) => reason.clone(),
+            None if raised == Some(FailureKind::Cancelled) => "the function raised asyncio.CancelledError".to_owned(),
+            None => return entries,
+        };
+        let ends = |entry| match entry {
+            // A failure by the time limit is not a failure of the function itself.
+            Entry::Failed { at, error, .. } if raised.is_some_and(|kind| kind != FailureKind::Cancelled) => {
+                Entry::Cancelled { at, reason: format!("{reason}; its function failed when it was told: {error}") }
+            }
+            Entry::Completed { at, .. } | Entry::Failed { at, .. } | Entry::Cancelled { at, .. } => {
+                Entry::Cancelled { at, reason: reason.clone() }
+            }
+            entry => entry,
+        };
+        entries.into_iter().map(ends).collect()
+    }
+}
+
+impl PendingCall {
+    /// Returns the entry that answers the call.
+    pub(super) fn answered(
+        &self,
+        run: &RunId,
+        (at, number): (Timestamp, u64),
+        answer: Answer,
+        by: Option<By>,
+        is_timeout: bool,
+    ) -> Entry {
+        let timeout = self.timeout().filter(|_| is_timeout);
+        Entry::Answered { at, number, answer, by, asked: self.asked(run, number), timeout }
+    }
+}
+
+impl FunctionSteps {
+    /// Returns the calls and answers of a function, from the entries of its run, with a last step that is not stored
+    /// yet.
+    pub(super) fn of(frame: u64, entries: impl IntoIterator<Item = Entry>, last: Option<Step>) -> Self {
+        let (mut steps, mut held) = (Vec::new(), Vec::new());
+        let (mut ordinals, mut is_paused) = (HashMap::new(), false);
+        for entry in entries {
+            match entry {
+                Entry::Called { number, frame: of, call, .. } if of == frame => {
+                    ordinals.insert(number, call.ordinal);
+                    steps.push(Step::Called(call));
+                }
+                Entry::Answered { number, answer, .. } => {
+                    let Some(&ordinal) = ordinals.get(&number) else { continue };
+                    if is_paused {
+                        held.push(DeferredAnswer { number, ordinal, answer });
+                    } else {
+                        steps.push(Step::Answered { ordinal, answer });
+                    }
+                }
+                // The function's calls that follow from that answer come next.
+                Entry::Told { number, .. } => {
+                    if let Some(at) = held.iter().position(|held| held.number == number) {
+                        let DeferredAnswer { ordinal, answer, .. } = held.remove(at);
+                        steps.push(Step::Answered { ordinal, answer });
+                    }
+                }
+                Entry::Inlined { number, .. } => {
+                    steps.extend(ordinals.get(&number).map(|ordinal| Step::Inlined { ordinal: *ordinal }));
+                }
+                Entry::Interrupted { .. } if frame == ROOT => {
+                    held.clear();
+                    is_paused = false;
+                    steps.push(Step::Cancelled);
+                }
+                Entry::Paused { .. } => is_paused = true,
+                Entry::Resumed { .. } => is_paused = false,
+                _ => {}
+            }
+        }
+        steps.extend(last);
+        Self { steps, held }
+    }
+}
+
+#[cfg(test)]
+mod tests;

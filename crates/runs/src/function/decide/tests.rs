@@ -1,0 +1,311 @@
+use serde_json::{Map, json};
+
+use super::*;
+
+const AT: Timestamp = Timestamp(9_000_000);
+
+fn run() -> RunId {
+    "run_0000000000000000".parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn kind(call: Value) -> CallKind {
+    serde_json::from_value(call).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn sleep() -> CallKind {
+    CallKind::Sleep { seconds: 1.0 }
+}
+
+fn gate() -> CallKind {
+    kind(json!({"call": "gate", "prompt": "Go on?", "timeout": 60.0, "choices": ["yes", "no"], "form": null,
+                "answered_by": null, "context": null}))
+}
+
+fn child() -> CallKind {
+    kind(json!({"call": "run_workflow", "workflow": "inner", "input": null, "params": {}, "timeout": null}))
+}
+
+fn node() -> CallKind {
+    CallKind::Run { node: "a".to_owned(), input: Value::Null, timeout: Some(5.0), kwargs: Map::new() }
+}
+
+fn asks(ordinal: u64, kind: CallKind) -> Call {
+    Call { ordinal, within: None, kind }
+}
+
+/// A call of the root function whose number in the run is its number in the function.
+fn called(number: u64, kind: CallKind) -> Entry {
+    Entry::Called { at: AT, number, frame: ROOT, within: None, call: asks(number, kind) }
+}
+
+fn within(number: u64, outer: u64, kind: CallKind) -> Entry {
+    let call = Call { ordinal: number, within: Some(outer), kind };
+    Entry::Called { at: AT, number, frame: ROOT, within: Some(outer), call }
+}
+
+fn paused(above: bool) -> Entry {
+    Entry::Paused { at: AT, by: "you".to_owned(), above }
+}
+
+fn cancelling() -> Entry {
+    Entry::Cancelling { at: AT, reason: "enough".to_owned() }
+}
+
+fn state(entries: impl IntoIterator<Item = Entry>) -> FunctionState {
+    let mut state = FunctionState::default();
+    entries.into_iter().for_each(|entry| state.apply(&entry));
+    state
+}
+
+fn waiting(calls: Vec<Call>, abandoned: Vec<u64>, waits: Vec<u64>) -> Result<Progress, RaisedError> {
+    Ok(Progress { calls, abandoned, state: State::Waiting(waits) })
+}
+
+fn failure(kind: FailureKind, message: &str) -> Failure {
+    Failure { kind, exception: "ValueError".to_owned(), message: message.to_owned(), frames: Vec::new() }
+}
+
+/// The numbers of the calls that entries abandon.
+fn abandoned(entries: &[Entry]) -> Vec<u64> {
+    let number = |entry: &Entry| match entry {
+        Entry::Abandoned { number, .. } => Some(*number),
+        _ => None,
+    };
+    entries.iter().filter_map(number).collect()
+}
+
+#[test]
+fn new_calls_are_numbered_on_from_the_last_one_of_the_run() {
+    let state = state([called(1, sleep()), called(2, node())]);
+    let advance =
+        state.advance(&run(), ROOT, AT, waiting(vec![asks(3, sleep()), asks(4, gate())], vec![], vec![3]), false);
+    let numbers: Vec<u64> = advance.calls.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [3, 4]);
+    let entries = [called(3, sleep()), called(4, gate())];
+    assert_eq!((advance.entries.as_slice(), advance.ended), (entries.as_slice(), None));
+}
+
+#[test]
+fn a_call_names_the_call_within_which_it_is_made_by_its_number_in_the_run() {
+    // The function's first call is the run's second.
+    let mut state = state([]);
+    state.apply(&Entry::Called { at: AT, number: 2, frame: ROOT, within: None, call: asks(1, node()) });
+    let inner = |outer| Call { ordinal: 2, within: Some(outer), kind: sleep() };
+    let outer_of = |outer| {
+        let advance = state.advance(&run(), ROOT, AT, waiting(vec![inner(outer)], vec![], vec![]), false);
+        match &advance.entries[..] {
+            [Entry::Called { number: 3, within, .. }] => *within,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(outer_of(1), Some(2));
+    assert_eq!(outer_of(7), Some(ROOT), "a call that has closed already");
+}
+
+#[test]
+fn a_call_that_the_function_drops_ends_with_everything_below_it() {
+    let state = state([called(1, node()), within(2, 1, sleep()), within(3, 2, sleep()), called(4, sleep())]);
+    let advance = state.advance(&run(), ROOT, AT, waiting(vec![], vec![1], vec![4]), false);
+    assert_eq!(advance.dropped, [2, 3, 1]);
+    assert_eq!(abandoned(&advance.entries), [2, 3, 1], "the innermost are recorded before the call itself");
+    assert_eq!(advance.closed, [1]);
+}
+
+#[test]
+fn a_call_that_is_made_and_dropped_at_once_is_closed_after_it_is_recorded() {
+    let state = state([]);
+    let advance = state.advance(&run(), ROOT, AT, waiting(vec![asks(1, sleep())], vec![1], vec![]), false);
+    assert!(advance.dropped.is_empty() && abandoned(&advance.entries).is_empty());
+    assert_eq!((advance.closed, advance.calls.len()), (vec![1], 1));
+}
+
+#[test]
+fn only_after_a_replay_a_call_is_dropped_for_not_being_waited_for() {
+    let state = state([called(1, sleep()), called(2, sleep())]);
+    let advance = |is_replayed| state.advance(&run(), ROOT, AT, waiting(vec![], vec![], vec![2]), is_replayed);
+    assert_eq!(advance(true).dropped, [1]);
+    assert!(advance(false).dropped.is_empty());
+}
+
+#[test]
+fn a_function_ends_with_its_result_or_its_exception() {
+    let ended = |end| {
+        let progress = Progress { calls: vec![], abandoned: vec![], state: end };
+        state([]).advance(&run(), ROOT, AT, Ok(progress), false).ended
+    };
+    assert_eq!(ended(State::Completed(json!(7))), Some(Ok(json!(7))));
+    let Some(Err(raised)) = ended(State::Failed(failure(FailureKind::Raised, "no"))) else { panic!("it raised") };
+    assert_eq!(raised.error, "no");
+    let Some(Err(unnamed)) = ended(State::Failed(failure(FailureKind::Raised, ""))) else { panic!("it raised") };
+    assert_eq!(unnamed.error, "ValueError", "an exception without a text shows its name");
+    let broken = RaisedError { error: "the worker ended".to_owned(), traceback: None };
+    let advance = state([called(1, sleep())]).advance(&run(), ROOT, AT, Err(broken.clone()), true);
+    assert_eq!((advance.ended, advance.entries.len()), (Some(Err(broken)), 0));
+}
+
+#[test]
+fn the_end_of_the_root_cancels_its_open_gates_once() {
+    let state = state([called(1, gate()), called(2, gate()), called(3, sleep())]);
+    let closing = [Entry::Abandoned { at: AT, number: 1, asked: crate::function::entry::CallLabel::Gate }];
+    let entries = state.root_ended(&run(), AT, &closing, Ok(json!("done")));
+    assert_eq!(abandoned(&entries), [2]);
+    assert_eq!(entries.last(), Some(&Entry::Completed { at: AT, result: json!("done") }));
+    let failed = RaisedError { error: "no".to_owned(), traceback: Some("Traceback".to_owned()) };
+    let entries = state.root_ended(&run(), AT, &closing, Err(failed));
+    assert!(matches!(entries.last(), Some(Entry::Failed { traceback: Some(_), .. })));
+}
+
+#[test]
+fn an_answer_ends_what_is_below_its_call_and_not_the_call() {
+    let state = state([called(1, node()), within(2, 1, gate()), within(3, 2, sleep())]);
+    let below = state.abandon_below(&run(), 1, AT);
+    assert_eq!((below.calls, abandoned(&below.entries)), (vec![2, 3], vec![2, 3]));
+    let nothing = state.abandon(&run(), 8, AT);
+    assert_eq!((nothing.calls, nothing.entries.len()), (vec![8], 0), "a call that has closed has no entry");
+}
+
+#[test]
+fn an_answer_names_its_limit_only_if_that_was_exceeded() {
+    let state = state([called(1, node())]);
+    let open = state.open.get(1).unwrap_or_else(|| panic!("it is open"));
+    let limit = |is_timeout| match open.answered(&run(), (AT, 1), Answer::Value(Value::Null), None, is_timeout) {
+        Entry::Answered { timeout, number: 1, .. } => timeout,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((limit(true), limit(false)), (Some(5.0), None));
+}
+
+#[test]
+fn a_child_that_waits_is_recorded_once_and_only_while_its_call_is_open() {
+    let mut state = state([called(1, child())]);
+    assert_eq!(state.child_changed(AT, 1, false), None);
+    let waits = Entry::ChildWaits { at: AT, number: 1 };
+    assert_eq!(state.child_changed(AT, 1, true), Some(waits.clone()));
+    state.apply(&waits);
+    assert_eq!(state.child_changed(AT, 1, true), None);
+    assert_eq!(state.child_changed(AT, 1, false), Some(Entry::ChildGoesOn { at: AT, number: 1 }));
+    assert_eq!(state.child_changed(AT, 2, true), None, "its call has closed");
+}
+
+#[test]
+fn a_cancel_is_raised_where_the_function_waits() {
+    let usual = CancelSituation { is_again: false, is_given_up: false, is_function: true };
+    let waits = state([called(1, sleep())]);
+    assert_eq!(waits.cancelled(usual), CancelDecision::Raise);
+    assert_eq!(waits.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
+    assert_eq!(waits.cancelled(CancelSituation { is_given_up: true, ..usual }), CancelDecision::EndNow);
+    assert_eq!(state([]).cancelled(usual), CancelDecision::EndNow, "it computes");
+    assert_eq!(state([paused(false)]).cancelled(usual), CancelDecision::Raise, "it waits to be resumed");
+}
+
+#[test]
+fn a_second_cancel_ends_the_run_and_a_repeated_one_does_not() {
+    let state = state([called(1, sleep()), cancelling()]);
+    let found = |is_again| CancelSituation { is_again, is_given_up: false, is_function: true };
+    assert_eq!(state.cancelled(found(true)), CancelDecision::EndNow);
+    assert_eq!(state.cancelled(found(false)), CancelDecision::Ignore, "the last daemon recorded it");
+}
+
+#[test]
+fn a_cancelled_run_ends_cancelled_whatever_its_function_does() {
+    let state = state([called(1, sleep()), cancelling()]);
+    let reason = |end: Entry, raised| match state.with_cancelled_end(vec![end], raised).pop() {
+        Some(Entry::Cancelled { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let failed = || Entry::Failed { at: AT, error: "no".to_owned(), traceback: None };
+    assert_eq!(reason(Entry::Completed { at: AT, result: Value::Null }, None), "enough");
+    assert_eq!(reason(failed(), None), "enough", "its time limit is no failure of the function");
+    assert_eq!(reason(failed(), Some(FailureKind::Cancelled)), "enough");
+    let told = reason(failed(), Some(FailureKind::Raised));
+    assert_eq!(told, "enough; its function failed when it was told: no");
+}
+
+#[test]
+fn a_function_that_raises_the_cancel_itself_ends_cancelled() {
+    let failed = Entry::Failed { at: AT, error: "no".to_owned(), traceback: None };
+    let ends = |raised| self::state([]).with_cancelled_end(vec![failed.clone()], raised);
+    assert!(
+        matches!(&ends(Some(FailureKind::Cancelled))[..], [Entry::Cancelled { reason, .. }] if reason.contains("raised"))
+    );
+    assert_eq!(ends(Some(FailureKind::Raised)), std::slice::from_ref(&failed));
+    assert_eq!(ends(None), [failed]);
+}
+
+#[test]
+fn pausing_and_resuming_count_only_where_they_change_something() {
+    let pause = |above| Input::Pause { by: "you".to_owned(), above };
+    let resume = |above| Input::Resume { by: "you".to_owned(), above };
+    let has_effect = |entries: Vec<Entry>, input| state(entries).event_of(&run(), input).is_some();
+    assert!(has_effect(vec![], pause(false)));
+    assert!(!has_effect(vec![paused(false)], pause(false)));
+    assert!(!has_effect(vec![cancelling()], pause(false)), "a cancelled run is not paused");
+    assert!(has_effect(vec![paused(false)], resume(false)));
+    assert!(!has_effect(vec![], resume(false)));
+    assert!(!has_effect(vec![paused(false)], resume(true)), "it was paused directly");
+    assert!(has_effect(vec![paused(true)], resume(true)));
+}
+
+#[test]
+fn an_answer_counts_for_an_open_gate_of_this_run_only() {
+    let state = state([called(1, gate()), called(2, sleep())]);
+    let gate_of = |run: &RunId, number| step(run, number).unwrap_or_else(|| panic!("a small number"));
+    let answer = |step| Input::GateAnswered { step, choice: "yes".to_owned(), by: By::default() };
+    let event = state.event_of(&run(), answer(gate_of(&run(), 1)));
+    let Some(FunctionEvent::Outcome { number: 1, came: CallOutcome::Answer(Answer::Value(value)), by: Some(_) }) =
+        event
+    else {
+        panic!("an answer")
+    };
+    assert_eq!(value, "yes");
+    assert!(state.event_of(&run(), answer(gate_of(&run(), 2))).is_none(), "no gate");
+    assert!(state.event_of(&run(), answer(gate_of(&run(), 3))).is_none(), "not open");
+    assert!(state.event_of(&run(), answer(gate_of(&RunId::random(), 1))).is_none(), "another run's");
+}
+
+#[test]
+fn a_function_receives_no_inputs_of_machines() {
+    let step = step(&run(), 1).unwrap_or_else(|| panic!("a small number"));
+    let screen = Input::ScreenRead { step, session_id: "t".to_owned(), screen: None };
+    assert!(state([called(1, gate())]).event_of(&run(), screen).is_none());
+}
+
+fn answered(number: u64, value: u64) -> Entry {
+    let asked = crate::function::entry::CallLabel::Other;
+    Entry::Answered { at: AT, number, answer: Answer::Value(value.into()), by: None, asked, timeout: None }
+}
+
+#[test]
+fn the_history_of_a_function_has_its_own_calls_and_the_answers_that_it_received() {
+    let other = Entry::Called { at: AT, number: 3, frame: 2, within: None, call: asks(1, sleep()) };
+    let entries = [called(1, sleep()), called(2, node()), other.clone(), answered(3, 30), answered(1, 10)];
+    let FunctionSteps { steps, held } = FunctionSteps::of(ROOT, entries.clone(), Some(Step::Cancelled));
+    let own = [
+        Step::Called(asks(1, sleep())),
+        Step::Called(asks(2, node())),
+        Step::Answered { ordinal: 1, answer: Answer::Value(10.into()) },
+        Step::Cancelled,
+    ];
+    assert_eq!((steps.as_slice(), held.len()), (own.as_slice(), 0));
+    let of_other = FunctionSteps::of(2, entries, None).steps;
+    assert_eq!(
+        of_other,
+        [Step::Called(asks(1, sleep())), Step::Answered { ordinal: 1, answer: Answer::Value(30.into()) }]
+    );
+}
+
+#[test]
+fn answers_that_arrive_during_a_pause_are_held_until_they_are_delivered() {
+    let resumed = Entry::Resumed { at: AT, by: "you".to_owned() };
+    let told = |number| Entry::Told { at: AT, number };
+    let calls = || vec![called(1, sleep()), called(2, sleep()), paused(false), answered(2, 20), answered(1, 10)];
+    let of = |more: Vec<Entry>| FunctionSteps::of(ROOT, [calls(), more].concat(), None);
+    let held = |steps: &FunctionSteps| steps.held.iter().map(|held| held.ordinal).collect::<Vec<_>>();
+    assert_eq!(held(&of(vec![])), [2, 1], "in the order in which they arrived");
+    assert_eq!(held(&of(vec![resumed.clone()])), [2, 1], "the daemon may have ended before it delivered them");
+    let half = of(vec![resumed.clone(), told(2)]);
+    assert_eq!(held(&half), [1]);
+    assert_eq!(half.steps.last(), Some(&Step::Answered { ordinal: 2, answer: Answer::Value(20.into()) }));
+    let interrupted = of(vec![Entry::Interrupted { at: AT }]);
+    assert_eq!((held(&interrupted), interrupted.steps.last()), (vec![], Some(&Step::Cancelled)));
+}

@@ -28,12 +28,12 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
         Ok(())
     })?;
     step::work("MCP client and peer", || client.ensure(repository))?;
-    step::run("release build", &mut repository.cargo(&["build", "--release", "--locked", "--bin", "steplatch"]))?;
+    step::run("build for publishing", &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]))?;
     let arrival = step::work("arrival of output in one process", || arrival(repository))?;
 
     let mut script = Command::new(client.python(repository));
     script.arg(repository.root().join("xtask/bench/terminals.py"));
-    script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
+    script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
     if without_peer.is_empty() {
         script.arg("--peer").arg(client.programs(repository).join("terminal-control-mcp"));
     }
@@ -56,24 +56,24 @@ pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
 
 /// Measures the cost of runs of functions, with the shipped binary, on the disk of the build; prints one table.
 pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
-    step::run("release build", &mut repository.cargo(&["build", "--release", "--locked", "--bin", "steplatch"]))?;
+    step::run("build for publishing", &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]))?;
     let mut script = Command::new("python3");
     script.arg(repository.root().join("xtask/bench/functions.py"));
-    script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
+    script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
     script.arg("--folder").arg(repository.target());
     step::run("measurements", &mut script)
 }
 
 /// Measures a cheap call over HTTP and over stdio, beside a bare server of the MCP library; prints one table.
 pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
-    let build = ["build", "--release", "--locked", "--bin", "steplatch"];
-    step::run("release build", &mut repository.cargo(&build))?;
-    let build = ["build", "--release", "--locked", "-p", "steplatch-mcp", "--example", "bare"];
-    step::run("release build of the bare server", &mut repository.cargo(&build))?;
+    let build = ["build", "--profile", "dist", "--locked", "--bin", "steplatch"];
+    step::run("build for publishing", &mut repository.cargo(&build))?;
+    let build = ["build", "--profile", "dist", "--locked", "-p", "steplatch-mcp", "--example", "bare"];
+    step::run("build of the bare server", &mut repository.cargo(&build))?;
     let mut script = Command::new("python3");
     script.arg(repository.root().join("xtask/bench/over_http.py"));
-    script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
-    script.arg("--bare").arg(repository.target().join("release/examples/bare"));
+    script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
+    script.arg("--bare").arg(repository.target().join("dist/examples/bare"));
     step::run("measurements", &mut script)
 }
 

@@ -185,7 +185,7 @@ impl Daemon {
                             let standing = Standing::of(peer.uid(), handle_of(&stream, peer.pid()), self.ours.clone());
                             tokio::spawn(connection::serve(self.service.clone(), stream, standing));
                         }
-                        peer => tracing::warn!(?peer, "a connection of somebody else was refused"),
+                        peer => tracing::warn!(?peer, "a connection of another user was refused"),
                     },
                     Err(error) if is_passing(&error) => {
                         tracing::warn!(%error, "a connection could not be accepted");

@@ -91,7 +91,7 @@ pub async fn serve(
                     numbers += 1;
                     tokio::spawn(Connection::serve(shared.clone(), stream, numbers));
                 }
-                Ok(_) => tracing::warn!("a connection of somebody else was refused"),
+                Ok(_) => tracing::warn!("a connection of another user was refused"),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     // Out of descriptors: some have to be given back first.

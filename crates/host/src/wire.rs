@@ -36,7 +36,7 @@ pub(crate) const SECRETS: u64 = 0;
 /// A request to a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Ask {
-    /// Exchange versions and secrets. → [`crate::Greeting`]
+    /// Exchange versions and secrets. → [`crate::HostHello`]
     Hello {
         /// The version that the client speaks.
         wire: u32,

@@ -243,9 +243,9 @@ fn the_documentation_has_all_keys() {
     let (before, rest) = text.split_once("compared by a test -->\n").expect("where it begins");
     let (told, after) = rest.split_once("<!-- end of keys -->").expect("where it ends");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        let mended = format!("{before}compared by a test -->\n{table}<!-- end of keys -->{after}");
-        std::fs::write(path, mended).expect("the documentation can be written");
+        let written = format!("{before}compared by a test -->\n{table}<!-- end of keys -->{after}");
+        std::fs::write(path, written).expect("the documentation can be written");
     } else {
-        assert_eq!(told, table, "UPDATE_EXPECT=1 mends docs/remote.md");
+        assert_eq!(told, table, "UPDATE_EXPECT=1 rewrites docs/remote.md");
     }
 }

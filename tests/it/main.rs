@@ -20,6 +20,7 @@ mod mcp_clients;
 mod mcp_http;
 mod mcp_tools;
 mod nodes;
+mod older_journal;
 mod pauses;
 mod people;
 mod settings;

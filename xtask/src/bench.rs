@@ -28,7 +28,10 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
         Ok(())
     })?;
     step::work("MCP client and peer", || client.ensure(repository))?;
-    step::run("build for publishing", &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]))?;
+    step::run(
+        "build for publishing",
+        &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]),
+    )?;
     let arrival = step::work("arrival of output in one process", || arrival(repository))?;
 
     let mut script = Command::new(client.python(repository));
@@ -56,7 +59,10 @@ pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
 
 /// Measures the cost of runs of functions, with the shipped binary, on the disk of the build; prints one table.
 pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
-    step::run("build for publishing", &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]))?;
+    step::run(
+        "build for publishing",
+        &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]),
+    )?;
     let mut script = Command::new("python3");
     script.arg(repository.root().join("xtask/bench/functions.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));

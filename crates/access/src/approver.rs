@@ -13,7 +13,7 @@ mod key;
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,10 +65,21 @@ pub struct Approver {
     /// Held while the file is checked and rewritten, so that only one passphrase is checked at a time, and none during
     /// a change.
     trying: Mutex<()>,
-    /// The last sealing key, for when the file cannot be read.
-    sealing: parking_lot::Mutex<Option<SealingKey>>,
+    /// The last sealing key, which every append of a waiting run needs.
+    sealing: parking_lot::Mutex<CachedKey>,
     policy: Arc<dyn ProofPolicy>,
 }
+
+/// The sealing key of one version of the file.
+#[derive(Debug, Default)]
+struct CachedKey {
+    version: Option<FileVersion>,
+    key: Option<SealingKey>,
+}
+
+/// Identifies the contents of a file that is only ever replaced: device, inode, length and time of the last change of
+/// its inode in nanoseconds.
+type FileVersion = (u64, u64, u64, i64, i64);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Stored {
@@ -225,12 +236,25 @@ impl Approver {
     /// Returns the key that seals the private parts of runs that wait for a person. `None` where no passphrase is set.
     /// While the file cannot be read, returns the last known key.
     pub async fn sealing_key(&self) -> Option<SealingKey> {
-        let stored = self.stored().await;
-        let mut sealing = self.sealing.lock();
-        if let Ok(stored) = stored {
-            *sealing = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing));
+        // Looked up before the file is read: a change in between is found next time.
+        let version = self.version().await;
+        if let (Some(version), cached) = (version, &*self.sealing.lock())
+            && cached.version == Some(version)
+        {
+            return cached.key.clone();
         }
-        sealing.clone()
+        let stored = self.stored().await;
+        let mut cached = self.sealing.lock();
+        if let Ok(stored) = stored {
+            let key = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing));
+            *cached = CachedKey { version, key };
+        }
+        cached.key.clone()
+    }
+
+    async fn version(&self) -> Option<FileVersion> {
+        let about = tokio::fs::metadata(&self.file).await.ok()?;
+        Some((about.dev(), about.ino(), about.len(), about.ctime(), about.ctime_nsec()))
     }
 
     /// Returns the key of a removed passphrase: no person is needed to open what it sealed. Where a passphrase is set,

@@ -212,14 +212,14 @@ impl Dispatcher {
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
-        // The state of a waiting command stays small: large ones are boxed, only while they are performed.
+        // Every verb has a box of its own, so that a waiting command takes the room of its verb and not of the largest one.
         let answer = match command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
                 Err(refusal) => VerbReply::failure(refusal.error),
             },
             Command::DaemonStatus(_) => VerbReply::of(self.status().await),
-            Command::GetMetrics(_) => VerbReply::of(GetMetricsReply { success: true, metrics: self.metrics().await }),
+            Command::GetMetrics(_) => VerbReply::of(GetMetricsReply { success: true, metrics: Box::pin(self.metrics()).await }),
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
                 let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
@@ -231,30 +231,30 @@ impl Dispatcher {
             | Command::AwaitOutput(_)
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
-            | Command::ExitTerminal(_)) => actions::act(sessions, caller, action, step).await,
-            Command::RunCommand(verb) => VerbReply::of(sessions.run_command(caller, verb, step).await),
-            Command::GetVariables(verb) => VerbReply::of(sessions.variables(verb).await),
-            Command::SetVariables(verb) => VerbReply::of(sessions.set_variables(caller, verb).await),
-            Command::ResizeTerminal(verb) => VerbReply::of(sessions.resize(caller, verb).await),
-            Command::SendSignal(verb) => VerbReply::of(sessions.signal(caller, verb).await),
-            Command::WriteTerminal(verb) => VerbReply::of(sessions.write(caller, verb, step).await),
+            | Command::ExitTerminal(_)) => Box::pin(actions::act(sessions, caller, action, step)).await,
+            Command::RunCommand(verb) => VerbReply::of(Box::pin(sessions.run_command(caller, verb, step)).await),
+            Command::GetVariables(verb) => VerbReply::of(Box::pin(sessions.variables(verb)).await),
+            Command::SetVariables(verb) => VerbReply::of(Box::pin(sessions.set_variables(caller, verb)).await),
+            Command::ResizeTerminal(verb) => VerbReply::of(Box::pin(sessions.resize(caller, verb)).await),
+            Command::SendSignal(verb) => VerbReply::of(Box::pin(sessions.signal(caller, verb)).await),
+            Command::WriteTerminal(verb) => VerbReply::of(Box::pin(sessions.write(caller, verb, step)).await),
             Command::AttachTerminal(verb) => {
-                let (reply, events) = sessions.attach(caller, verb).await;
+                let (reply, events) = Box::pin(sessions.attach(caller, verb)).await;
                 return (VerbReply::of(reply), events.map(|events| ReplyStream::Terminal(Box::new(events))));
             }
-            Command::HandBackTerminal(verb) => VerbReply::of(sessions.hand_back(verb).await),
+            Command::HandBackTerminal(verb) => VerbReply::of(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => VerbReply::of_run(Box::pin(self.runs.run(caller, verb, step)).await),
             Command::ExecuteWorkflow(verb) => VerbReply::of(Box::pin(self.runs.execute(caller, verb, step)).await),
-            Command::GetRun(verb) => VerbReply::of_run(self.runs.look_at(verb).await),
-            Command::Decide(verb) => VerbReply::of(self.runs.answer(caller, verb.into()).await),
-            Command::AnswerGate(verb) => VerbReply::of(self.runs.answer(caller, verb.into()).await),
-            Command::GetApprover(_) => VerbReply::of(self.approver.told().await),
+            Command::GetRun(verb) => VerbReply::of_run(Box::pin(self.runs.look_at(verb)).await),
+            Command::Decide(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
+            Command::AnswerGate(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
+            Command::GetApprover(_) => VerbReply::of(Box::pin(self.approver.told()).await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase
             // is the only possible proof, so the first one is set from a terminal whose owner is hidden.
             Command::SetApprover(verb) => match caller.no_person().await {
-                None => VerbReply::of(self.runs.set_approver(verb, caller.source()).await),
+                None => VerbReply::of(Box::pin(self.runs.set_approver(verb, caller.source())).await),
                 Some(PersonRefusal::Hidden) if caller.proof().await == Proof::Terminal => {
-                    VerbReply::of(self.runs.set_approver(verb, caller.source()).await)
+                    VerbReply::of(Box::pin(self.runs.set_approver(verb, caller.source())).await)
                 }
                 Some(_) => VerbReply::failure(
                     "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
@@ -263,47 +263,47 @@ impl Dispatcher {
             },
             // The passphrase proves what the kernel hides.
             Command::UnlockRuns(verb) => match caller.no_person().await {
-                None | Some(PersonRefusal::Hidden) => VerbReply::of(self.runs.unlock(verb, caller.source()).await),
+                None | Some(PersonRefusal::Hidden) => VerbReply::of(Box::pin(self.runs.unlock(verb, caller.source())).await),
                 Some(_) => VerbReply::failure(
                     "Locked runs are opened by a person, with 'steplatch approver unlock', in a terminal of their own"
                         .to_owned(),
                 ),
             },
-            Command::CancelWorkflow(verb) => VerbReply::of(self.runs.cancel(verb).await),
-            Command::PauseWorkflow(verb) => VerbReply::of(self.runs.pause(caller, verb).await),
-            Command::ResumeWorkflow(verb) => VerbReply::of(self.runs.resume(caller, verb).await),
-            Command::GetGate(verb) => VerbReply::of(self.runs.gate(&verb).await),
-            Command::GetWorkflowRun(verb) => VerbReply::of(self.runs.record(&verb).await),
-            Command::ListWorkflowRuns(verb) => VerbReply::of(self.runs.list(&verb).await),
+            Command::CancelWorkflow(verb) => VerbReply::of(Box::pin(self.runs.cancel(verb)).await),
+            Command::PauseWorkflow(verb) => VerbReply::of(Box::pin(self.runs.pause(caller, verb)).await),
+            Command::ResumeWorkflow(verb) => VerbReply::of(Box::pin(self.runs.resume(caller, verb)).await),
+            Command::GetGate(verb) => VerbReply::of(Box::pin(self.runs.gate(&verb)).await),
+            Command::GetWorkflowRun(verb) => VerbReply::of(Box::pin(self.runs.record(&verb)).await),
+            Command::ListWorkflowRuns(verb) => VerbReply::of(Box::pin(self.runs.list(&verb)).await),
             Command::Subscribe(verb) => {
-                let (reply, events) = self.runs.subscribe(&verb).await;
+                let (reply, events) = Box::pin(self.runs.subscribe(&verb)).await;
                 return (VerbReply::of(reply), events.map(ReplyStream::Run));
             }
-            Command::CreateWorkflow(verb) => VerbReply::of(self.workflows.create(caller, verb).await),
-            Command::LoadFunctions(verb) => VerbReply::of(self.workflows.load(caller, verb).await),
+            Command::CreateWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.create(caller, verb)).await),
+            Command::LoadFunctions(verb) => VerbReply::of(Box::pin(self.workflows.load(caller, verb)).await),
             Command::GetWorkflowSchema(_) => VerbReply::of(self.workflows.schema()),
-            Command::ListWorkflows(verb) => VerbReply::of(self.tools.list_workflows(caller, verb).await),
-            Command::DescribeWorkflow(verb) => VerbReply::of(self.tools.describe(caller, verb).await),
-            Command::DeleteWorkflow(verb) => VerbReply::of(self.workflows.delete(caller, verb).await),
-            Command::ListNodes(verb) => VerbReply::of(self.projects().list_nodes(caller, &verb).await),
-            Command::DescribeNode(verb) => VerbReply::of(self.projects().describe_node(caller, &verb).await),
+            Command::ListWorkflows(verb) => VerbReply::of(Box::pin(self.tools.list_workflows(caller, verb)).await),
+            Command::DescribeWorkflow(verb) => VerbReply::of(Box::pin(self.tools.describe(caller, verb)).await),
+            Command::DeleteWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.delete(caller, verb)).await),
+            Command::ListNodes(verb) => VerbReply::of(Box::pin(self.projects().list_nodes(caller, &verb)).await),
+            Command::DescribeNode(verb) => VerbReply::of(Box::pin(self.projects().describe_node(caller, &verb)).await),
             Command::RunNode(verb) => VerbReply::of(Box::pin(self.runs.run_node(caller, verb, step)).await),
-            Command::ListGraphs(verb) => VerbReply::of(self.projects().list_graphs(caller, &verb).await),
+            Command::ListGraphs(verb) => VerbReply::of(Box::pin(self.projects().list_graphs(caller, &verb)).await),
             Command::RunGraph(verb) => VerbReply::of(Box::pin(self.runs.run_graph(caller, verb, step)).await),
-            Command::ListTools(verb) => VerbReply::of(self.tools.list(caller, verb).await),
-            Command::CallTool(verb) => match self.tools.called(caller, &verb.name, &verb.arguments).await {
+            Command::ListTools(verb) => VerbReply::of(Box::pin(self.tools.list(caller, verb)).await),
+            Command::CallTool(verb) => match Box::pin(self.tools.called(caller, &verb.name, &verb.arguments)).await {
                 Ok(tool) => VerbReply::of_run(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await),
                 Err(not_called) => VerbReply::of_run(not_called.into_reply()),
             },
             Command::Watch(_) => {
-                let watching = ReplyStream::Changes(Box::new(self.tools.watch(caller).await));
+                let watching = ReplyStream::Changes(Box::new(Box::pin(self.tools.watch(caller)).await));
                 return (VerbReply::of(WatchReply { success: true, error: None }), Some(watching));
             }
             Command::ListRemoteWorkflows(verb) => VerbReply::of(self.remotes.list(verb)),
-            Command::RefreshWorkflows(verb) => VerbReply::of(self.remotes.refresh(verb).await),
+            Command::RefreshWorkflows(verb) => VerbReply::of(Box::pin(self.remotes.refresh(verb)).await),
             Command::CheckWorkflowStatus(verb) => {
                 let there = self.runs.there(&verb.run_id).await;
-                VerbReply::of(self.remotes.check(verb, there).await)
+                VerbReply::of(Box::pin(self.remotes.check(verb, there)).await)
             }
         };
         (self.without_secrets(answer), None)

@@ -3,6 +3,7 @@
 mod act;
 mod begin;
 mod contract;
+mod definitions;
 mod gate;
 mod history;
 mod outcome;
@@ -10,6 +11,7 @@ mod report;
 mod run;
 
 pub(crate) use begin::MachineLaunch;
+pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;
 pub(crate) use outcome::{outcome, value};
 pub(crate) use report::{LONGEST_TEXT, next_step, of as report, shorten};

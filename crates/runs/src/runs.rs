@@ -17,7 +17,7 @@ use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
 use steplatch_sessions::{Sessions, ShutdownMode};
 use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::event::RunEvents;
@@ -45,6 +45,13 @@ const MOST_AVAILABLE: usize = 50;
 
 /// How long a cancel waits for the end of its run.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Runs that are started at once: what a start needs is ten times what its run needs afterwards. One transaction of the
+/// journal takes as many.
+const STARTS_AT_ONCE: usize = 512;
+
+/// Reports that are made at once: each has a whole history in memory.
+const REPORTS_AT_ONCE: usize = 128;
 
 /// Notified when a run has changed.
 pub trait RunListener: std::fmt::Debug + Send + Sync {
@@ -83,6 +90,10 @@ pub struct RunDependencies {
 #[derive(Debug)]
 pub struct Runs {
     pub(crate) shared: Arc<Engine>,
+    /// Turns to start a run.
+    starts: Semaphore,
+    /// Turns to read a run's history for its report.
+    reports: Semaphore,
 }
 
 impl Runs {
@@ -93,7 +104,11 @@ impl Runs {
     /// When the journal cannot be used.
     pub async fn open(path: PathBuf, surroundings: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
         let shared = Engine::open(path, surroundings, keep).await?;
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self {
+            shared: Arc::new(shared),
+            starts: Semaphore::new(STARTS_AT_ONCE),
+            reports: Semaphore::new(REPORTS_AT_ONCE),
+        })
     }
 
     /// Resumes the runs that the last daemon left.
@@ -140,7 +155,7 @@ impl Runs {
             idempotency_key,
             ..RunWorkflow::default()
         };
-        let run = match Box::pin(self.start(caller, start, Some(given), step)).await {
+        let run = match self.start(caller, start, Some(given), step).await {
             Ok(run) => run,
             Err(reply) => return refused(reply.error),
         };
@@ -150,7 +165,7 @@ impl Runs {
             None if wait => run.over(longest).await,
             _ => {}
         }
-        let report = self.report(&run).await;
+        let report = Box::pin(self.report(&run)).await;
         let (result, run_id, state) = (returned(&report), report.run_id, report.status);
         ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
     }
@@ -204,14 +219,14 @@ impl Runs {
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
         let (workflow_name, session_id) = names_in(&verb);
-        let reply = match Box::pin(self.start(caller, verb, None, step)).await {
+        let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
-                self.report(&run).await
+                Box::pin(self.report(&run)).await
             }
             Err(reply) => RunReply { workflow_name, session_id, ..*reply },
         };
-        let mut available_workflows = self.shared.workflows.available(caller).await;
+        let mut available_workflows = Box::pin(self.shared.workflows.available(caller)).await;
         let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
         available_workflows.extend(self.shared.remotes.names().into_iter().take(room));
         RunReply { available_workflows, ..reply }
@@ -236,7 +251,7 @@ impl Runs {
                 Ok(begun) => begun,
                 Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
             };
-            self.start_remote(caller, tool, arguments, None, begun, key).await
+            Box::pin(self.start_remote(caller, tool, arguments, None, begun, key)).await
         } else {
             let input = match arguments.get("input") {
                 _ if arguments.is_empty() => Value::Null,
@@ -255,7 +270,7 @@ impl Runs {
         match started {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
-                self.report(&run).await
+                Box::pin(self.report(&run)).await
             }
             Err(reply) => RunReply { workflow_name: Some(named), ..*reply },
         }
@@ -268,7 +283,20 @@ impl Runs {
         remote::there(&self.shared, &run).await
     }
 
+    /// Starts a run when it is its turn. What a start needs is much more than what a wait for its turn needs, or a wait
+    /// for the end of the run.
     async fn start(
+        &self,
+        caller: &Arc<Caller>,
+        verb: RunWorkflow,
+        given: Option<RunArguments>,
+        step: Option<String>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        let _turn = self.starts.acquire().await.expect("it is never closed");
+        Box::pin(self.start_now(caller, verb, given, step)).await
+    }
+
+    async fn start_now(
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
@@ -392,7 +420,7 @@ impl Runs {
                 if let Some(wait) = verb.wait_seconds {
                     self.at_rest(&run, Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
                 }
-                self.report(&run).await
+                Box::pin(self.report(&run)).await
             }
             Err(error) => RunReply { run_id: verb.run_id, error: Some(error), ..RunReply::default() },
         }
@@ -528,7 +556,7 @@ impl Runs {
         };
         match result.filter(|_| !result_shortened) {
             Some(whole) => Some(Arc::unwrap_or_clone(whole)),
-            None => returned(&self.report(run).await),
+            None => returned(&Box::pin(self.report(run)).await),
         }
     }
 
@@ -547,6 +575,7 @@ impl Runs {
     }
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
+        let _turn = self.reports.acquire().await.expect("it is never closed");
         let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
         let next_step = machine::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: &dyn std::fmt::Display| RunReply {

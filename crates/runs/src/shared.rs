@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::function::OwnFile;
 use super::locked::LockedRuns;
+use super::machine::DefinitionCache;
 use super::run::{Run, RunState, RunStatus};
 use crate::engine::ENTRY_VERSION;
 use crate::nodes::{ExecutorFactory, Nodes};
@@ -90,6 +91,8 @@ pub(super) struct Engine {
     pub(super) below: Mutex<HashMap<RunId, usize>>,
     /// Files of functions, for the runs in progress.
     pub(super) files: Mutex<Vec<Weak<OwnFile>>>,
+    /// Definitions of machines, for the runs in progress.
+    pub(super) definitions: DefinitionCache,
     /// The runs in progress.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Unfinished runs that cannot continue, and why.
@@ -151,6 +154,7 @@ impl Engine {
             listener,
             below: Mutex::default(),
             files: Mutex::default(),
+            definitions: DefinitionCache::default(),
             driven: Mutex::default(),
             broken: Mutex::default(),
             locked: LockedRuns::default(),

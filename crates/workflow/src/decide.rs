@@ -450,7 +450,7 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     let started = Event::Started {
         at: now,
         run: start.run,
-        definition: definition.document().clone(),
+        definition: definition.shared_document(),
         variables,
         session_id,
         limits: start.limits,

@@ -14,6 +14,7 @@ mod reach;
 mod schema;
 mod shape;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
@@ -35,7 +36,7 @@ pub(crate) use shape::STUB_KEYS;
 /// A machine workflow that passed every check.
 #[derive(Debug, Clone)]
 pub struct Definition {
-    document: Value,
+    document: Arc<Value>,
     name: Option<WorkflowName>,
     description: Option<String>,
     arguments: Contract,
@@ -97,6 +98,12 @@ impl Definition {
     #[must_use]
     pub fn document(&self) -> &Value {
         &self.document
+    }
+
+    /// Returns the document, shared with histories of its runs.
+    #[must_use]
+    pub fn shared_document(&self) -> Arc<Value> {
+        self.document.clone()
     }
 
     /// Returns the workflow's name, when it has one.

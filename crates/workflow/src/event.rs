@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,22 @@ use crate::time;
 /// decided differently, and describe in `rules.rs` what applies to runs that began before.
 pub const SEMANTICS_VERSION: u32 = 4;
 
+/// A value that is shared in memory, and written like any other.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(value: &Arc<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Value>, D::Error> {
+        Value::deserialize(deserializer).map(Arc::new)
+    }
+}
+
 /// One entry of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -31,7 +48,8 @@ pub enum Event {
         /// The run's id.
         run: RunId,
         /// The whole document, so that the run outlives every change to the library.
-        definition: Value,
+        #[serde(with = "shared")]
+        definition: Arc<Value>,
         /// Its initial variables.
         variables: Map<String, Value>,
         /// The terminal it was given.

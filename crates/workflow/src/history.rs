@@ -1,6 +1,7 @@
 //! The state of a run, folded from its events.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -187,7 +188,7 @@ pub struct History {
     events_applied: usize,
     status: Status,
     run: Option<RunId>,
-    definition: Option<Value>,
+    definition: Option<Arc<Value>>,
     semantics_version: u32,
     parent: Option<StepId>,
     depth: u32,
@@ -560,7 +561,13 @@ impl History {
     /// Returns the document that the run was started with.
     #[must_use]
     pub fn definition(&self) -> Option<&Value> {
-        self.definition.as_ref()
+        self.definition.as_deref()
+    }
+
+    /// Replaces the document of its definition by an equal one that other runs share.
+    pub fn share_definition(&mut self, document: Arc<Value>) {
+        debug_assert_eq!(self.definition.as_deref(), Some(&*document));
+        self.definition = Some(document);
     }
 
     /// Returns the version of the rules that the run follows.

@@ -156,23 +156,58 @@ fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_st
     assert_eq!(lines_in(&story.path("noted")), 1);
 }
 
-#[test]
-fn so_many_runs_are_below_one_at_once_and_no_more() {
-    let story = Story::whole(
-        "import asyncio\nasync def child(ctx):\n    await ctx.gate('Go on?')\n\
-         async def story(ctx):\n    refused = []\n    async def one():\n        try:\n            await ctx.run_workflow('child')\n        \
-         except RuntimeError as error:\n            refused.append(str(error))\n            ctx.emit('refused', {'why': str(error)})\n    \
-         await asyncio.gather(*[one() for _ in range(503)])\n\
-         Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
-    );
-    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+/// Starts 503 runs that wait at gates, and emits what refuses the rest.
+const MANY: &str = "\
+import asyncio
+async def child(ctx):
+    await ctx.gate('Go on?')
+async def story(ctx):
+    async def one():
+        try:
+            await ctx.run_workflow('child')
+        except RuntimeError as error:
+            ctx.emit('refused', {'why': str(error)})
+    await asyncio.gather(*[one() for _ in range(503)])
+Workflow(id='child', session=session, fn=child)
+Workflow(id='story', session=session, fn=story)
+";
+
+/// Waits until runs below `run` were refused so often.
+fn refuses(story: &Story, run: &Value, times: usize) {
     let refused = || {
-        let events = story.events(&run);
+        let events = story.events(run);
         events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
     };
-    story.waits_until("the last three are refused", || refused().len() == 3);
+    story.waits_until("the rest is refused", || refused().len() == times);
     assert_eq!(refused()[0]["data"]["why"], "500 runs are under way below one run, which is the most");
+}
+
+#[test]
+fn so_many_runs_are_below_one_at_once_and_no_more() {
+    let story = Story::whole(MANY);
+    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    refuses(&story, &run, 3);
     let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+}
+
+#[test]
+fn runs_below_a_machine_count_with_those_that_its_children_start() {
+    let story = Story::whole(MANY);
+    story.home.runs(&["workflow", "load", "story.py"]).well();
+    let nests = json!({"initial_state": "nest", "states": {
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 600},
+    }});
+    let asked = json!({"workflow_definition": nests, "wait_seconds": 0, "save_on_success": false});
+    let machine = story.agent.calls("run_workflow", asked);
+    let child = || {
+        let begun = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
+        begun.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
+    };
+    story.waits_until("the function has begun", || child().is_some());
+    // One of the 500 is the function itself.
+    refuses(&story, &child().unwrap(), 4);
+    let cancelled = story.agent.calls("cancel_run", json!({"run_id": machine["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use steplatch_daemon::RetentionPolicy;
 use steplatch_protocol::{
     AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, RunReply,
-    RunWorkflow, Subscribe,
+    RunWorkflow, SendInput, Subscribe,
 };
 use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
 use steplatch_testkit::{TestDaemon, user_name};
@@ -253,6 +253,50 @@ async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
     assert!(answered.success, "{answered:?}");
     let ended = end_of(&daemon, &waiting.run_id).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("good")));
+    daemon.stop().await;
+}
+
+/// Returns whether an entry of a run, as it is stored, has a text.
+fn is_stored(daemon: &TestDaemon, run: &str, text: &str) -> bool {
+    let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
+    let select = "SELECT count(*) FROM records JOIN runs USING (number) WHERE run = ?1 AND instr(text, ?2) > 0";
+    journal.query_row(select, [run, text], |row| row.get::<_, i64>(0)).unwrap() > 0
+}
+
+#[tokio::test]
+async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machine_has_already() {
+    let daemon = TestDaemon::new().await;
+    let definition = json!({
+        "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"command": ["cat"]}}, "transitions": [{"condition": "success", "next_state": "type"}]},
+            "type": {"action": {"tool": "send_input", "params": {"input_text": "value open-sesame-7\n"}}, "transitions": [{"condition": "success", "next_state": "see"}]},
+            "see": {"action": {"tool": "await_output", "params": {"pattern": "value (?P<value>\\S+)"}}, "transitions": [{"condition": "success", "next_state": "ask"}]},
+            "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "answered_by": "anyone"}}, "transitions": [{"condition": "success", "next_state": "use"}]},
+            "use": {"action": {"tool": "await_output", "params": {"pattern": "{match_text}", "timeout": 10}}},
+        },
+    });
+    let begun = begin(&daemon, definition).await;
+    let waiting = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    assert!(is_stored(&daemon, &begun.run_id, "open-sesame-7"), "nothing says yet that it is a secret");
+    let elsewhere = daemon.bash().await;
+    let typed = SendInput {
+        session_id: elsewhere.id.clone(),
+        input_text: "open-sesame-7\n".to_owned(),
+        secret: true,
+        ..SendInput::default()
+    };
+    assert!(daemon.call(typed).await.success);
+    let sealed = || !is_stored(&daemon, &begun.run_id, "open-sesame-7");
+    eventually("the entries of the waiting run are sealed", sealed).await;
+    let daemon = daemon.restarted().await;
+    let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
+    assert!(daemon.call(answer).await.success);
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(ended.status, "completed", "the run goes on with the value: {ended:?}");
+    assert!(!serde_json::to_string(&ended).unwrap().contains("open-sesame-7"));
+    assert!(!is_stored(&daemon, &begun.run_id, "open-sesame-7"));
     daemon.stop().await;
 }
 

@@ -91,6 +91,7 @@ impl Engine {
         };
         let (seal, environment) = (named, Environment::of_machine(&definition));
         let parts = LaunchParts { caller, run: id, about, environment, seal, key };
+        let definition = self.definitions.share(definition);
         self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start)).await
     }
 }

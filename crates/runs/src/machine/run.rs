@@ -33,7 +33,7 @@ const SCREEN_WITHIN: Duration = Duration::from_secs(5);
 /// One run of a machine.
 pub(crate) struct MachineRun {
     recorder: Recorder,
-    definition: Definition,
+    definition: Arc<Definition>,
     history: History,
     /// What is to be performed once the first entries are stored.
     first: Vec<Effect>,
@@ -56,7 +56,7 @@ pub(crate) struct MachineRun {
 
 /// What the journal has of a machine.
 pub(crate) struct MachineHistory {
-    definition: Definition,
+    definition: Arc<Definition>,
     history: History,
 }
 
@@ -72,11 +72,13 @@ impl Recovery for MachineRun {
     ) -> Result<StoredRun<MachineHistory>, String> {
         let events = shared.read_all(records, &seal).await;
         let events = events.map_err(|error| format!("its history can not be read: {error}"))?;
-        let history = History::from_iter(&events);
+        let mut history = History::from_iter(&events);
         let document = history.definition().ok_or_else(|| "its history does not begin with its start".to_owned())?;
         let definition = Definition::parse(document, &TerminalTools)
             .map_err(|problems| format!("its definition is not valid for this version:\n{problems}"))?;
         let (seal, environment) = (seal.of(&definition), Environment::of_machine(&definition));
+        let definition = shared.definitions.share(definition);
+        history.share_definition(definition.shared_document());
         Ok(StoredRun { history: MachineHistory { definition, history }, seal, environment })
     }
 
@@ -227,7 +229,7 @@ impl RunKind for MachineRun {
 
 impl MachineRun {
     /// Begins a run. Returns it with its first entries.
-    pub(super) fn begin(recorder: Recorder, definition: Definition, start: Start) -> (Self, Vec<Event>) {
+    pub(super) fn begin(recorder: Recorder, definition: Arc<Definition>, start: Start) -> (Self, Vec<Event>) {
         let mut run = Self::new(recorder, definition);
         let Decision { events, effects } = run.decide(Input::Start(start));
         run.first = effects;
@@ -237,7 +239,7 @@ impl MachineRun {
         (run, events)
     }
 
-    fn new(mut recorder: Recorder, definition: Definition) -> Self {
+    fn new(mut recorder: Recorder, definition: Arc<Definition>) -> Self {
         let id = recorder.run.id.clone();
         recorder.caller = Arc::new(Caller { run: Some(id), ..(*recorder.caller).clone() });
         Self {

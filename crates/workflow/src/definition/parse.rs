@@ -1,5 +1,6 @@
 //! The reader of definitions, which reports all problems at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -118,7 +119,7 @@ impl Reader<'_> {
         if known.fields.contains_key(&initial_state) {
             self.findings.problems.extend(reach::warnings(&initial_state, &states));
         }
-        let document = document.clone();
+        let document = Arc::new(document.clone());
         let warnings = Vec::new();
         Some(Definition { document, name, description, arguments, return_values, initial_state, states, warnings })
     }

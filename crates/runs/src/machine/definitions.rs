@@ -1,0 +1,97 @@
+//! The definitions of the machines in progress, each in memory once.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use steplatch_library::Signature;
+use steplatch_workflow::Definition;
+
+/// Definitions by the digest of their documents. Holds none of them itself.
+#[derive(Debug, Default)]
+pub(crate) struct DefinitionCache(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_digest: HashMap<Signature, Weak<Definition>>,
+    /// Entries whose definitions are gone are removed when there are more entries than this.
+    swept_above: usize,
+}
+
+/// The least number of entries that is swept.
+const LEAST_SWEPT: usize = 64;
+
+impl DefinitionCache {
+    /// Returns the definition of a machine in progress that has the same document, or this one.
+    pub(crate) fn share(&self, definition: Definition) -> Arc<Definition> {
+        let definition = Arc::new(definition);
+        let mut known = self.0.lock();
+        match known.by_digest.entry(Signature::of(definition.document())) {
+            Entry::Occupied(mut entry) => match entry.get().upgrade() {
+                // The digest ignores the order of keys, which reports show.
+                Some(same) if same.document().to_string() == definition.document().to_string() => return same,
+                Some(_) => {}
+                None => drop(entry.insert(Arc::downgrade(&definition))),
+            },
+            Entry::Vacant(entry) => drop(entry.insert(Arc::downgrade(&definition))),
+        }
+        if known.by_digest.len() > known.swept_above.max(LEAST_SWEPT) {
+            known.by_digest.retain(|_, definition| definition.strong_count() > 0);
+            known.swept_above = 2 * known.by_digest.len();
+        }
+        definition
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use steplatch_sessions::TerminalTools;
+
+    use super::*;
+
+    fn sleeping(name: &str) -> Definition {
+        let document = json!({"name": name, "initial_state": "a",
+                              "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+        of(&document)
+    }
+
+    fn of(document: &Value) -> Definition {
+        Definition::parse(document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    #[test]
+    fn runs_of_one_document_share_its_definition_while_one_of_them_is_in_progress() {
+        let cache = DefinitionCache::default();
+        let first = cache.share(sleeping("one"));
+        assert!(Arc::ptr_eq(&first, &cache.share(sleeping("one"))));
+        assert!(!Arc::ptr_eq(&first, &cache.share(sleeping("two"))));
+        let gone = Arc::downgrade(&first);
+        drop(first);
+        assert!(gone.upgrade().is_none(), "the cache holds none itself");
+        cache.share(sleeping("one"));
+    }
+
+    #[test]
+    fn documents_that_show_differently_are_not_shared() {
+        let cache = DefinitionCache::default();
+        let (one, other) = (
+            r#"{"initial_state":"a","states":{"a":{"action":{"tool":"sleep","params":{"seconds":0}}}}}"#,
+            r#"{"states":{"a":{"action":{"params":{"seconds":0},"tool":"sleep"}}},"initial_state":"a"}"#,
+        );
+        let [one, other] = [one, other].map(|text| of(&serde_json::from_str(text).unwrap_or_default()));
+        assert_eq!(Signature::of(one.document()), Signature::of(other.document()));
+        let one = cache.share(one);
+        assert!(!Arc::ptr_eq(&one, &cache.share(other)));
+    }
+
+    #[test]
+    fn definitions_that_are_gone_leave_the_cache() {
+        let cache = DefinitionCache::default();
+        let kept = cache.share(sleeping("kept"));
+        (0..1000).for_each(|number| drop(cache.share(sleeping(&format!("w{number}")))));
+        assert!(cache.0.lock().by_digest.len() <= 2 * LEAST_SWEPT);
+        assert!(Arc::ptr_eq(&kept, &cache.share(sleeping("kept"))));
+    }
+}

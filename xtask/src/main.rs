@@ -10,6 +10,8 @@ mod conformance;
 #[cfg(test)]
 mod directions;
 mod laws;
+#[cfg(test)]
+mod modules;
 mod npm;
 mod programs;
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod conformance;
 mod directions;
 mod laws;
 #[cfg(test)]
+mod lock;
+#[cfg(test)]
 mod modules;
 mod npm;
 mod programs;

@@ -9,6 +9,7 @@ mod clients;
 mod conformance;
 #[cfg(test)]
 mod directions;
+mod fuzz;
 mod laws;
 #[cfg(test)]
 mod lock;
@@ -41,6 +42,8 @@ cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search
                                          to Criterion.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
+cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that read foreign bytes with random inputs, N minutes each (3).
+                                         An input that fails is shrunk and written into crates/CRATE/corpus/TARGET.
 cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
                                          docs/conformance.md. --include REGEX runs a part and writes nothing.
 cargo xtask conformance mcp              Run the public test suite for MCP servers and write what it found there as well.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         }
         ["test", rest @ ..] => test::run(&repository, rest),
         ["laws", rest @ ..] => laws::run(&repository, rest),
+        ["fuzz", rest @ ..] => fuzz::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
         ["bench", "engine"] => bench::engine(&repository),
         ["bench", "functions"] => bench::functions(&repository),

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
 
 mod bench;
+mod check;
 mod clients;
 mod conformance;
 #[cfg(test)]
@@ -33,6 +34,8 @@ Chores of the repository.
 
 cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all tests. Installs what the tests drive.
                                          --quick leaves format and lints out; ARGUMENTS go to cargo test.
+cargo xtask check                        Check format and lints; dependencies with cargo-deny and spelling with typos, where
+                                         they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["test", rest @ ..] => test::run(&repository, rest),
+        ["check"] => check::run(&repository),
         ["laws", rest @ ..] => laws::run(&repository, rest),
         ["fuzz", rest @ ..] => fuzz::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),

@@ -5,11 +5,17 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
 
 mod bench;
+mod check;
 mod clients;
 mod conformance;
 #[cfg(test)]
 mod directions;
+mod fuzz;
 mod laws;
+#[cfg(test)]
+mod lock;
+#[cfg(test)]
+mod modules;
 mod npm;
 mod programs;
 #[cfg(test)]
@@ -28,6 +34,8 @@ Chores of the repository.
 
 cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all tests. Installs what the tests drive.
                                          --quick leaves format and lints out; ARGUMENTS go to cargo test.
+cargo xtask check                        Check format and lints; dependencies with cargo-deny and spelling with typos, where
+                                         they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
@@ -37,6 +45,8 @@ cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search
                                          to Criterion.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
+cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that read foreign bytes with random inputs, N minutes each (3).
+                                         An input that fails is shrunk and written into crates/CRATE/corpus/TARGET.
 cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
                                          docs/conformance.md. --include REGEX runs a part and writes nothing.
 cargo xtask conformance mcp              Run the public test suite for MCP servers and write what it found there as well.
@@ -51,7 +61,9 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["test", rest @ ..] => test::run(&repository, rest),
+        ["check"] => check::run(&repository),
         ["laws", rest @ ..] => laws::run(&repository, rest),
+        ["fuzz", rest @ ..] => fuzz::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
         ["bench", "engine"] => bench::engine(&repository),
         ["bench", "functions"] => bench::functions(&repository),

@@ -52,9 +52,14 @@ impl Program {
         if self.name == PYTHON.name {
             return succeeds(Command::new(self.name).args(["-c", PYTHON_CHECK]));
         }
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(self.name).is_file())
+        is_in_path(self.name)
     }
+}
+
+/// Returns whether a program of that name is in a directory of `PATH`.
+pub(crate) fn is_in_path(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
 /// Ensures that every program is installed.

@@ -5,6 +5,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::Context as _;
 
+use crate::check;
 use crate::clients;
 use crate::npm;
 use crate::programs;
@@ -20,9 +21,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     step::work("MCP clients", || clients::FOR_TESTS.iter().try_for_each(|client| client.ensure(repository)))?;
     step::work("packages of npm", || npm::ensure(repository))?;
     if own.is_empty() {
-        step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))?;
-        let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
-        step::run("lints", &mut repository.cargo(&clippy))?;
+        check::format_and_lints(repository)?;
     }
     let mut command = repository.cargo(&["test", "--locked"]);
     if !passed.iter().any(|argument| chooses_packages(argument)) {

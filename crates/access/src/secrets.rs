@@ -41,6 +41,16 @@ pub const MASK: &str = "••••••";
 
 /// The known secrets: those that are hidden everywhere, and for one terminal, those that were typed with its echo off.
 /// Cheap to clone.
+///
+/// ```
+/// use steplatch_access::{MASK, Redactor};
+///
+/// let secrets = Redactor::default();
+/// secrets.add("hunter22");
+/// assert_eq!(secrets.masked("login: ann, password: hunter22".to_owned()), format!("login: ann, password: {MASK}"));
+/// // Encodings of it are hidden as well.
+/// assert!(secrets.masked("dG9rZW46IGh1bnRlcjIy".to_owned()).contains(MASK));
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     kept: Arc<RwLock<KnownSecrets>>,

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::net::UnixStream;
 
-use crate::wire::first_frame;
+use crate::wire::{BadFrame, first_frame};
 
 /// Bytes that there is always room for.
 const PORTION: usize = 64 << 10;
@@ -24,20 +24,23 @@ pub(crate) async fn read_frames(stream: &UnixStream, mut take: impl FnMut(u64, &
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         }
-        let mut taken = 0;
-        loop {
-            match first_frame(&bytes[taken..]) {
-                Ok(Some((length, number, body))) => {
-                    take(number, &bytes[taken..][body]);
-                    taken += length;
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "the other side does not speak as it should");
-                    return;
-                }
-            }
+        if let Err(error) = take_frames(&mut bytes, &mut take) {
+            tracing::warn!(%error, "the other side does not speak as it should");
+            return;
         }
-        bytes.drain(..taken);
     }
+}
+
+/// Takes all whole frames out of `bytes` and hands each to `take`, with its number and its body.
+///
+/// # Errors
+/// If a frame is invalid, so that what follows cannot be read either. Those before it are taken.
+pub(crate) fn take_frames(bytes: &mut Vec<u8>, mut take: impl FnMut(u64, &[u8])) -> Result<(), BadFrame> {
+    let mut taken = 0;
+    while let Some((length, number, body)) = first_frame(&bytes[taken..])? {
+        take(number, &bytes[taken..][body]);
+        taken += length;
+    }
+    bytes.drain(..taken);
+    Ok(())
 }

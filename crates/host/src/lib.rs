@@ -7,6 +7,8 @@
 //! host, also older ones, and starts one when there is none.
 
 mod client;
+#[cfg(test)]
+mod fuzz;
 mod hosts;
 mod inbox;
 mod notes;

@@ -59,6 +59,19 @@ pub struct Match {
 impl Pattern {
     /// Compiles a pattern.
     ///
+    /// ```
+    /// use steplatch_pattern::Pattern;
+    ///
+    /// let text = "step 1: undone\nstep 2: done";
+    /// let pattern = Pattern::new(r"^step (?P<number>\d+): (?<!un)done$")?;
+    /// let found = pattern.find_at(text, 0)?.expect("the second step is done");
+    /// assert_eq!(&text[found.range], "step 2: done");
+    /// assert_eq!(found.groups, [Some(20..21)]);
+    /// assert_eq!(Pattern::new("(a").unwrap_err().to_string(),
+    ///     "pattern '(a' does not compile: unclosed group at position 0");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When the text breaks a rule of Python's dialect, exceeds a bound on size, or needs what no engine supports.
     pub fn new(source: &str) -> Result<Self, PatternError> {

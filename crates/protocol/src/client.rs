@@ -169,6 +169,19 @@ impl Client {
 
     /// Asks for `verb` and returns its reply, whatever it says.
     ///
+    /// ```no_run
+    /// use steplatch_protocol::{DaemonPaths, Hello, ListTerminalSessions, connect};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let place = DaemonPaths::from_environment(None)?;
+    /// let (client, _) = connect(&place, Hello { client: "example".to_owned(), ..Hello::default() }).await?;
+    /// for terminal in client.call(ListTerminalSessions {}).await?.sessions {
+    ///     println!("{}: {}", terminal.session_id, terminal.command);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When the daemon did not carry it out, or is not there any more.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, CallError> {

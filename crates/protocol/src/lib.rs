@@ -12,6 +12,8 @@ mod codec;
 mod connect;
 mod daemon;
 mod follow;
+#[cfg(test)]
+mod fuzz;
 mod library;
 mod message;
 mod metrics;

@@ -11,4 +11,6 @@ pub use clean::{Cleaned, clean};
 pub use validator::{Unusable, Validator, Violation};
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

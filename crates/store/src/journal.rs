@@ -128,6 +128,26 @@ pub struct Retention {
 }
 
 /// Where histories are kept.
+///
+/// ```
+/// use steplatch_store::{AppendError, Journal, MemoryJournal};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let journal = MemoryJournal::default();
+/// let run = "run_0123456789abcdef".parse()?;
+/// let last = journal.append(&run, 0, 1, vec!["started".to_owned(), "asked".to_owned()]).await?;
+/// assert_eq!(last, 2);
+///
+/// // A writer that decided on an old history is refused.
+/// let late = journal.append(&run, 1, 1, vec!["asked again".to_owned()]).await;
+/// assert!(matches!(late, Err(AppendError::Conflict { .. })));
+///
+/// let texts: Vec<String> = journal.read(&run, 0).await?.into_iter().map(|record| record.text).collect();
+/// assert_eq!(texts, ["started", "asked"]);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Journal: Send + Sync + 'static {
     /// Appends entries with what belongs to them, all or nothing. Returns once they are as durable as this journal
     /// makes them. A caller that stops waiting does not cancel its append.

@@ -17,22 +17,18 @@ pub(crate) struct Utf8Assembler {
 impl Utf8Assembler {
     /// Passes `bytes` to `sink` in slices of at most `most` bytes (at least 4) that end between characters.
     pub(crate) fn pass(&mut self, mut bytes: &[u8], most: usize, mut sink: impl FnMut(&[u8])) {
-        while let Some(wanted) = self.begun.first().map(|&lead| length(lead)) {
-            match bytes.first() {
-                None => return,
-                Some(&byte) if is_continuation(byte) => {
-                    self.begun.push(byte);
-                    bytes = &bytes[1..];
-                    if self.begun.len() == wanted {
-                        sink(&std::mem::take(&mut self.begun));
-                    }
-                }
-                Some(_) => {
-                    // It never ends: what comes is something else.
-                    self.begun.clear();
-                    sink(REPLACEMENT);
-                }
+        while !self.begun.is_empty() {
+            let Some((&byte, rest)) = bytes.split_first() else { return };
+            self.begun.push(byte);
+            if std::str::from_utf8(&self.begun).is_ok() {
+                sink(&std::mem::take(&mut self.begun));
+            } else if !is_beginning(&self.begun) {
+                // It never ends: the byte is part of something else.
+                self.begun.clear();
+                sink(REPLACEMENT);
+                break;
             }
+            bytes = rest;
         }
         while !bytes.is_empty() {
             let end = bytes.len().min(most);
@@ -49,27 +45,17 @@ impl Utf8Assembler {
     }
 }
 
-/// How many bytes the character that begins with `lead` has.
-fn length(lead: u8) -> usize {
-    match lead {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
-        _ => 1,
-    }
-}
-
-fn is_continuation(byte: u8) -> bool {
-    (0x80..=0xbf).contains(&byte)
+/// Whether bytes are the beginning of a character and not the whole of it. Of those that are, the parser makes one
+/// replacement, so that a byte which cannot continue them is not waited for.
+fn is_beginning(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
 }
 
 /// How many bytes at the end are the beginning of a character.
 fn unfinished(bytes: &[u8]) -> usize {
-    let tail = bytes.iter().rev().take(4).take_while(|byte| is_continuation(**byte)).count();
-    match bytes.len().checked_sub(tail + 1).map(|lead| length(bytes[lead])) {
-        Some(wanted) if wanted > tail + 1 => tail + 1,
-        _ => 0,
-    }
+    // A character has at most 4 bytes.
+    let lengths = 1..=bytes.len().min(3);
+    lengths.rev().find(|&length| is_beginning(&bytes[bytes.len() - length..])).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -85,6 +71,18 @@ mod tests {
         characters.pass(b"a\xe6\xbc", 4096, |slice| out.extend_from_slice(slice));
         characters.pass(b"\x1b[m", 4096, |slice| out.extend_from_slice(slice));
         assert_eq!(out, "a\u{fffd}\x1b[m".as_bytes());
+    }
+
+    /// A byte that cannot continue the bytes before it is a mistake of its own, as in the parser.
+    #[test]
+    fn invalid_bytes_pass_as_they_are_where_no_character_can_come_of_them() {
+        for bytes in [b"\xed\xa8 ".as_slice(), b"\xe0\x80", b"\xf0\x80\x80", b"\xf4\x90", b"\xc0\x80", b"\xf5\x80"] {
+            let (mut characters, mut out) = (Utf8Assembler::default(), String::new());
+            for byte in bytes.chunks(1) {
+                characters.pass(byte, 4096, |slice| out.push_str(&String::from_utf8_lossy(slice)));
+            }
+            assert_eq!(out, String::from_utf8_lossy(bytes), "{bytes:x?}");
+        }
     }
 
     proptest! {

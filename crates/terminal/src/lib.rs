@@ -12,6 +12,8 @@ mod characters;
 mod command;
 mod echo;
 mod exchange;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod history;
 mod hushed;

@@ -77,6 +77,51 @@ pub struct Transition {
 impl Definition {
     /// Reads a definition and checks it in every respect that needs no run.
     ///
+    /// What happens next in a run of it is decided by [`decide`](crate::decide()): the caller appends the events and
+    /// performs the effects.
+    ///
+    /// ```
+    /// use serde_json::{Map, json};
+    /// use steplatch_workflow::{Definition, Effect, History, Input, Limits, Outcome, Start, Status, Timestamp, decide};
+    /// # use steplatch_workflow::{Problem, ToolCatalog};
+    /// # struct NoTools;
+    /// # impl ToolCatalog for NoTools {
+    /// #     fn tools(&self) -> Vec<String> { Vec::new() }
+    /// #     fn check(&self, _: &str, _: &Map<String, serde_json::Value>) -> Vec<Problem> { Vec::new() }
+    /// #     fn takes_session(&self, _: &str) -> bool { false }
+    /// # }
+    ///
+    /// let document = json!({
+    ///     "initial_state": "rest",
+    ///     "states": {"rest": {"action": {"tool": "sleep", "params": {"seconds": 1}}}}
+    /// });
+    /// let definition = Definition::parse(&document, &NoTools)?;
+    ///
+    /// let start = Input::Start(Start {
+    ///     run: "run_0123456789abcdef".parse()?,
+    ///     session_id: None,
+    ///     variables: Map::new(),
+    ///     limits: Limits::default(),
+    ///     keep_terminals: false,
+    ///     save_on_success: false,
+    ///     parent: None,
+    ///     depth: 0,
+    /// });
+    /// let mut history = History::new();
+    /// let decision = decide(&definition, &history, start, Timestamp(0));
+    /// history.extend(&decision.events);
+    /// let step = decision.effects.iter().find_map(|effect| match effect {
+    ///     Effect::Sleep { step, .. } => Some(step.clone()),
+    ///     _ => None,
+    /// });
+    ///
+    /// let result = json!({"success": true}).as_object().cloned().unwrap_or_default();
+    /// let outcome = Input::Outcome { step: step.expect("it sleeps first"), outcome: Outcome::Finished { result } };
+    /// history.extend(&decide(&definition, &history, outcome, Timestamp(1_000_000)).events);
+    /// assert_eq!(*history.status(), Status::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// With every problem that was found, and the warnings beside them.
     pub fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Self, Problems> {

@@ -95,6 +95,7 @@ pub(super) fn attributes(cell: &Cell) -> String {
 fn paint_row(out: &mut String, row: &[Cell]) -> bool {
     let shows = |cell: &Cell| {
         !matches!(cell.c, ' ' | '\t')
+            || cell.zerowidth().is_some_and(|combined| !combined.is_empty())
             || cell.bg != Color::Named(NamedColor::Background)
             || cell.flags.intersects(Flags::INVERSE | Flags::ALL_UNDERLINES | Flags::STRIKEOUT)
     };

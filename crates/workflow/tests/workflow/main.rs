@@ -3,6 +3,7 @@
 mod contracts;
 mod decisions;
 mod definitions;
+mod fuzz;
 mod gates;
 mod generated;
 mod laws;

@@ -1,0 +1,189 @@
+//! New inputs from old ones.
+
+use std::ops::Range;
+
+use crate::random::Random;
+
+/// The most changes that are made to one input.
+const MOST_CHANGES: usize = 8;
+
+/// Numbers at which code goes wrong, as texts.
+const NUMBERS: [&str; 14] = [
+    "0",
+    "1",
+    "-1",
+    "2",
+    "127",
+    "255",
+    "256",
+    "1000",
+    "65535",
+    "65536",
+    "2147483648",
+    "18446744073709551615",
+    "1e999",
+    "0.5",
+];
+
+/// The same as bytes.
+const BYTES: [u8; 9] = [0, 1, 0x1b, 0x20, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
+
+/// Makes new inputs from those of a pool.
+#[derive(Debug)]
+pub(crate) struct Mutator<'a> {
+    /// The pool, which is not empty.
+    pub(crate) inputs: &'a [Vec<u8>],
+    pub(crate) dictionary: &'a [&'a str],
+    /// The longest result, in bytes.
+    pub(crate) longest: usize,
+}
+
+impl Mutator<'_> {
+    /// Returns an input of the pool with 1 to [`MOST_CHANGES`] changes, few more often than many.
+    pub(crate) fn mutate(&self, random: &mut Random) -> Vec<u8> {
+        let mut input = random.pick(self.inputs).clone();
+        let most = 1 + random.below(MOST_CHANGES);
+        for _ in 0..=random.below(most) {
+            self.change(&mut input, random);
+            input.truncate(self.longest);
+        }
+        input
+    }
+
+    fn change(&self, input: &mut Vec<u8>, random: &mut Random) {
+        let at = random.below(input.len() + 1);
+        let range = short_range(input, random);
+        match random.below(12) {
+            0 => {
+                if let Some(byte) = input.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            1 => {
+                if let Some(byte) = input.get_mut(at) {
+                    *byte = if random.below(2) == 0 { *random.pick(&BYTES) } else { random.byte() };
+                }
+            }
+            2 => drop(input.drain(range)),
+            3 => {
+                let again = input[range.clone()].repeat(1 + random.below(4));
+                insert(input, range.end, &again);
+            }
+            4 => {
+                let bytes: Vec<u8> = (0..=random.below(4)).map(|_| random.byte()).collect();
+                insert(input, at, &bytes);
+            }
+            5 | 6 if !self.dictionary.is_empty() => {
+                let word = *random.pick(self.dictionary);
+                insert(input, at, word.as_bytes());
+            }
+            7 if !self.dictionary.is_empty() => {
+                let word = *random.pick(self.dictionary);
+                input.splice(range, word.bytes());
+            }
+            8 => {
+                let number = *random.pick(&NUMBERS);
+                input.splice(number_at(input, at), number.bytes());
+            }
+            9 => {
+                let other = random.pick(self.inputs);
+                input.truncate(at);
+                input.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+            10 => {
+                let other = random.pick(self.inputs);
+                let taken = short_range(other, random);
+                insert(input, at, &other[taken]);
+            }
+            _ => {
+                let other = random.pick(self.inputs);
+                if let (Some(old), Some(new)) = (block(input, random), block(other, random)) {
+                    input.splice(old, other[new].iter().copied());
+                }
+            }
+        }
+    }
+}
+
+fn insert(input: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    input.splice(at..at, bytes.iter().copied());
+}
+
+/// Returns a range of at most 32 bytes, or rarely of any length.
+fn short_range(input: &[u8], random: &mut Random) -> Range<usize> {
+    let begin = random.below(input.len() + 1);
+    let most = if random.below(8) == 0 { input.len() } else { 32 };
+    begin..begin + random.below(most.min(input.len() - begin) + 1)
+}
+
+/// Returns the digits at a place, or the next ones behind it; an empty range at the end if there are none.
+fn number_at(input: &[u8], at: usize) -> Range<usize> {
+    let begin = input[at..].iter().position(u8::is_ascii_digit).map_or(input.len(), |digit| at + digit);
+    let length = input[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    begin..begin + length
+}
+
+/// Returns a part of a text with brackets that is whole: from a bracket to the one that closes it, or a quoted text.
+fn block(input: &[u8], random: &mut Random) -> Option<Range<usize>> {
+    let is_opening = |byte: u8| matches!(byte, b'{' | b'[' | b'(' | b'"');
+    let openings: Vec<usize> = (0..input.len()).filter(|&at| is_opening(input[at])).collect();
+    if openings.is_empty() {
+        return None;
+    }
+    let begin = *random.pick(&openings);
+    if input[begin] == b'"' {
+        let end = input[begin + 1..].iter().position(|&byte| byte == b'"')?;
+        return Some(begin..begin + end + 2);
+    }
+    let mut depth = 0_usize;
+    for (at, byte) in input.iter().enumerate().skip(begin) {
+        match byte {
+            b'{' | b'[' | b'(' => depth += 1,
+            b'}' | b']' | b')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(begin..at + 1);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mutations_differ_and_keep_the_bound_and_repeat_with_their_seed() {
+        let inputs = [b"{\"a\": [1, 22, {}], \"b\": (x)}".to_vec(), Vec::new()];
+        let mutator = Mutator { inputs: &inputs, dictionary: &["word"], longest: 60 };
+        let round = |seed| {
+            let mut random = Random::new(seed);
+            (0..2_000).map(|_| mutator.mutate(&mut random)).collect::<Vec<_>>()
+        };
+        let mutated = round(1);
+        assert!(mutated.iter().all(|input| input.len() <= 60));
+        let different: std::collections::HashSet<&Vec<u8>> = mutated.iter().collect();
+        assert!(different.len() > 1_000, "{}", different.len());
+        assert_eq!(mutated, round(1));
+        assert_ne!(mutated, round(2));
+    }
+
+    #[test]
+    fn a_block_ends_with_its_own_bracket() {
+        let blocks = |input: &str| -> std::collections::BTreeSet<String> {
+            let found = (0..50).filter_map(|seed| block(input.as_bytes(), &mut Random::new(seed)));
+            found.map(|range| input[range].to_owned()).collect()
+        };
+        assert_eq!(blocks("x (a [b] c) y").into_iter().collect::<Vec<_>>(), ["(a [b] c)", "[b]"]);
+        assert_eq!(blocks("-\"two\"-").into_iter().collect::<Vec<_>>(), ["\"two\""]);
+        assert!(blocks("no brackets").is_empty() && blocks("never closed (").is_empty());
+    }
+
+    #[test]
+    fn a_number_is_replaced_whole() {
+        assert_eq!(number_at(b"a 120 b", 0), 2..5);
+        assert_eq!(number_at(b"a 120 b", 3), 3..5);
+        assert_eq!(number_at(b"a", 1), 1..1);
+    }
+}

@@ -1,0 +1,38 @@
+//! An input as a reader gets it: in portions.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use crate::random::Random;
+
+/// Cuts an input into portions of 1 to 64 bytes, most of them short. The same input is always cut in the same way, so
+/// that an input in a corpus fails again.
+#[must_use]
+pub fn portions(input: &[u8]) -> Vec<&[u8]> {
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    let mut random = Random::new(hasher.finish());
+    let mut portions = Vec::new();
+    let mut rest = input;
+    while !rest.is_empty() {
+        let most = *random.pick(&[1, 3, 8, 64]);
+        let (portion, behind) = rest.split_at(rest.len().min(1 + random.below(most)));
+        portions.push(portion);
+        rest = behind;
+    }
+    portions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_are_the_input_in_order() {
+        let input: Vec<u8> = (0..=255).collect();
+        let cut = portions(&input);
+        assert!(cut.len() > 3 && cut.iter().all(|portion| (1..=64).contains(&portion.len())));
+        assert_eq!(cut.concat(), input);
+        assert_eq!(cut, portions(&input));
+        assert!(portions(b"").is_empty());
+    }
+}

@@ -1,0 +1,47 @@
+//! Shorter inputs that fail as well.
+
+use std::time::{Duration, Instant};
+
+/// The time that shrinking takes at most.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Removes parts of an input as long as `fails` holds, first large ones.
+pub(crate) fn shrink(input: &[u8], fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let until = Instant::now() + LONGEST;
+    let mut input = input.to_vec();
+    let mut part = input.len().div_ceil(2).max(1);
+    loop {
+        let mut at = 0;
+        let mut is_shorter = false;
+        while at < input.len() {
+            let end = (at + part).min(input.len());
+            let without = [&input[..at], &input[end..]].concat();
+            if fails(&without) {
+                input = without;
+                is_shorter = true;
+            } else {
+                at = end;
+            }
+            if Instant::now() >= until {
+                return input;
+            }
+        }
+        match part {
+            1 if !is_shorter => return input,
+            1 => {}
+            _ => part = part.div_ceil(2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_remains_is_what_fails() {
+        let fails = |input: &[u8]| input.contains(&b'x') && input.contains(&b'y');
+        assert_eq!(shrink(b"abcxdefghijklmnopyqrst", fails), b"xy");
+        assert_eq!(shrink(b"", |_| true), b"");
+    }
+}

@@ -1,0 +1,123 @@
+//! Bytes from the other side of a connection: frames, and the messages in them.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use steplatch_fuzz::{Target, portions};
+use steplatch_terminal::{
+    Closed, CommandResult, Description, Excerpt, Handover, InputError, Picture, RunError, Sent, Stage, VariablesError,
+    View, Waited,
+};
+
+use crate::client::HostHello;
+use crate::inbox::take_frames;
+use crate::wire::{
+    Ask, AttachEvent, AttachReply, BadFrame, HEAD, OpenRefused, OpenedTerminal, Refusal, first_frame, read_body,
+    write_frame,
+};
+
+/// The frames of an input that is received in portions, and whether the connection ends with an error.
+type Received = (Vec<(u64, Vec<u8>)>, Option<BadFrame>);
+
+fn received(portions: &[&[u8]]) -> Received {
+    let (mut bytes, mut frames) = (Vec::new(), Vec::new());
+    for portion in portions {
+        bytes.extend_from_slice(portion);
+        if let Err(error) = take_frames(&mut bytes, |number, body| frames.push((number, body.to_vec()))) {
+            return (frames, Some(error));
+        }
+        // All that is whole was taken: what waits is less than one frame.
+        assert_eq!(first_frame(&bytes), Ok(None));
+    }
+    (frames, None)
+}
+
+/// Checks that a body which is a `T` stays the same value when it is written and read. Returns whether it is one.
+fn is_stable<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
+    let Ok(value) = read_body::<T>(body) else { return false };
+    let (mut once, mut twice) = (Vec::new(), Vec::new());
+    write_frame(&mut once, 7, &value);
+    let read: T = read_body(&once[HEAD..]).expect("what was written is read");
+    write_frame(&mut twice, 7, &read);
+    assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string());
+    let (taken, number, range) = first_frame(&once).expect("a frame").expect("a whole one");
+    assert_eq!((taken, number, range), (once.len(), 7, HEAD..once.len()));
+    true
+}
+
+#[test]
+fn frames() {
+    let target = Target {
+        corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/frames"),
+        dictionary: &[
+            "\0\0\0\x0c\0\0\0\0\0\0\0\x01",
+            "\0\0\0\0\0\0\0\x01",
+            "\0\0\0\x08",
+            "\x7f",
+            "Hello",
+            "wire",
+            "Open",
+            "List",
+            "Find",
+            "Terminal",
+            "Send",
+            "Wait",
+            "Until",
+            "Match",
+            "Quiet",
+            "Read",
+            "Tail",
+            "Resize",
+            "cols",
+            "rows",
+            "Unix",
+            "secs",
+            "nanos",
+            "Ok",
+            "Err",
+            "NoTerminal",
+            "term_9j7ayeh6hh",
+        ],
+        longest: 4_096,
+    };
+    target.run(|input| {
+        let (frames, error) = received(&[input]);
+        assert_eq!((frames.clone(), error), received(&portions(input)), "cut into portions");
+        let bodies: usize = frames.iter().map(|(_, body)| HEAD + body.len()).sum();
+        assert!(bodies <= input.len());
+        // Also the input itself is a body, so that a mutation of its length does not hide all others.
+        let bodies =
+            frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD..).unwrap_or_default()]);
+        let kinds: Vec<(u32, String)> = bodies
+            .map(|body| {
+                let readers: [fn(&[u8]) -> bool; 21] = [
+                    is_stable::<Ask>,
+                    is_stable::<OpenRefused>,
+                    is_stable::<OpenedTerminal>,
+                    is_stable::<AttachReply>,
+                    is_stable::<AttachEvent>,
+                    is_stable::<Refusal>,
+                    is_stable::<HostHello>,
+                    is_stable::<View>,
+                    is_stable::<Sent>,
+                    is_stable::<Waited>,
+                    is_stable::<Excerpt>,
+                    is_stable::<Description>,
+                    is_stable::<Handover>,
+                    is_stable::<CommandResult>,
+                    is_stable::<Closed>,
+                    is_stable::<Picture>,
+                    is_stable::<Stage>,
+                    is_stable::<RunError>,
+                    is_stable::<VariablesError>,
+                    is_stable::<InputError>,
+                    is_stable::<Result<Vec<Description>, Refusal>>,
+                ];
+                let read = readers.iter().enumerate().map(|(index, read)| u32::from(read(body)) << index);
+                let request = read_body::<Ask>(body).map(|ask| format!("{ask:?}")).unwrap_or_default();
+                let name: String = request.split(|letter: char| !letter.is_alphabetic()).take(3).collect();
+                (read.sum::<u32>(), name)
+            })
+            .collect();
+        (kinds, error.is_some())
+    });
+}

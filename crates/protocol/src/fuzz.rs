@@ -1,0 +1,147 @@
+//! Bytes of a client or a daemon: lines, the messages in them, and the parameters of verbs.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use steplatch_fuzz::{Target, portions};
+use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
+
+use crate::codec::{Line, LineReader};
+use crate::{Command, FromClient, FromDaemon};
+
+/// The longest line of the reader here, in bytes.
+const LONGEST: usize = 250;
+
+/// A stream that is not ready before each portion.
+struct PortionStream<'a> {
+    portions: std::vec::IntoIter<&'a [u8]>,
+    current: &'a [u8],
+}
+
+impl AsyncRead for PortionStream<'_> {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        unreachable!("lines are read from the buffer")
+    }
+}
+
+impl AsyncBufRead for PortionStream<'_> {
+    fn poll_fill_buf(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        if this.current.is_empty()
+            && let Some(next) = this.portions.next()
+        {
+            this.current = next;
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(this.current))
+    }
+
+    fn consume(self: Pin<&mut Self>, amount: usize) {
+        let this = self.get_mut();
+        this.current = &this.current[amount..];
+    }
+}
+
+/// Reads all lines. The future is dropped wherever the stream is not ready, as in a `select!`.
+fn read_lines(input: &[u8]) -> Vec<Line> {
+    let stream = PortionStream { portions: portions(input).into_iter(), current: &[] };
+    let mut reader = LineReader::with_longest(stream, LONGEST);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut lines = Vec::new();
+    loop {
+        match pin!(reader.next()).poll(&mut context) {
+            Poll::Pending => {}
+            Poll::Ready(line) => match line.expect("the stream does not fail") {
+                Some(line) => lines.push(line),
+                None => return lines,
+            },
+        }
+    }
+}
+
+fn expected(input: &[u8]) -> Vec<Line> {
+    let mut lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
+    // What has no end is no line.
+    lines.pop();
+    let line = |bytes: &[u8]| if bytes.len() > LONGEST { Line::TooLong } else { Line::Bytes(bytes.to_vec()) };
+    lines.into_iter().map(line).collect()
+}
+
+/// Checks that a line which is a `T` stays the same when it is written and read.
+fn read<T: Serialize + DeserializeOwned>(line: &[u8]) -> Option<T> {
+    let value: T = serde_json::from_slice(line).ok()?;
+    let once = serde_json::to_string(&value).expect("a message is JSON");
+    let again: T = serde_json::from_str(&once).unwrap_or_else(|error| panic!("{error}: {once}"));
+    let twice = serde_json::to_string(&again).expect("a message is JSON");
+    // A fraction may change in its last digit when it is read.
+    assert!(once == twice || once.contains(['.', 'e']), "{once} became {twice}");
+    Some(value)
+}
+
+#[test]
+fn lines() {
+    let target = Target {
+        corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/lines"),
+        dictionary: &[
+            "\n",
+            "\r\n",
+            "\"type\":\"command\"",
+            "\"type\":\"result\"",
+            "\"type\":\"event\"",
+            "\"params\":{",
+            "\"request_id\":",
+            "\"request\":",
+            "\"step\":",
+            "OPEN_TERMINAL",
+            "SEND_INPUT",
+            "AWAIT_OUTPUT",
+            "READ_OUTPUT",
+            "RUN_COMMAND",
+            "RUN_WORKFLOW",
+            "EXIT_TERMINAL",
+            "ANSWER_GATE",
+            "SAVE_WORKFLOW",
+            "\"timeout_ms\":",
+            "\"session_id\":\"s\"",
+            "\"env\":",
+            "\"[1,2]\"",
+            "\"{}\"",
+            "null",
+            "true",
+            "\"true\"",
+            "1e308",
+            "\"NaN\"",
+            "9007199254740993",
+            "\\ud800",
+            "\\u0000",
+        ],
+        longest: 2_000,
+    };
+    target.run(|input| {
+        let lines = read_lines(input);
+        assert_eq!(lines, expected(input));
+        let kinds: Vec<String> = lines
+            .iter()
+            .map(|line| {
+                let Line::Bytes(line) = line else { return "too long".to_owned() };
+                let _ = read::<FromDaemon>(line);
+                let Some(FromClient::Command { command_type, params, .. }) = read::<FromClient>(line) else {
+                    return String::new();
+                };
+                match Command::parse(&command_type, params) {
+                    None => String::new(),
+                    Some(Ok((_, warnings))) => format!("{command_type} {}", warnings.len()),
+                    Some(Err(error)) => {
+                        assert!(error.problems.iter().all(|problem| !problem.is_empty()) && !error.problems.is_empty());
+                        let shape = error.to_string();
+                        format!("{command_type} {}", shape.split(['\'', ',']).next().unwrap_or_default())
+                    }
+                }
+            })
+            .collect();
+        kinds
+    });
+}

@@ -1,0 +1,54 @@
+//! `cargo xtask check`: all checks that run no test.
+//!
+//! Format and lints need nothing but the compiler. Dependencies (`deny.toml`) and spelling (`typos.toml`) are checked by
+//! programs of their own; where one is not installed the chore says how it is, and goes on.
+
+use std::process::Command;
+
+use crate::programs::is_in_path;
+use crate::repository::Repository;
+use crate::step;
+
+/// A check by a program that need not be installed.
+struct OptionalCheck {
+    name: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    installation: &'static str,
+}
+
+const OPTIONAL: [OptionalCheck; 2] = [
+    OptionalCheck {
+        name: "dependencies",
+        program: "cargo-deny",
+        arguments: &["check"],
+        installation: "cargo install --locked cargo-deny",
+    },
+    OptionalCheck {
+        name: "spelling",
+        program: "typos",
+        arguments: &["--format", "brief"],
+        installation: "pip install typos, or cargo install --locked typos-cli",
+    },
+];
+
+/// Runs all checks, and stops at the first that fails.
+pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
+    format_and_lints(repository)?;
+    for check in OPTIONAL {
+        if is_in_path(check.program) {
+            let mut command = Command::new(check.program);
+            step::run(check.name, command.args(check.arguments).current_dir(repository.root()))?;
+        } else {
+            eprintln!("xtask: {}: left out, {} is not installed: {}", check.name, check.program, check.installation);
+        }
+    }
+    Ok(())
+}
+
+/// Checks the format of all sources, and lints them; a warning is an error.
+pub(crate) fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
+    step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+    step::run("lints", &mut repository.cargo(&clippy))
+}

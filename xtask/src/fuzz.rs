@@ -1,0 +1,125 @@
+//! `cargo xtask fuzz`: targets of `crates/fuzz` with random mutations, for as long as asked.
+//!
+//! A target is a directory `crates/CRATE/corpus/TARGET` and the test `fuzz::TARGET` of that crate. The test command checks
+//! the corpus and a few mutations that are always the same. This chore finds new inputs that fail: the test writes them
+//! into the corpus. One that aborts the process is written by this chore, from the file that holds the current input.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+use crate::repository::Repository;
+use crate::step;
+
+/// The default duration for each target, in minutes.
+const MINUTES: u64 = 3;
+
+/// A test that is fuzzed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Target {
+    name: String,
+    package: String,
+    corpus: PathBuf,
+}
+
+/// Runs one target or all of them, and stops at the first that fails.
+///
+/// `--minutes N` sets the time for each target.
+pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let (name, minutes) = match arguments {
+        [] => (None, MINUTES),
+        ["--minutes", minutes] => (None, number(minutes)?),
+        [name] => (Some(*name), MINUTES),
+        [name, "--minutes", minutes] | ["--minutes", minutes, name] => (Some(*name), number(minutes)?),
+        _ => bail!("Usage: cargo xtask fuzz [TARGET] [--minutes N]"),
+    };
+    let all = targets(repository.root())?;
+    let chosen: Vec<&Target> = all.iter().filter(|target| name.is_none_or(|name| name == target.name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = all.iter().map(|target| target.name.as_str()).collect();
+        bail!("There is no target '{}'. There are: {}", name.unwrap_or_default(), names.join(", "));
+    }
+    for target in chosen {
+        campaign(repository, target, minutes)?;
+    }
+    Ok(())
+}
+
+fn number(minutes: &str) -> anyhow::Result<u64> {
+    minutes.parse().context("--minutes needs a whole number.")
+}
+
+fn campaign(repository: &Repository, target: &Target, minutes: u64) -> anyhow::Result<()> {
+    let test = format!("fuzz::{}", target.name);
+    let current = repository.target().join(format!("fuzz-{}", target.name));
+    let build = ["test", "--locked", "--quiet", "--package", &target.package, "--lib", "--tests"];
+    step::run(&format!("build {}", target.name), &mut repository.cargo(&[&build[..], &["--no-run"]].concat()))?;
+    // What an earlier abort has left is in the corpus.
+    let _ = std::fs::remove_file(&current);
+    let mut command = repository.cargo(&[&build[..], &["--", "--nocapture", &test]].concat());
+    command.env("STEPLATCH_FUZZ_SECONDS", (60 * minutes).to_string()).env("STEPLATCH_FUZZ_CURRENT", &current);
+    command.stdout(std::process::Stdio::null());
+    step::run(&format!("fuzz {}", target.name), &mut command).inspect_err(|_| {
+        // A test that only panics removes the file.
+        if let Ok(input) = std::fs::read(&current) {
+            let file = target.corpus.join(format!("aborts-{:016x}", RandomState::new().hash_one(&input)));
+            let outcome = std::fs::write(&file, &input)
+                .map_or_else(|error| format!("not written: {error}"), |()| "commit the file with the fix".to_owned());
+            eprintln!("xtask: the process was aborted by the input {}; {outcome}", file.display());
+        }
+    })
+}
+
+/// Returns the targets of all crates, by the directories of their corpora.
+fn targets(root: &Path) -> anyhow::Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for package in std::fs::read_dir(root.join("crates")).context("The crates can not be listed.")? {
+        let package = package?;
+        let Ok(corpora) = std::fs::read_dir(package.path().join("corpus")) else { continue };
+        for corpus in corpora {
+            let corpus = corpus?;
+            targets.push(Target {
+                name: corpus.file_name().to_string_lossy().into_owned(),
+                package: format!("steplatch-{}", package.file_name().to_string_lossy()),
+                corpus: corpus.path(),
+            });
+        }
+    }
+    targets.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(targets)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Returns the sources that are called `fuzz.rs`.
+    fn sources(directory: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let below = |path: PathBuf| match path.is_dir() {
+            true => sources(&path),
+            false => path.ends_with("fuzz.rs").then_some(path).into_iter().collect(),
+        };
+        entries.flat_map(|entry| below(entry.path())).collect()
+    }
+
+    #[test]
+    fn every_corpus_has_a_test_and_every_test_a_corpus() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let targets: BTreeSet<PathBuf> = targets(root).unwrap().into_iter().map(|target| target.corpus).collect();
+        assert!(targets.len() > 4, "{targets:?}");
+        let mut tests = BTreeSet::new();
+        for package in std::fs::read_dir(root.join("crates")).unwrap() {
+            let package = package.unwrap().path();
+            for source in ["src", "tests"].iter().flat_map(|directory| sources(&package.join(directory))) {
+                let text = std::fs::read_to_string(source).unwrap();
+                let names = text.split("#[test]\nfn ").skip(1).filter_map(|rest| rest.split_once('('));
+                tests.extend(names.map(|(name, _)| package.join("corpus").join(name)));
+            }
+        }
+        assert_eq!(targets, tests, "directories of corpora, and tests in files called fuzz.rs");
+    }
+}

@@ -1,0 +1,24 @@
+//! How many packages the product is built from: a ceiling, so that each new one is a decision.
+
+use std::path::Path;
+
+/// The most packages in `Cargo.lock`, with those of this workspace.
+///
+/// Raise it with the change that needs it, and give the reason in the commit: which package brings them, what it does
+/// better than what is there, and what else was considered.
+const MOST_PACKAGES: usize = 500;
+
+#[test]
+fn the_product_is_built_from_no_more_packages_than_were_decided() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let lock: toml::Table = std::fs::read_to_string(root.join("Cargo.lock")).unwrap().parse().unwrap();
+    let packages = lock["package"].as_array().unwrap().len();
+    assert!(packages > 100, "{packages}");
+    assert!(
+        packages <= MOST_PACKAGES,
+        "Cargo.lock has {packages} packages, {MOST_PACKAGES} are allowed. `cargo tree --invert PACKAGE` shows what needs a \
+         package, `cargo tree --duplicates` which are there twice. If the new ones are worth it, raise MOST_PACKAGES in \
+         {} and say in the commit which package brings them and what else was considered.",
+        file!()
+    );
+}

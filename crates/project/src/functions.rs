@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use steplatch_ids::WorkflowName;
 use steplatch_library::{
-    CreateError, Declares, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
+    CreateError, Declares, FileError, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
 };
 use steplatch_python_api::Declaration;
 use tokio::sync::Mutex as Turn;
@@ -338,7 +338,7 @@ fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, File
     let path = library.folder().join(&found.file);
     let name = match &found.name {
         Ok(name) => name.clone(),
-        Err(reason) => return Some(ScanResult::Broken(path, reason.clone())),
+        Err(error) => return Some(ScanResult::Broken(path, FileError::Name(error.clone()).to_string())),
     };
     let is_same = |seen: &&FileState| {
         let original = seen.original.as_ref().is_none_or(|(path, stamp)| Stamp::at(path) == *stamp);
@@ -355,7 +355,7 @@ fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, File
             Some(ScanResult::Read(Box::new(Read { found, file, original, settled })))
         }
         Err(LookupError::NotFound { .. }) => None,
-        Err(LookupError::Broken { reason, .. }) => Some(ScanResult::Broken(path, reason)),
+        Err(LookupError::Broken { reason, .. }) => Some(ScanResult::Broken(path, reason.to_string())),
         Err(error @ LookupError::Folder(_)) => Some(ScanResult::Broken(path, words(&error))),
     }
 }

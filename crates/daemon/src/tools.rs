@@ -95,7 +95,7 @@ impl Tools {
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
             return Err(CallRejected::Unknown(unknown(name, &tools)));
         };
-        check(tool, arguments).map_err(CallRejected::Arguments)?;
+        check(tool, arguments).map_err(|error| CallRejected::Arguments(error.to_string()))?;
         Ok(tool.clone())
     }
 }

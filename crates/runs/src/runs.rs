@@ -354,7 +354,7 @@ impl Runs {
             Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
             Some(run) => another(&run, key.as_ref()),
             None => {
-                check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
+                check(&tool, &input).map_err(|error| not_started("validation_failed", error.to_string()))?;
                 let begins = RemoteLaunch { run: RunId::random(), tool, input, timeout, parent: None, key };
                 let begun = self.shared.begin_remote(caller, begins).await;
                 begun.map_err(|error| not_started("execution_error", error))

@@ -217,7 +217,7 @@ impl Engine {
         if !references.is_open() {
             return Ok(pins);
         }
-        let project = self.projects.of(caller).await?;
+        let project = self.projects.of(caller).await.map_err(|error| error.to_string())?;
         while references.is_open() {
             if std::mem::take(&mut references.any_workflow) {
                 let all = self.workflows.names(caller).await;

@@ -169,12 +169,12 @@ impl Runs {
     ) -> Result<Option<String>, String> {
         let projects = &self.shared.projects;
         if let Some(name) = workspace {
-            projects.session(caller, &name).await?;
+            projects.session(caller, &name).await.map_err(|error| error.to_string())?;
         }
         let Some(name) = session_id else { return Ok(None) };
         match projects.session(caller, &name).await {
             Ok(()) => Ok(None),
-            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error),
+            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error.to_string()),
         }
     }
 

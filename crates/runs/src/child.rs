@@ -186,7 +186,7 @@ async fn begin(
         && let Err(error) = shared.sessions.exists(session).await
     {
         if !child.inherits {
-            return Err(error);
+            return Err(error.to_string());
         }
         // The terminal was inherited, not named, and has been closed by another client: the child begins without one.
         session_id = None;

@@ -323,7 +323,7 @@ impl Runs {
         let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
         if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
-            found.map_err(|error| not_started("execution_error", error))?;
+            found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }
         let start = Start {
             run: RunId::random(),

@@ -134,9 +134,11 @@ impl Reading {
                 let said = said.iter().map(|key| key.name).collect();
                 self.add(Remote { config, said, origin: Origin::Environment(variable) }, variable);
             }
-            Err(invalid) => self
-                .wrong
-                .extend(invalid.into_iter().map(|invalid| Problem { place: invalid.place, problem: invalid.problem })),
+            Err(invalid) => self.wrong.extend(
+                invalid
+                    .into_iter()
+                    .map(|invalid| Problem { place: invalid.place, problem: invalid.problem.to_string() }),
+            ),
         }
     }
 

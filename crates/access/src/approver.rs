@@ -20,15 +20,16 @@ use std::time::Duration;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use argon2::password_hash::{self, PasswordHasher as _, PasswordVerifier as _};
 use serde::{Deserialize, Serialize};
 use steplatch_clock as clock;
 use steplatch_protocol::{GetApproverReply, Passphrase, SetApprover, SetApproverReply};
 use steplatch_workflow::{Proof, Timestamp};
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinError;
 
 use key::StoredKey;
-pub use key::{OpeningKey, SealingKey, is_sealed};
+pub use key::{KeyError, OpeningKey, SealingKey, is_sealed};
 
 /// The shortest passphrase that can be set, in characters.
 const SHORTEST: usize = 6;
@@ -163,7 +164,51 @@ pub enum PassphraseError {
     TooSoon(u64),
     #[error("The approver's passphrase can not be read, so nothing is approved: {0}")]
     /// The file that has its hash cannot be read.
-    Unreadable(String),
+    Unreadable(ApproverError),
+}
+
+/// Why the stored passphrase was not read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApproverError {
+    /// The disk refuses the file.
+    #[error("'{}': {cause}", .file.display())]
+    Storage {
+        /// The file.
+        file: PathBuf,
+        /// The error of the system.
+        cause: io::Error,
+    },
+    /// A change was not written. The caller names the file.
+    #[error("{0}")]
+    Write(io::Error),
+    /// The file is none of this form.
+    #[error("'{}': {cause}", .file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// The place and the reason.
+        cause: serde_json::Error,
+    },
+    /// The file has the form of a newer build.
+    #[error("'{}' has version {version}, of a newer steplatch", .file.display())]
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// The stored hash is none.
+    #[error("{0}")]
+    MalformedHash(password_hash::phc::Error),
+    /// The passphrase can not be hashed.
+    #[error("{0}")]
+    Hash(password_hash::Error),
+    /// The key of the passphrase was not made, sealed or opened.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The thread that does the work ended.
+    #[error(transparent)]
+    Interrupted(#[from] JoinError),
 }
 
 impl PassphraseError {
@@ -230,7 +275,7 @@ impl Approver {
     ) -> Result<Option<OpeningKey>, PassphraseError> {
         let stored = self.checked(given, source).await?;
         let Some((Stored { keys, .. }, given)) = stored.zip(given.cloned()) else { return Ok(None) };
-        apart(move || StoredKey::open(&keys, &given)).await.map(Some).map_err(PassphraseError::Unreadable)
+        apart(move || Ok(StoredKey::open(&keys, &given)?)).await.map(Some).map_err(PassphraseError::Unreadable)
     }
 
     /// Returns the key that seals the private parts of runs that wait for a person. `None` where no passphrase is set.
@@ -293,7 +338,7 @@ impl Approver {
         }
         let (given, hash, has_keys) = (given.clone(), stored.hash.clone(), !stored.keys.is_empty());
         let right = apart(move || {
-            let hash = PasswordHash::new(&hash).map_err(|error| error.to_string())?;
+            let hash = PasswordHash::new(&hash).map_err(ApproverError::MalformedHash)?;
             if given.0.len() > LONGEST || Argon2::default().verify_password(given.0.as_bytes(), &hash).is_err() {
                 return Ok(None);
             }
@@ -323,7 +368,7 @@ impl Approver {
     /// Stores the attempts. If that fails, nothing is approved, since wrong attempts would not be delayed.
     async fn note(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
-        let kept = apart(move || write(&file, &stored).map_err(|error| format!("'{}': {error}", file.display())));
+        let kept = apart(move || write(&file, &stored).map_err(|cause| ApproverError::Storage { file, cause }));
         kept.await.map_err(PassphraseError::Unreadable)
     }
 
@@ -377,18 +422,18 @@ impl Approver {
         }
     }
 
-    async fn stored(&self) -> Result<Option<Stored>, String> {
+    async fn stored(&self) -> Result<Option<Stored>, ApproverError> {
         let file = self.file.clone();
         apart(move || {
             let text = match std::fs::read_to_string(&file) {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(format!("'{}': {error}", file.display())),
+                Err(cause) => return Err(ApproverError::Storage { file, cause }),
             };
             match serde_json::from_str::<Stored>(&text) {
                 Ok(stored) if stored.version == VERSION => Ok(Some(stored)),
-                Ok(stored) => Err(format!("'{}' has version {}, of a newer steplatch", file.display(), stored.version)),
-                Err(error) => Err(format!("'{}': {error}", file.display())),
+                Ok(stored) => Err(ApproverError::Newer { file, version: stored.version }),
+                Err(cause) => Err(ApproverError::Malformed { file, cause }),
             }
         })
         .await
@@ -431,11 +476,16 @@ impl PassphraseChange<'_> {
 }
 
 /// Stores a passphrase, which opens everything that the one before it did.
-fn set(file: &Path, new: &Passphrase, key: Option<OpeningKey>, cleared: Option<&OpeningKey>) -> Result<(), String> {
+fn set(
+    file: &Path,
+    new: &Passphrase,
+    key: Option<OpeningKey>,
+    cleared: Option<&OpeningKey>,
+) -> Result<(), ApproverError> {
     let mut salt = [0; SALT];
-    getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
+    getrandom::fill(&mut salt).map_err(KeyError::Randomness)?;
     let hash: PasswordHash =
-        Argon2::default().hash_password_with_salt(new.0.as_bytes(), &salt).map_err(|error| error.to_string())?;
+        Argon2::default().hash_password_with_salt(new.0.as_bytes(), &salt).map_err(ApproverError::Hash)?;
     let key = match (key, cleared) {
         (Some(key), _) => key,
         // The key was in a file that needs no passphrase, so it seals nothing more.
@@ -445,7 +495,7 @@ fn set(file: &Path, new: &Passphrase, key: Option<OpeningKey>, cleared: Option<&
     let keys = StoredKey::sealed(&key, new)?;
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
     let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys };
-    write(file, &stored).map_err(|error| error.to_string())?;
+    write(file, &stored).map_err(ApproverError::Write)?;
     // The new passphrase opens what that key did. If the file cannot be removed, the next start removes it.
     let _ = std::fs::remove_file(file.with_file_name(CLEARED));
     Ok(())
@@ -453,11 +503,11 @@ fn set(file: &Path, new: &Passphrase, key: Option<OpeningKey>, cleared: Option<&
 
 /// Removes the passphrase. Runs remain sealed until they store themselves anew, possibly after the daemon has ended,
 /// so their key is stored in a separate file.
-fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), String> {
+fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
     let cleared = file.with_file_name(CLEARED);
-    key.map_or(Ok(()), |key| write(&cleared, &key.plain())).map_err(|error| error.to_string())?;
+    key.map_or(Ok(()), |key| write(&cleared, &key.plain())).map_err(ApproverError::Write)?;
     match std::fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ApproverError::Write(error)),
         _ => Ok(()),
     }
 }
@@ -486,8 +536,10 @@ fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
 }
 
 /// Runs slow work on a thread that may block.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApproverError> + Send + 'static,
+) -> Result<T, ApproverError> {
+    tokio::task::spawn_blocking(work).await?
 }
 
 /// Returns whole seconds, rounded up, so that a caller who waits as long has waited enough.

@@ -11,10 +11,11 @@ mod secrets;
 mod standing;
 
 pub use approver::{
-    Approver, AttemptSource, OpeningKey, PassphraseChange, PassphraseError, ProofPolicy, SealingKey, is_sealed,
+    Approver, ApproverError, AttemptSource, KeyError, OpeningKey, PassphraseChange, PassphraseError, ProofPolicy,
+    SealingKey, is_sealed,
 };
 pub use caller::Caller;
 pub use peer::join_group;
-pub use pins::Pins;
+pub use pins::{DefinitionKind, PinError, Pins};
 pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};
 pub use standing::{OwnProcesses, PersonRefusal, Standing};

@@ -5,10 +5,67 @@
 //! from a run to those below it, and are stored with what a run needs to continue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_library::Signature;
+
+/// What a name of a definition refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefinitionKind {
+    /// A workflow of any kind.
+    Workflow,
+    /// A node or a graph.
+    Node,
+}
+
+impl fmt::Display for DefinitionKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Workflow => "Workflow",
+            Self::Node => "Node",
+        })
+    }
+}
+
+/// Why a run does not execute a definition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PinError {
+    /// The name meant another definition at the start of the run.
+    #[error(
+        "{kind} '{name}' was changed after this run was started, and a run executes only what it was started with. Start it again \
+         to use the new definition"
+    )]
+    Changed {
+        /// What the name refers to.
+        kind: DefinitionKind,
+        /// The name.
+        name: String,
+    },
+    /// The name meant nothing at the start of the run.
+    #[error(
+        "{kind} '{name}' was added after this run was started, and a run executes only what it was started with. Start it again \
+         to use the new definition"
+    )]
+    Added {
+        /// What the name refers to.
+        kind: DefinitionKind,
+        /// The name.
+        name: String,
+    },
+    /// No definition of the run refers to the name.
+    #[error(
+        "{kind} '{name}' was not there when this run was started, or stands in no definition that the run was started with; a run \
+         executes only these. Name it there, in run_workflow(\"{name}\") or the parameters of the state"
+    )]
+    NotReferred {
+        /// What the name refers to.
+        kind: DefinitionKind,
+        /// The name.
+        name: String,
+    },
+}
 
 /// The meaning, at the start of a run, of the definitions that it refers to. Only these are executed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,37 +113,34 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when it meant something else at the start of the run, or was not referred to.
-    pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), String> {
-        if self.inner.contains(now) { Ok(()) } else { check("Workflow", &self.workflows, name, now) }
+    /// When it meant something else at the start of the run, or was not referred to.
+    pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), PinError> {
+        if self.inner.contains(now) { Ok(()) } else { check(DefinitionKind::Workflow, &self.workflows, name, now) }
     }
 
     /// Checks that a name of a node still means the same.
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when it meant something else at the start of the run, or was not referred to.
-    pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), String> {
-        check("Node", &self.nodes, id, now)
+    /// When it meant something else at the start of the run, or was not referred to.
+    pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), PinError> {
+        check(DefinitionKind::Node, &self.nodes, id, now)
     }
 }
 
-fn check(what: &str, pinned: &BTreeMap<String, Option<Signature>>, name: &str, now: &Signature) -> Result<(), String> {
-    let how = match pinned.get(name) {
-        Some(Some(pinned)) if pinned == now => return Ok(()),
-        Some(Some(_)) => "was changed",
-        Some(None) => "was added",
-        None => {
-            return Err(format!(
-                "{what} '{name}' was not there when this run was started, or stands in no definition that the run was started \
-                 with; a run executes only these. Name it there, in run_workflow(\"{name}\") or the parameters of the state"
-            ));
-        }
-    };
-    Err(format!(
-        "{what} '{name}' {how} after this run was started, and a run executes only what it was started with. Start it again to \
-         use the new definition"
-    ))
+fn check(
+    kind: DefinitionKind,
+    pinned: &BTreeMap<String, Option<Signature>>,
+    name: &str,
+    now: &Signature,
+) -> Result<(), PinError> {
+    let name = name.to_owned();
+    match pinned.get(&name) {
+        Some(Some(pinned)) if pinned == now => Ok(()),
+        Some(Some(_)) => Err(PinError::Changed { kind, name }),
+        Some(None) => Err(PinError::Added { kind, name }),
+        None => Err(PinError::NotReferred { kind, name }),
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +152,9 @@ mod tests {
         let digest = Signature::of_text;
         let workflows = [("same".to_owned(), Some(digest("1"))), ("absent".to_owned(), None)].into();
         let pins = Pins { workflows, inner: [digest("inner")].into(), ..Pins::default() };
-        let told = |name: &str, now: &str| pins.check_workflow(name, &digest(now)).err().unwrap_or_default();
+        let told = |name: &str, now: &str| {
+            pins.check_workflow(name, &digest(now)).err().map(|error| error.to_string()).unwrap_or_default()
+        };
         assert_eq!(told("same", "1"), "");
         assert!(told("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
         assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));

@@ -196,7 +196,7 @@ impl Dispatcher {
     pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<VerbReply> {
         for name in names {
             if let Err(error) = self.projects().session(caller, name).await {
-                return Some(self.without_secrets(VerbReply::failure(error)));
+                return Some(self.without_secrets(VerbReply::failure(error.to_string())));
             }
         }
         None

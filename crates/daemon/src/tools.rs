@@ -69,7 +69,7 @@ impl Tools {
     }
 
     async fn library(&self, caller: &Caller) -> Result<Vec<ToolInfo>, String> {
-        let proven = self.workflows.proven(caller).await?;
+        let proven = self.workflows.proven(caller).await.map_err(|error| error.to_string())?;
         let names: Vec<String> = proven.iter().filter_map(|workflow| workflow.name.clone()).collect();
         let tools = self.remotes.library_names(names).await;
         Ok(of_library(proven, &tools))
@@ -95,7 +95,7 @@ impl Tools {
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
             return Err(CallRejected::Unknown(unknown(name, &tools)));
         };
-        check(tool, arguments).map_err(CallRejected::Arguments)?;
+        check(tool, arguments).map_err(|error| CallRejected::Arguments(error.to_string()))?;
         Ok(tool.clone())
     }
 }

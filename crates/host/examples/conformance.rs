@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
         WaitRequest { patterns: Vec::new(), target: Target::Output, since: None, until: Until::Exit, timeout: LONGEST };
     let waited = terminal.wait(wait).await;
     let ended = match waited {
-        Ok(Ok((_, view))) => match view.exit {
+        Ok((_, view)) => match view.exit {
             Some(exit) if exit.code == 0 => true,
             Some(exit) => {
                 eprintln!("The suite ended with exit code {}. Its screen:\n{}", exit.code, view.screen);
@@ -57,7 +57,7 @@ async fn main() -> ExitCode {
                 false
             }
         },
-        Ok(Err(_)) | Err(_) => false,
+        Err(_) => false,
     };
     // The terminal is of no use any more; it may be closed already.
     let _ = terminal.close(Closing::default()).await;

@@ -20,5 +20,7 @@ mod wire;
 pub use client::{AskError, Host, HostHello};
 pub use hosts::{HostState, HostStatus, Hosts, HostsError, Starter};
 pub use server::{Identity, serve};
-pub use terminal::{Attached, HostedTerminal, SendError, SignalError};
-pub use wire::{Ask, AttachEvent, OpenRefused, OpenedTerminal, Refusal, TerminalAsk, WIRE_VERSION, WaitRequest};
+pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
+pub use wire::{
+    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, Refusal, TerminalAsk, WIRE_VERSION, WaitRequest,
+};

@@ -27,8 +27,8 @@ use crate::client::HostHello;
 use crate::inbox::read_frames;
 use crate::outbox::{Outbox, OutboxClosed};
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, OpenRefused, OpenRequest, OpenedTerminal, Refusal, SECRETS, TerminalAsk,
-    WIRE_VERSION, WaitRequest, read_body,
+    Ask, AttachEvent, AttachReply, InvalidPattern, OpenRefused, OpenRequest, OpenedTerminal, Refusal, SECRETS,
+    TerminalAsk, WIRE_VERSION, WaitRequest, read_body,
 };
 
 /// The identity of a host, as sent in its greeting.
@@ -321,8 +321,8 @@ impl Connection {
         Ok(match ask {
             TerminalAsk::Send(input) => self.say(number, terminal.send(input).await),
             TerminalAsk::Wait(wait) => match compiled(wait) {
-                Ok(wait) => self.say(number, Ok::<_, String>(terminal.wait(wait).await?)),
-                Err(error) => self.say(number, Err::<(), String>(error)),
+                Ok(wait) => self.say(number, Ok::<_, InvalidPattern>(terminal.wait(wait).await?)),
+                Err(error) => self.say(number, Err::<(), _>(error)),
             },
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
@@ -416,9 +416,10 @@ impl Connection {
     }
 }
 
-fn compiled(wait: WaitRequest) -> Result<Wait, String> {
+fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
     let WaitRequest { patterns, target, since, until, timeout } = wait;
-    let patterns = patterns.iter().map(|source| Pattern::new(source).map_err(|error| error.to_string()));
+    let patterns =
+        patterns.iter().map(|source| Pattern::new(source).map_err(|error| InvalidPattern(error.to_string())));
     Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, timeout })
 }
 

@@ -11,7 +11,7 @@ use steplatch_terminal::{
 };
 
 use crate::client::{AskError, Events, Host};
-use crate::wire::{Ask, AttachEvent, AttachReply, TerminalAsk, WaitRequest};
+use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps. Cheap to clone.
 ///
@@ -29,6 +29,17 @@ pub enum SendError {
     #[error(transparent)]
     Input(#[from] InputError),
     /// There is no such terminal.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+/// Why a terminal did not do what it was asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TerminalError<E> {
+    /// The terminal refused.
+    #[error("{0}")]
+    Refused(E),
+    /// There is no such terminal, or its host has ended.
     #[error(transparent)]
     Ask(#[from] AskError),
 }
@@ -59,6 +70,12 @@ impl HostedTerminal {
         self.host.ask(&Ask::Terminal(self.id.clone(), ask)).await
     }
 
+    /// Sends a request that the terminal itself may refuse.
+    async fn ask_to<T: DeserializeOwned, E: DeserializeOwned>(&self, ask: TerminalAsk) -> Result<T, TerminalError<E>> {
+        let answer: Result<T, E> = self.ask(ask).await?;
+        answer.map_err(TerminalError::Refused)
+    }
+
     /// Types into the terminal, see [`steplatch_terminal::Terminal::send`].
     ///
     /// # Errors
@@ -71,40 +88,40 @@ impl HostedTerminal {
     /// Waits for output, see [`steplatch_terminal::Terminal::wait`]. Dropping the future ends the wait.
     ///
     /// # Errors
-    /// When there is no such terminal; inside, what is wrong with a pattern.
-    pub async fn wait(&self, wait: WaitRequest) -> Result<Result<(Waited, View), String>, AskError> {
-        self.ask(TerminalAsk::Wait(wait)).await
+    /// When a pattern is invalid, or there is no such terminal.
+    pub async fn wait(&self, wait: WaitRequest) -> Result<(Waited, View), TerminalError<InvalidPattern>> {
+        self.ask_to(TerminalAsk::Wait(wait)).await
     }
 
     /// Runs a command in its shell, see [`steplatch_terminal::Terminal::run`].
     ///
     /// # Errors
-    /// When there is no such terminal; inside, why the command was not run.
-    pub async fn run(&self, request: CommandRequest) -> Result<Result<CommandResult, RunError>, AskError> {
-        self.ask(TerminalAsk::Run(request)).await
+    /// When the command was not run, or there is no such terminal.
+    pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, TerminalError<RunError>> {
+        self.ask_to(TerminalAsk::Run(request)).await
     }
 
     /// Returns variables of its shell, see [`steplatch_terminal::Terminal::variables`].
     ///
     /// # Errors
-    /// When there is no such terminal; inside, why the shell did not answer.
+    /// When the shell did not answer, or there is no such terminal.
     pub async fn variables(
         &self,
         names: Vec<String>,
-    ) -> Result<Result<Vec<(String, Option<Variable>)>, VariablesError>, AskError> {
-        self.ask(TerminalAsk::Variables(names)).await
+    ) -> Result<Vec<(String, Option<Variable>)>, TerminalError<VariablesError>> {
+        self.ask_to(TerminalAsk::Variables(names)).await
     }
 
     /// Sets variables of its shell, see [`steplatch_terminal::Terminal::set_variables`].
     ///
     /// # Errors
-    /// When there is no such terminal; inside, why the shell did not set them.
+    /// When the shell did not set them, or there is no such terminal.
     pub async fn set_variables(
         &self,
         values: Vec<(String, String)>,
         export: bool,
-    ) -> Result<Result<(), VariablesError>, AskError> {
-        self.ask(TerminalAsk::SetVariables(values, export)).await
+    ) -> Result<(), TerminalError<VariablesError>> {
+        self.ask_to(TerminalAsk::SetVariables(values, export)).await
     }
 
     /// Waits until the program can be typed into.
@@ -178,9 +195,9 @@ impl HostedTerminal {
     /// Takes the writer's seat, see [`steplatch_terminal::Terminal::hold`].
     ///
     /// # Errors
-    /// When there is no such terminal; inside, the current holder.
-    pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, AskError> {
-        self.ask(TerminalAsk::Hold(holder, key)).await
+    /// When a client holds it, or there is no such terminal.
+    pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<(), TerminalError<LockHolder>> {
+        self.ask_to(TerminalAsk::Hold(holder, key)).await
     }
 
     /// Gives the writer's seat back.

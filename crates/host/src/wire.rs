@@ -61,12 +61,18 @@ pub enum Ask {
     Cancel(u64),
 }
 
+/// A pattern of a wait that is invalid, in the words of its parser.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("{0}")]
+pub struct InvalidPattern(pub String);
+
 /// A request to one terminal; the answers are those of [`steplatch_terminal::Terminal`]'s methods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum TerminalAsk {
     /// Type. → `Result<Sent, InputError>`
     Send(Input),
-    /// Wait. → `Result<(Waited, View), String>`, the error being a pattern's
+    /// Wait. → `Result<(Waited, View), InvalidPattern>`
     Wait(WaitRequest),
     /// Wait for the first prompt. → `View`
     Ready(Quiet, Duration),

@@ -54,7 +54,7 @@ async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
         until: Until::Match,
         timeout: Duration::from_secs(60),
     };
-    let (waited, view) = terminal.wait(wait).await.unwrap().unwrap();
+    let (waited, view) = terminal.wait(wait).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
     (waited, view)
 }
@@ -85,7 +85,6 @@ async fn who_comes_later_finds_everything_as_it_was() {
             timeout: Duration::from_secs(60),
         })
         .await
-        .unwrap()
         .unwrap()
         .0
         .exit);
@@ -197,7 +196,7 @@ async fn an_input_that_was_begun_and_can_not_be_finished_is_in_doubt() {
         until: Until::Exit,
         timeout: Duration::from_secs(60),
     };
-    terminal.wait(exit).await.unwrap().unwrap();
+    terminal.wait(exit).await.unwrap();
     let again = terminal.send(input).await;
     assert!(matches!(again, Err(SendError::Input(InputError::InDoubt))), "{again:?}");
     hosts.shut_down().await;
@@ -231,13 +230,13 @@ async fn a_person_who_holds_a_terminal_types_alone_and_keeps_it_when_the_daemon_
     let terminal = opened(&first, &["cat"]).await;
     let key = HoldKey("secret".into());
     let ann = LockHolder { name: "ann".into(), since: SystemTime::now() };
-    assert_eq!(terminal.hold(ann.clone(), key.clone()).await.unwrap(), Ok(()));
+    assert_eq!(terminal.hold(ann.clone(), key.clone()).await, Ok(()));
     drop(first);
     let second = hosts(folder.path(), "1").await;
     let again = second.get(terminal.id().as_str()).await.unwrap();
     let refused = again.send(typed("x")).await;
     assert_eq!(refused.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
-    assert_eq!(again.hold(ann.clone(), key.clone()).await.unwrap(), Ok(()), "she comes back");
+    assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she comes back");
     again.send(Input { holder: Some(key.clone()), ..typed("hers\n") }).await.unwrap();
     sees(&again, "^hers$").await;
     again.give_back(key).await.unwrap();

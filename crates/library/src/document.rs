@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
-use crate::Signature;
+use crate::{FileError, Signature};
 
 /// What a saved workflow may take on disk, in bytes. The largest machines that are allowed take a tenth of it.
 pub(crate) const LARGEST: usize = 1 << 20;
@@ -127,15 +127,15 @@ struct File {
 /// Reads the file of the workflow `name`.
 ///
 /// # Errors
-/// With what is wrong with it, as words that follow "is broken: ".
-pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, String> {
-    let value: Value = serde_json::from_slice(text).map_err(|error| format!("this is not JSON: {error}"))?;
+/// What is wrong with it.
+pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError> {
+    let value: Value = serde_json::from_slice(text).map_err(FileError::NotJson)?;
     if !value.is_object() {
-        return Err("this is not a JSON object".to_owned());
+        return Err(FileError::NotObject);
     }
-    let File { definition, mut metadata } = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let File { definition, mut metadata } = serde_json::from_value(value).map_err(FileError::Form)?;
     if !definition.is_object() {
-        return Err("its 'definition' is not a JSON object".to_owned());
+        return Err(FileError::Definition);
     }
     let hash = Signature::of(&definition);
     if metadata.hash != hash {

@@ -91,6 +91,41 @@ pub enum CreateError {
     Folder(#[from] FolderError),
 }
 
+/// What is wrong with one file of a library, as words that follow "is broken: ".
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Its name is none of a workflow.
+    #[error("its name can not be that of a workflow: {0}")]
+    Name(InvalidId),
+    /// It is a directory, a pipe or a device.
+    #[error("it is not a file")]
+    NotFile,
+    /// The system refuses to read it.
+    #[error("it can not be read: {0}")]
+    Unreadable(io::Error),
+    /// It is longer than a file of this kind may be.
+    #[error("it has more than {at_most} bytes")]
+    TooLarge {
+        /// The size that it may take, in bytes.
+        at_most: usize,
+    },
+    /// It is a file of functions and no text.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// It is no JSON.
+    #[error("this is not JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// It is JSON, and no object.
+    #[error("this is not a JSON object")]
+    NotObject,
+    /// Its keys are none of a saved workflow.
+    #[error("{0}")]
+    Form(serde_json::Error),
+    /// Its definition is no object.
+    #[error("its 'definition' is not a JSON object")]
+    Definition,
+}
+
 /// Why a saved workflow was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
@@ -106,7 +141,7 @@ pub enum LookupError {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
-        reason: String,
+        reason: FileError,
     },
     /// The directory cannot be read or written.
     #[error(transparent)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::FolderError;
+use crate::{FileError, FolderError};
 
 const LOCK: &str = ".lock";
 /// What the names of files begin with that are not finished.
@@ -194,24 +194,24 @@ pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
 /// Reads an ordinary file of at most `largest` bytes; nothing when there is none.
 ///
 /// # Errors
-/// With what is wrong with it, in words.
-pub(crate) fn read(path: &Path, largest: usize) -> Result<Option<Vec<u8>>, String> {
+/// What is wrong with it.
+pub(crate) fn read(path: &Path, largest: usize) -> Result<Option<Vec<u8>>, FileError> {
     // Looked at first, because opening a pipe blocks until a writer opens it.
     match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() => return Err("it is not a file".to_owned()),
+        Ok(metadata) if !metadata.is_file() => return Err(FileError::NotFile),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
             return Ok(None);
         }
-        Err(error) => return Err(format!("it can not be read: {error}")),
+        Err(error) => return Err(FileError::Unreadable(error)),
     }
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(largest as u64 + 1).read_to_end(&mut text));
     match read {
-        Ok(_) if text.len() > largest => Err(format!("it has more than {largest} bytes")),
+        Ok(_) if text.len() > largest => Err(FileError::TooLarge { at_most: largest }),
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("it can not be read: {error}")),
+        Err(error) => Err(FileError::Unreadable(error)),
     }
 }
 

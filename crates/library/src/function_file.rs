@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use steplatch_ids::WorkflowName;
+use steplatch_ids::{InvalidId, WorkflowName};
 
 use crate::document::{Status, told};
-use crate::{Signature, Stamp};
+use crate::{FileError, Signature, Stamp};
 
 /// A file of functions, as the library has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,8 +93,8 @@ const COUNTED: usize = 32;
 pub struct FoundFunctions {
     /// Its name within the folder.
     pub file: String,
-    /// Its name without the ending, or why it can have none.
-    pub name: Result<WorkflowName, String>,
+    /// Its name without the ending, or why that is none of a workflow.
+    pub name: Result<WorkflowName, InvalidId>,
     /// Distinguishes it from another version; nothing for what is no ordinary file.
     pub stamp: Option<Stamp>,
     /// The same for what is kept about it.
@@ -103,9 +103,9 @@ pub struct FoundFunctions {
 
 impl FunctionMetadata {
     /// Reads what is kept about a file with this text; invalid data count as none, with the reason.
-    pub(crate) fn read(kept: Result<Option<Vec<u8>>, String>, text: &str) -> (Self, Option<String>) {
+    pub(crate) fn read(kept: Result<Option<Vec<u8>>, FileError>, text: &str) -> (Self, Option<FileError>) {
         let read = kept.and_then(|kept| match kept {
-            Some(kept) => serde_json::from_slice::<Self>(&kept).map(Some).map_err(|error| error.to_string()),
+            Some(kept) => serde_json::from_slice::<Self>(&kept).map(Some).map_err(FileError::Form),
             None => Ok(None),
         });
         let (kept, trouble) = match read {

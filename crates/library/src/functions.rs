@@ -7,7 +7,7 @@ use steplatch_ids::WorkflowName;
 use crate::document::{LARGEST, told};
 use crate::folder::{self, FolderLock};
 use crate::function_file::{Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
-use crate::{CreateError, FolderError, Library, LookupError, Signature};
+use crate::{CreateError, FileError, FolderError, Library, LookupError, Signature};
 
 /// How files of functions end.
 const TEXT: &str = ".py";
@@ -29,7 +29,7 @@ impl Library {
         let found = folder::files(self.folder(), TEXT)?.into_iter().map(|found| {
             let file = found.name.to_string_lossy().into_owned();
             let stem = file.strip_suffix(TEXT).unwrap_or(&file);
-            let name = stem.parse().map_err(|error| format!("its name can not be that of a workflow: {error}"));
+            let name = stem.parse();
             let about = folder::stamp(&self.folder().join(format!("{stem}{ABOUT}")));
             FoundFunctions { name, stamp: found.stamp, about, file }
         });
@@ -42,12 +42,13 @@ impl Library {
     /// When there is none of that name, or its text cannot be read.
     pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
         let file = self.function_path(name);
-        let broken = |reason: String| LookupError::Broken { file: file.clone(), reason };
+        let broken = |reason: FileError| LookupError::Broken { file: file.clone(), reason };
         let text = folder::read(&file, LARGEST).map_err(broken)?;
         let text = text.ok_or_else(|| LookupError::NotFound { name: name.clone() })?;
-        let text = String::from_utf8(text).map_err(|_| broken("it is not UTF-8".to_owned()))?;
+        let text = String::from_utf8(text).map_err(|_| broken(FileError::NotUtf8))?;
         let kept = folder::read(&self.folder().join(about_name(name)), LARGEST);
         let (metadata, trouble) = FunctionMetadata::read(kept, &text);
+        let trouble = trouble.map(|error| error.to_string());
         Ok(FunctionFile { name: name.clone(), text, metadata, trouble })
     }
 

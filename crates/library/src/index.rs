@@ -9,7 +9,7 @@ use steplatch_ids::WorkflowName;
 use crate::document::{self, LARGEST, Metadata};
 use crate::folder::{self, FoundFile, Stamp};
 use crate::functions::ABOUT;
-use crate::{FolderError, Stored};
+use crate::{FileError, FolderError, Stored};
 
 /// The name of the file. No workflow can have this name.
 pub(crate) const FILE: &str = "index.json";
@@ -132,7 +132,7 @@ impl CachedListing {
         });
         match read {
             Ok(stored) => stored.map(|stored| Self::Entry(Box::new(Entry::of(&stored)))),
-            Err(reason) => Some(Self::Broken(Broken { file, reason })),
+            Err(error) => Some(Self::Broken(Broken { file, reason: error.to_string() })),
         }
     }
 
@@ -159,7 +159,7 @@ impl Entry {
     }
 }
 
-fn name(file: &str) -> Result<WorkflowName, String> {
+fn name(file: &str) -> Result<WorkflowName, FileError> {
     let stem = file.strip_suffix(".json").unwrap_or(file);
-    stem.parse().map_err(|error| format!("its name can not be that of a workflow: {error}"))
+    stem.parse().map_err(FileError::Name)
 }

@@ -23,7 +23,7 @@ mod library;
 mod signature;
 
 pub use document::{Metadata, Status, Stored};
-pub use error::{CreateError, FolderError, LookupError};
+pub use error::{CreateError, FileError, FolderError, LookupError};
 pub use folder::Stamp;
 pub use function_file::{Counts, Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 pub use index::{Broken, Entry, Listing};

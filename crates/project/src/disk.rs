@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use crate::error::DiskError;
+
 /// How many threads read files at the same time.
 const READERS: usize = 8;
 
@@ -40,22 +42,22 @@ impl BlockingPool {
     /// Does work that changes nothing.
     ///
     /// # Errors
-    /// With a whole sentence, when it takes too long.
+    /// When it takes too long.
     pub(crate) async fn reading<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, DiskError> {
         self.on_disk(self.readers.clone(), work).await
     }
 
     /// Does work that waits for the lock of a library.
     ///
     /// # Errors
-    /// With a whole sentence, when it takes too long.
+    /// When it takes too long.
     pub(crate) async fn writing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, DiskError> {
         self.on_disk(self.writers.clone(), work).await
     }
 
@@ -63,7 +65,7 @@ impl BlockingPool {
         &self,
         turns: Arc<Semaphore>,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, DiskError> {
         let done = async {
             let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
@@ -75,12 +77,8 @@ impl BlockingPool {
         };
         match tokio::time::timeout(self.patience, done).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) => Err(format!("The library of workflows could not be asked: {error}.")),
-            Err(_) => Err(format!(
-                "The library of workflows did not answer for {} s, so it is not known what came of this: its disk \
-                 hangs, or another program holds its lock (the file .lock in its folder).",
-                self.patience.as_secs()
-            )),
+            Ok(Err(error)) => Err(DiskError::LibraryInterrupted(error)),
+            Err(_) => Err(DiskError::LibraryTimeout { limit: self.patience }),
         }
     }
 }

@@ -16,8 +16,9 @@ use super::folders::LibraryPaths;
 use super::functions::LoadedFile;
 use super::python;
 use super::verbs::{LONGEST_DESCRIPTION, name_of};
+use crate::error::DeleteError;
 use crate::project::{FunctionWorkflow, Project};
-use crate::workflows::{not_found, words};
+use crate::workflows::not_found;
 
 /// Lists the functions of a project. The machines with these names in its library take precedence.
 pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
@@ -108,17 +109,13 @@ fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
 }
 
 /// Removes the file of a function, unless it declares others, too.
-pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, String> {
+pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, DeleteError> {
     let (id, file) = (&workflow.id, workflow.file());
     let all = workflow.declared();
     let others = all.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
-    let others: Vec<&str> = others.map(|declared| declared.id.as_str()).collect();
+    let others: Vec<String> = others.map(|declared| declared.id.clone()).collect();
     if !others.is_empty() {
-        return Err(format!(
-            "Workflow '{id}' stands in {} together with {}. Take it out of the file, or remove all of them: steplatch workflow rm {file}",
-            shown(&workflow.loaded.path),
-            others.join(", ")
-        ));
+        return Err(DeleteError::Shared { id: id.clone(), path: workflow.loaded.path.clone(), others, file });
     }
     let mut reply = removed(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);
@@ -134,9 +131,9 @@ pub(super) fn delete_file(
     folders: &LibraryPaths,
     project: &Project,
     stem: &str,
-) -> Result<DeleteWorkflowReply, String> {
+) -> Result<DeleteWorkflowReply, DeleteError> {
     let name = format!("{stem}.py");
-    let Ok(wanted) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name)) };
+    let Ok(wanted) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name).into()) };
     for folder in folders.iter() {
         let library = Library::open(folder);
         let file = library.function_path(&wanted);
@@ -151,19 +148,19 @@ pub(super) fn delete_file(
                     ..DeleteWorkflowReply::default()
                 }),
                 Err(LookupError::NotFound { .. }) => continue,
-                Err(error) => Err(format!("'{name}' was not removed: {}", words(&error))),
+                Err(cause) => Err(DeleteError::Functions { name: name.clone(), cause }),
             },
         };
         return removed;
     }
-    Err(format!("There is no file '{name}' in the library; steplatch workflow list shows what there is"))
+    Err(DeleteError::NoFile { file: name })
 }
 
-fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, String> {
+fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, DeleteError> {
     match Library::open(folder).delete_functions(&loaded.name) {
         // Another client has removed it already.
         Ok(()) | Err(LookupError::NotFound { .. }) => {}
-        Err(error) => return Err(format!("'{name}' was not removed: {}", words(&error))),
+        Err(cause) => return Err(DeleteError::Functions { name: name.to_owned(), cause }),
     }
     let declared = loaded.declared.iter().flat_map(|declared| declared.iter());
     Ok(DeleteWorkflowReply {

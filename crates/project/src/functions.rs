@@ -11,16 +11,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use steplatch_ids::WorkflowName;
 use steplatch_library::{
-    CreateError, Declares, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
+    CreateError, Declares, FileError, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
 };
 use steplatch_python_api::Declaration;
 use tokio::sync::Mutex as Turn;
 
 use super::disk::BlockingPool;
 use super::origin::Original;
+use crate::error::{DiskError, TakeOverError, with_causes};
 use crate::python;
 use crate::workers::{Workers, WorkersError};
-use crate::workflows::words;
 
 /// The most files of functions in one library.
 const MOST_FILES: usize = 1000;
@@ -130,8 +130,8 @@ impl FunctionFiles {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the disk does not answer.
-    pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, String> {
+    /// When the disk does not answer.
+    pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, DiskError> {
         let place = self.place(folder);
         let mut kept = place.lock().await;
         let (library, seen) = (Library::open(folder), kept.seen.clone());
@@ -292,7 +292,7 @@ impl FunctionFiles {
         file: &FunctionFile,
         text: &str,
         declared: &[Declaration],
-    ) -> Result<FunctionFile, String> {
+    ) -> Result<FunctionFile, TakeOverError> {
         let (library, text, declares) = (library.clone(), text.to_owned(), declares(declared));
         let (name, over) = (file.name.clone(), file.metadata.hash.clone());
         let origin = file.metadata.origin.as_ref().map(|origin| origin.file.clone());
@@ -302,8 +302,8 @@ impl FunctionFiles {
         });
         match kept.await? {
             Ok(kept) => Ok(kept),
-            Err(CreateError::Exists { .. }) => Err("somebody else has changed it meanwhile".to_owned()),
-            Err(error) => Err(words(&error)),
+            Err(CreateError::Exists { .. }) => Err(TakeOverError::Conflict),
+            Err(error) => Err(TakeOverError::Library(error)),
         }
     }
 }
@@ -322,7 +322,7 @@ pub(super) fn file_name(name: &WorkflowName) -> String {
 fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult> {
     let mut found = match library.functions() {
         Ok(found) => found,
-        Err(error) => return vec![ScanResult::Broken(library.folder().to_owned(), words(&error))],
+        Err(error) => return vec![ScanResult::Broken(library.folder().to_owned(), with_causes(&error))],
     };
     let rest = found.split_off(found.len().min(MOST_FILES));
     let mut looked: Vec<ScanResult> = found.into_iter().filter_map(|found| look_at(library, found, seen)).collect();
@@ -338,7 +338,7 @@ fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, File
     let path = library.folder().join(&found.file);
     let name = match &found.name {
         Ok(name) => name.clone(),
-        Err(reason) => return Some(ScanResult::Broken(path, reason.clone())),
+        Err(error) => return Some(ScanResult::Broken(path, FileError::Name(error.clone()).to_string())),
     };
     let is_same = |seen: &&FileState| {
         let original = seen.original.as_ref().is_none_or(|(path, stamp)| Stamp::at(path) == *stamp);
@@ -355,7 +355,7 @@ fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, File
             Some(ScanResult::Read(Box::new(Read { found, file, original, settled })))
         }
         Err(LookupError::NotFound { .. }) => None,
-        Err(LookupError::Broken { reason, .. }) => Some(ScanResult::Broken(path, reason)),
-        Err(error @ LookupError::Folder(_)) => Some(ScanResult::Broken(path, words(&error))),
+        Err(LookupError::Broken { reason, .. }) => Some(ScanResult::Broken(path, reason.to_string())),
+        Err(error @ LookupError::Folder(_)) => Some(ScanResult::Broken(path, with_causes(&error))),
     }
 }

@@ -6,6 +6,7 @@
 //! none.
 
 mod disk;
+mod error;
 mod folders;
 mod function_verbs;
 mod functions;
@@ -21,6 +22,7 @@ mod verbs;
 mod workers;
 mod workflows;
 
+pub use error::{DiskError, FindError, KeepError, SessionError, WorkflowNotFound};
 pub use nesting::calls;
 pub use node_verbs::{node_kind, node_not_found};
 pub use project::{FunctionWorkflow, InvalidDeclaration, NodeDeclaration, Project};

@@ -12,9 +12,10 @@ use steplatch_python_api::Declaration;
 use super::folders::{LibraryPaths, LibrarySearch};
 use super::functions::{declares, file_name};
 use super::{origin, python};
+use crate::error::LoadError;
 use crate::project::Project;
 use crate::workers::WorkersError;
-use crate::workflows::{Workflows, words};
+use crate::workflows::Workflows;
 
 /// A file to be loaded that is valid on its own.
 struct LoadRequest {
@@ -34,7 +35,7 @@ impl Workflows {
         let reply = LoadFunctionsReply { file: path.display().to_string(), ..LoadFunctionsReply::default() };
         match self.loaded(caller, verb, path, reply.clone()).await {
             Ok(reply) => reply,
-            Err(error) => LoadFunctionsReply { error: Some(error), ..reply },
+            Err(error) => LoadFunctionsReply { error: Some(error.to_string()), ..reply },
         }
     }
 
@@ -44,7 +45,7 @@ impl Workflows {
         verb: LoadFunctions,
         path: PathBuf,
         mut reply: LoadFunctionsReply,
-    ) -> Result<LoadFunctionsReply, String> {
+    ) -> Result<LoadFunctionsReply, LoadError> {
         let name = name_of(&path)?;
         let (reading, asker, kept) = (path.clone(), LibrarySearch::of(caller), name.clone());
         // Read before the check for conflicts, which loads the project and so may take over the file's current text.
@@ -53,7 +54,7 @@ impl Workflows {
             (origin::read(&reading), before.ok().map(|before| before.metadata.hash))
         });
         let (text, before) = read.await?;
-        let text = text.map_err(|reason| format!("The file '{}' was not loaded: {reason}.", path.display()))?;
+        let text = text.map_err(|cause| LoadError::Unreadable { file: path.clone(), cause })?;
         let declared = match self.functions.declared(&file_name(&name), &text).await {
             Ok(declared) => declared,
             Err(WorkersError::Refused(failure)) => {
@@ -61,7 +62,7 @@ impl Workflows {
                 reply.problems = vec![FileProblem { line, message: failure.to_string() }];
                 return Ok(refused(reply));
             }
-            Err(error) => return Err(format!("The file '{}' was not loaded: {error}.", path.display())),
+            Err(cause) => return Err(LoadError::Worker { file: path, cause }),
         };
         reply.declares = declared.iter().map(python::told).collect();
         reply.problems = python::problems(&declared, &file_name(&name), &text);
@@ -86,12 +87,12 @@ impl Workflows {
 }
 
 /// Returns the name under which a file is kept: its own, without the extension.
-fn name_of(path: &Path) -> Result<WorkflowName, String> {
-    let shown = path.display();
+fn name_of(path: &Path) -> Result<WorkflowName, LoadError> {
+    let file = || path.to_owned();
     let is_python = path.extension().is_some_and(|ending| ending == "py");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_python);
-    let stem = stem.ok_or_else(|| format!("'{shown}' is no file of functions; its name ends in .py."))?;
-    stem.parse().map_err(|error| format!("The file '{shown}' can not be kept under its name: {error}. Rename it."))
+    let stem = stem.ok_or_else(|| LoadError::NotFunctions { file: file() })?;
+    stem.parse().map_err(|cause| LoadError::Name { file: file(), cause })
 }
 
 fn refused(reply: LoadFunctionsReply) -> LoadFunctionsReply {
@@ -144,9 +145,13 @@ fn warnings(project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
 }
 
 /// Puts the file into the library. Blocks.
-fn keep(library: &Library, wanted: &LoadRequest, mut reply: LoadFunctionsReply) -> Result<LoadFunctionsReply, String> {
+fn keep(
+    library: &Library,
+    wanted: &LoadRequest,
+    mut reply: LoadFunctionsReply,
+) -> Result<LoadFunctionsReply, LoadError> {
     let LoadRequest { name, path, text, declared, overwrite, before } = wanted;
-    let shown = path.display();
+    let file = || path.clone();
     let kept = library.function_path(name);
     reply.stored_file = Some(kept.display().to_string());
     reply.success = true;
@@ -173,17 +178,15 @@ fn keep(library: &Library, wanted: &LoadRequest, mut reply: LoadFunctionsReply) 
         }
         Err(LookupError::NotFound { .. }) => None,
         Err(LookupError::Broken { .. }) if *overwrite => {
-            library.delete_functions(name).map_err(|error| format!("'{shown}' was not loaded: {}", words(&error)))?;
+            library.delete_functions(name).map_err(|cause| LoadError::NotReplaced { file: file(), cause })?;
             None
         }
-        Err(error) => return Err(format!("'{shown}' was not loaded: {}. To replace it: --overwrite", words(&error))),
+        Err(cause) => return Err(LoadError::Broken { file: file(), cause }),
     };
     match library.keep_functions(name, text, Some(origin), declares(declared), over.as_ref()) {
         Ok(_) => Ok(reply),
-        Err(CreateError::Exists { .. }) => {
-            Err(format!("The file '{shown}' was not loaded: somebody else loads one of its name; do it again."))
-        }
-        Err(error) => Err(format!("The file '{shown}' was not loaded: {}", words(&error))),
+        Err(CreateError::Exists { .. }) => Err(LoadError::Conflict { file: file() }),
+        Err(cause) => Err(LoadError::NotStored { file: file(), cause }),
     }
 }
 
@@ -194,23 +197,16 @@ fn replaceable(
     path: &Path,
     origin: &steplatch_library::Origin,
     overwrite: bool,
-) -> Result<(), String> {
+) -> Result<(), LoadError> {
     // Nothing is lost if both texts are the same.
     if overwrite || old.metadata.hash == origin.hash {
         return Ok(());
     }
-    let (shown, name) = (path.display(), &old.name);
-    let copy = library.join(file_name(name));
-    let copy = copy.display();
+    let (file, copy) = (path.to_owned(), library.join(file_name(&old.name)));
     match &old.metadata.origin {
         Some(known) if known.file == origin.file && !old.metadata.is_edited() => Ok(()),
-        Some(known) if known.file == origin.file => Err(format!(
-            "The file '{shown}' was not loaded: {copy} was edited after it was loaded. To replace it with the file: --overwrite"
-        )),
-        Some(known) => Err(format!(
-            "The file '{shown}' was not loaded: {copy} was loaded from {}. To replace it: --overwrite",
-            origin::path(library, known).display()
-        )),
-        None => Err(format!("The file '{shown}' was not loaded: {copy} is there already. To replace it: --overwrite")),
+        Some(known) if known.file == origin.file => Err(LoadError::Edited { file, copy }),
+        Some(known) => Err(LoadError::OtherOriginal { file, copy, original: origin::path(library, known) }),
+        None => Err(LoadError::Exists { file, copy }),
     }
 }

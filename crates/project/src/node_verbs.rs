@@ -22,7 +22,7 @@ impl Projects {
     pub async fn list_nodes(&self, caller: &Caller, verb: &ListNodes) -> ListNodesReply {
         let project = match self.of(caller).await {
             Ok(project) => project,
-            Err(error) => return ListNodesReply { error: Some(error), ..ListNodesReply::default() },
+            Err(error) => return ListNodesReply { error: Some(error.to_string()), ..ListNodesReply::default() },
         };
         let nodes = project.nodes.values().filter(|declared| !matches!(declared.node.kind, NodeKind::Graph(_)));
         let nodes =
@@ -41,7 +41,7 @@ impl Projects {
     pub async fn list_graphs(&self, caller: &Caller, verb: &ListGraphs) -> ListGraphsReply {
         let project = match self.of(caller).await {
             Ok(project) => project,
-            Err(error) => return ListGraphsReply { error: Some(error), ..ListGraphsReply::default() },
+            Err(error) => return ListGraphsReply { error: Some(error.to_string()), ..ListGraphsReply::default() },
         };
         let graphs = project.nodes.values().filter_map(|declared| {
             let NodeKind::Graph(graph) = &declared.node.kind else { return None };
@@ -78,7 +78,7 @@ impl Projects {
                 }),
                 None => Err(node_not_found(&project, &verb.node_id, false)),
             },
-            Err(error) => Err(error),
+            Err(error) => Err(error.to_string()),
         };
         found.unwrap_or_else(|error| DescribeNodeReply { error: Some(error), ..DescribeNodeReply::default() })
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use steplatch_library::{Origin, Signature, Stamp};
 
-/// The most bytes that a file of functions has.
+use crate::error::FileReadError;
+
+/// The most bytes that a file of functions or of declarations has.
 pub(super) const MOST_BYTES: u64 = 1 << 20;
 
 /// The result of reading an original.
@@ -16,7 +18,7 @@ pub(super) struct Original {
     pub(super) path: PathBuf,
     pub(super) stamp: Option<Stamp>,
     /// Its contents, or why they are not known.
-    pub(super) text: Result<String, String>,
+    pub(super) text: Result<String, FileReadError>,
 }
 
 /// Returns the path of the original of a file in the library at `folder`.
@@ -39,11 +41,11 @@ impl Original {
         let path = path(folder, origin);
         let stamp = Stamp::at(&path);
         let text = if path.extension().is_none_or(|ending| ending != "py") {
-            Err("its name does not end in .py".to_owned())
+            Err(FileReadError::NotPython)
         } else if is_trusted(&path, folder) {
             read(&path)
         } else {
-            Err("it belongs to another user".to_owned())
+            Err(FileReadError::OtherUser)
         };
         Self { text, stamp, path }
     }
@@ -61,27 +63,27 @@ fn is_trusted(path: &Path, folder: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// With the reason, as a clause that completes the caller's sentence.
-pub(super) fn read(path: &Path) -> Result<String, String> {
+/// The reason, as a clause that completes the caller's sentence.
+pub(super) fn read(path: &Path) -> Result<String, FileReadError> {
     let unreadable = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => "it is not there".to_owned(),
-        _ => format!("it can not be read: {error}"),
+        std::io::ErrorKind::NotFound => FileReadError::NotThere,
+        _ => FileReadError::Unreadable(error),
     };
     // Opening a pipe would block until a writer opens it.
     let found = fs::metadata(path).map_err(unreadable)?;
     if found.is_dir() {
-        return Err("it is a folder".to_owned());
+        return Err(FileReadError::Folder);
     }
     if !found.is_file() {
-        return Err("it is not a file".to_owned());
+        return Err(FileReadError::NotFile);
     }
     let mut text = Vec::new();
     let file = fs::File::open(path).map_err(unreadable)?;
     file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(format!("it has more than {} KB, which is the most", MOST_BYTES >> 10));
+        return Err(FileReadError::TooLarge);
     }
-    String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())
+    String::from_utf8(text).map_err(|_| FileReadError::NotUtf8)
 }
 
 #[cfg(test)]
@@ -115,19 +117,19 @@ mod tests {
             Original::read(&library, &origin).text
         };
         fs::write(folder.path().join("secret.txt"), "x").unwrap();
-        assert_eq!(reads("secret.txt").unwrap_err(), "its name does not end in .py");
-        assert_eq!(reads("gone.py").unwrap_err(), "it is not there");
+        assert_eq!(reads("secret.txt").unwrap_err().to_string(), "its name does not end in .py");
+        assert_eq!(reads("gone.py").unwrap_err().to_string(), "it is not there");
         fs::create_dir(folder.path().join("folder.py")).unwrap();
-        assert_eq!(reads("folder.py").unwrap_err(), "it is a folder");
+        assert_eq!(reads("folder.py").unwrap_err().to_string(), "it is a folder");
         fs::write(folder.path().join("large.py"), "#".repeat((1 << 20) + 1)).unwrap();
-        assert_eq!(reads("large.py").unwrap_err(), "it has more than 1024 KB, which is the most");
+        assert_eq!(reads("large.py").unwrap_err().to_string(), "it has more than 1024 KB, which is the most");
         let strange = folder.path().join("strange.py");
         fs::write(&strange, "x = 1\n").unwrap();
         assert!(reads("strange.py").is_ok());
         // Only root can change the owner of a file.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&strange, Some(65534), None).unwrap();
-            assert_eq!(reads("strange.py").unwrap_err(), "it belongs to another user");
+            assert_eq!(reads("strange.py").unwrap_err().to_string(), "it belongs to another user");
             std::os::unix::fs::chown(&library, Some(65534), None).unwrap();
             assert!(reads("strange.py").is_ok(), "it belongs to whom the library belongs");
         }

@@ -16,6 +16,7 @@ use steplatch_python_api::Declaration;
 use steplatch_workflow::suggestion;
 
 use super::{nesting, python};
+use crate::error::{DeclarationError, DocumentError, FileReadError};
 use crate::functions::{FunctionLibrary, LoadedFile};
 
 /// The files in which nodes are declared.
@@ -124,7 +125,7 @@ impl Project {
     /// shelves have the loaded files: those of the project's library first, then the user's own.
     pub(crate) fn of(
         folder: PathBuf,
-        files: Vec<(PathBuf, Result<String, String>)>,
+        files: Vec<(PathBuf, Result<String, FileReadError>)>,
         shelves: &[Arc<FunctionLibrary>],
     ) -> Self {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
@@ -134,9 +135,11 @@ impl Project {
         let names = files.iter().map(|(file, _)| file.clone()).collect();
         let mut project = Self { folder, files: names, nodes, workflows, loaded: Vec::new(), broken };
         for (file, text) in files {
-            match text.and_then(|text| document(&file, &text)) {
+            match text.map_err(DocumentError::File).and_then(|text| document(&file, &text)) {
                 Ok(document) => project.take(&file, document),
-                Err(reason) => project.broken.push(InvalidDeclaration { name: None, file, reason }),
+                Err(error) => {
+                    project.broken.push(InvalidDeclaration { name: None, file, reason: error.to_string() });
+                }
             }
         }
         for (index, shelf) in shelves.iter().enumerate() {
@@ -226,7 +229,7 @@ impl Project {
                     };
                     self.workflows.insert(id, workflow);
                 }
-                Err(reason) => self.broken.push(trouble(reason)),
+                Err(error) => self.broken.push(trouble(error.to_string())),
             }
         }
     }
@@ -279,7 +282,8 @@ impl Project {
                     Ok(node) => {
                         self.nodes.insert(name, NodeDeclaration { node, file: Some(file.to_owned()) });
                     }
-                    Err(reason) => {
+                    Err(error) => {
+                        let reason = error.to_string();
                         self.broken.push(InvalidDeclaration { name: Some(name), file: file.to_owned(), reason });
                     }
                 }
@@ -287,23 +291,23 @@ impl Project {
         }
     }
 
-    fn declared(&self, table: &str, name: &str, entry: Value) -> Result<Node, String> {
+    fn declared(&self, table: &str, name: &str, entry: Value) -> Result<Node, DeclarationError> {
         if let Some(known) = self.nodes.get(name) {
             let kind = if matches!(known.node.kind, NodeKind::Graph(_)) { "graph" } else { "node" };
-            return Err(format!("ID '{name}' conflicts with existing {kind}"));
+            return Err(DeclarationError::Conflict { id: name.to_owned(), kind });
         }
-        let Value::Object(mut fields) = entry else { return Err("a node must be an object".to_owned()) };
+        let Value::Object(mut fields) = entry else { return Err(DeclarationError::NotObject) };
         if table == "graphs" {
             let kind = fields.entry("type").or_insert_with(|| "graph".into());
             if kind != "graph" {
-                return Err(format!("/type: what stands under 'graphs' is of type 'graph', not {kind}"));
+                return Err(DeclarationError::NotGraph { kind: kind.clone() });
             }
         }
         let id = fields.entry("id").or_insert_with(|| name.into());
         if id != name {
-            return Err(format!("/id: it stands under the name '{name}', so its id can not be {id}; leave the id out"));
+            return Err(DeclarationError::OtherId { name: name.to_owned(), id: id.clone() });
         }
-        Node::parse(&Value::Object(fields)).map_err(|problems| problems.to_string())
+        Ok(Node::parse(&Value::Object(fields))?)
     }
 
     /// Removes the graphs that cannot run because of what they call.
@@ -346,26 +350,26 @@ impl Project {
 }
 
 /// Parses a file into its tables.
-fn document(file: &Path, text: &str) -> Result<Map<String, Value>, String> {
+fn document(file: &Path, text: &str) -> Result<Map<String, Value>, DocumentError> {
     let value = if file.extension().is_some_and(|extension| extension == "toml") {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| not_toml(&error, text))?;
-        toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| error.message().to_owned())?
+        toml::Value::Table(table).try_into().map_err(DocumentError::TomlValue)?
     } else {
-        serde_json::from_str(text).map_err(|error| format!("it is not valid JSON: {error}"))?
+        serde_json::from_str(text).map_err(DocumentError::Json)?
     };
     match value {
         Value::Object(tables) => Ok(tables),
-        _ => Err("it must be an object with 'nodes' or 'graphs' in it".to_owned()),
+        _ => Err(DocumentError::NotTables),
     }
 }
 
-fn not_toml(error: &toml::de::Error, text: &str) -> String {
+fn not_toml(error: &toml::de::Error, text: &str) -> DocumentError {
     let before = error.span().and_then(|span| text.get(..span.start));
     let place = before.map(|before| {
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        format!(" at line {} column {column}", before.matches('\n').count() + 1)
+        (before.matches('\n').count() + 1, column)
     });
-    format!("it is not valid TOML: {}{}", error.message(), place.unwrap_or_default())
+    DocumentError::Toml { message: error.message().to_owned(), place }
 }
 
 #[cfg(test)]

@@ -16,11 +16,10 @@ use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
 
 use super::project::{FILES, Project};
+use crate::error::{DiskError, FileReadError, SessionError};
 use crate::folders::{LibrarySearch, is_in_project};
 use crate::functions::{FunctionFiles, FunctionLibrary};
-
-/// The most bytes that a file of declarations has.
-const MOST_BYTES: u64 = 1 << 20;
+use crate::origin::MOST_BYTES;
 
 /// Projects that are cached.
 const MOST_KEPT: usize = 16;
@@ -68,8 +67,8 @@ impl Projects {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the disk does not answer.
-    pub async fn of(&self, caller: &Caller) -> Result<Arc<Project>, String> {
+    /// When the disk does not answer.
+    pub async fn of(&self, caller: &Caller) -> Result<Arc<Project>, DiskError> {
         let asker = LibrarySearch::of(caller);
         let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
         let mut shelves = Vec::with_capacity(libraries.len());
@@ -85,20 +84,19 @@ impl Projects {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when it does not, or the disk does not answer.
-    pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), String> {
+    /// When it does not, or the disk does not answer.
+    pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
         if name == DEFAULT_SESSION || self.of(caller).await?.folder.file_name().is_some_and(|folder| folder == name) {
             return Ok(());
         }
-        let shown: String = name.chars().take(80).collect();
-        Err(format!("Session not found: {shown}"))
+        Err(SessionError::NotFound { name: name.chars().take(80).collect() })
     }
 
     async fn looked_at<T: Send + 'static>(
         &self,
         caller: &Caller,
         look: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, DiskError> {
         let readers = self.readers.clone();
         let looking = async move {
             let turn = readers.acquire_owned().await.expect("the semaphore is never closed");
@@ -111,12 +109,8 @@ impl Projects {
         };
         match tokio::time::timeout(PATIENCE, looking).await {
             Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => Err(format!("The nodes of the project could not be read: {error}.")),
-            Err(_) => {
-                let folder = caller.folder.display();
-                let seconds = PATIENCE.as_secs();
-                Err(format!("The disk did not answer for {seconds} s when the nodes of '{folder}' were looked for."))
-            }
+            Ok(Err(error)) => Err(DiskError::ProjectInterrupted(error)),
+            Err(_) => Err(DiskError::ProjectTimeout { folder: caller.folder.clone(), limit: PATIENCE }),
         }
     }
 }
@@ -173,17 +167,17 @@ impl FileFingerprint {
 }
 
 /// Reads a file, if it is one and not too long.
-fn read(file: &Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("it can not be read: {error}");
+fn read(file: &Path) -> Result<String, FileReadError> {
+    let unreadable = FileReadError::Unreadable;
     // Opening a pipe would block until a writer opens it.
     if !fs::metadata(file).map_err(unreadable)?.is_file() {
-        return Err("it is not a file".to_owned());
+        return Err(FileReadError::NotFile);
     }
     let mut text = String::new();
     let file = fs::File::open(file).map_err(unreadable)?;
     file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(format!("it has more than {} KB, which is the most", MOST_BYTES >> 10));
+        return Err(FileReadError::TooLarge);
     }
     Ok(text)
 }

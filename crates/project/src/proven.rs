@@ -6,6 +6,7 @@ use steplatch_protocol::{DescribeWorkflowReply, ListWorkflows};
 
 use super::folders::{LibraryPaths, LibrarySearch};
 use super::verbs::{describe, list, name_of};
+use crate::error::DiskError;
 use crate::project::Project;
 use crate::workflows::Workflows;
 
@@ -17,8 +18,8 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the library cannot be read.
-    pub async fn proven(&self, caller: &Caller) -> Result<Vec<DescribeWorkflowReply>, String> {
+    /// When the disk does not answer.
+    pub async fn proven(&self, caller: &Caller) -> Result<Vec<DescribeWorkflowReply>, DiskError> {
         let asker = LibrarySearch::of(caller);
         let project = self.projects().of(caller).await?;
         self.disk.reading(move || proven(&asker.folders(), &project)).await

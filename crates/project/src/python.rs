@@ -6,6 +6,8 @@ use steplatch_nodes::Node;
 use steplatch_protocol::{DeclarationInfo, FileProblem};
 use steplatch_python_api::{Declaration, Kind};
 
+use crate::error::DeclarationError;
+
 /// Returns a short form of a declaration.
 pub(crate) fn told(declared: &Declaration) -> DeclarationInfo {
     let Declaration { id, kind, description, line, settings, .. } = declared;
@@ -57,15 +59,13 @@ pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Va
 ///
 /// # Errors
 ///
-/// With every problem in it, one on each line.
-pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, String> {
+/// Every problem in it, one on each line.
+pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, DeclarationError> {
     let Some(document) = document(declared, Some((file, text))) else {
-        return match declared.id.parse::<WorkflowName>() {
-            Ok(_) => Ok(None),
-            Err(error) => Err(error.to_string()),
-        };
+        let _: WorkflowName = declared.id.parse()?;
+        return Ok(None);
     };
-    Node::parse(&document).map(Some).map_err(|problems| problems.to_string())
+    Ok(Some(Node::parse(&document)?))
 }
 
 /// Returns every problem of a file's declarations that the file alone shows.
@@ -77,7 +77,7 @@ pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<
     let wrong = declared.iter().filter_map(|declared| {
         let reason = node(declared, file, text).err()?;
         let what = told(declared).kind;
-        let message = format!("{what} '{}': {}", declared.id, reason.replace('\n', "\n  "));
+        let message = format!("{what} '{}': {}", declared.id, reason.to_string().replace('\n', "\n  "));
         Some(FileProblem { line: declared.line, message })
     });
     wrong.collect()

@@ -17,8 +17,9 @@ use steplatch_workflow::{
 
 use super::folders::{LibraryPaths, LibrarySearch};
 use super::function_verbs;
+use crate::error::{DeleteError, FindError, with_causes};
 use crate::project::Project;
-use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found, words};
+use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
 /// The page for authors, which people read as a file.
 const GUIDE: &str = include_str!("../../../docs/machines.md");
@@ -44,11 +45,11 @@ impl Workflows {
         let refused = |error: String| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
         let project = match self.projects().of(caller).await {
             Ok(project) => project,
-            Err(error) => return refused(error),
+            Err(error) => return refused(error.to_string()),
         };
         let asker = LibrarySearch::of(caller);
         let created = self.disk.writing(move || create(&asker.folders(), &project, &verb)).await;
-        created.unwrap_or_else(refused)
+        created.unwrap_or_else(|error| refused(error.to_string()))
     }
 
     /// Returns how workflows are written.
@@ -74,30 +75,35 @@ impl Workflows {
             Ok(project) => self.disk.reading(move || list(&asker.folders(), &project, &verb)).await,
             Err(error) => Err(error),
         };
-        listed.unwrap_or_else(|error| ListWorkflowsReply { error: Some(error), ..ListWorkflowsReply::default() })
+        listed.unwrap_or_else(|error| ListWorkflowsReply {
+            error: Some(error.to_string()),
+            ..ListWorkflowsReply::default()
+        })
     }
 
     /// Returns the full description of a saved workflow.
     pub async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
         let asker = LibrarySearch::of(caller);
-        let described = match self.projects().of(caller).await {
-            Ok(project) => self.disk.reading(move || describe(&asker.folders(), &project, &verb.name)).await.flatten(),
-            Err(error) => Err(error),
+        let described = async {
+            let project = self.projects().of(caller).await?;
+            self.disk.reading(move || describe(&asker.folders(), &project, &verb.name)).await?
         };
-        described
-            .unwrap_or_else(|error| DescribeWorkflowReply { error: Some(error), ..DescribeWorkflowReply::default() })
+        described.await.unwrap_or_else(|error: FindError| DescribeWorkflowReply {
+            error: Some(error.to_string()),
+            ..DescribeWorkflowReply::default()
+        })
     }
 
     /// Removes a saved workflow.
     pub async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
         let (asker, name) = (LibrarySearch::of(caller), verb.name.clone());
-        let deleted = match self.projects().of(caller).await {
-            Ok(project) => self.disk.writing(move || delete(&asker.folders(), &project, &name)).await.flatten(),
-            Err(error) => Err(error),
+        let deleted = async {
+            let project = self.projects().of(caller).await?;
+            self.disk.writing(move || delete(&asker.folders(), &project, &name)).await?
         };
-        deleted.unwrap_or_else(|error| DeleteWorkflowReply {
+        deleted.await.unwrap_or_else(|error: DeleteError| DeleteWorkflowReply {
             workflow_name: verb.name,
-            error: Some(error),
+            error: Some(error.to_string()),
             ..DeleteWorkflowReply::default()
         })
     }
@@ -150,7 +156,7 @@ pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWor
             let validation_errors = vec![format!("Workflow '{taken}' already exists")];
             CreateWorkflowReply { validation_errors, name_taken: true, ..refused(error.to_string()) }
         }
-        Err(error) => refused(format!("The workflow was not saved: {}", words(&error))),
+        Err(error) => refused(format!("The workflow was not saved: {}", with_causes(&error))),
     }
 }
 
@@ -213,7 +219,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
                     .extend(broken.map(|broken| BrokenWorkflow { file: path(&broken.file), reason: broken.reason }));
             }
             Err(error) => {
-                let broken = BrokenWorkflow { file: folder.display().to_string(), reason: words(&error) };
+                let broken = BrokenWorkflow { file: folder.display().to_string(), reason: with_causes(&error) };
                 reply.broken.push(broken);
             }
         }
@@ -283,7 +289,11 @@ pub(super) fn name_of(status: Status) -> &'static str {
     }
 }
 
-pub(super) fn describe(folders: &LibraryPaths, project: &Project, name: &str) -> Result<DescribeWorkflowReply, String> {
+pub(super) fn describe(
+    folders: &LibraryPaths,
+    project: &Project,
+    name: &str,
+) -> Result<DescribeWorkflowReply, FindError> {
     let (library, stored) = match look_up(folders, project, name)? {
         ResolvedWorkflow::Machine(library, stored) => (library, *stored),
         ResolvedWorkflow::Function(workflow) => return Ok(function_verbs::describe(workflow)),
@@ -336,11 +346,15 @@ fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
     variable.collect()
 }
 
-pub(super) fn delete(folders: &LibraryPaths, project: &Project, name: &str) -> Result<DeleteWorkflowReply, String> {
+pub(super) fn delete(
+    folders: &LibraryPaths,
+    project: &Project,
+    name: &str,
+) -> Result<DeleteWorkflowReply, DeleteError> {
     if let Some(stem) = name.strip_suffix(".py") {
         return function_verbs::delete_file(folders, project, stem);
     }
-    let Ok(wanted) = name.parse() else { return Err(not_found(folders, project, name)) };
+    let Ok(wanted) = name.parse() else { return Err(not_found(folders, project, name).into()) };
     if let Ok(ResolvedWorkflow::Function(workflow)) = look_up(folders, project, name) {
         return function_verbs::delete(folders, workflow);
     }
@@ -362,7 +376,7 @@ pub(super) fn delete(folders: &LibraryPaths, project: &Project, name: &str) -> R
                 Ok(()) => removed = Some(file),
                 // Another client has removed it already.
                 Err(LookupError::NotFound { .. }) => {}
-                Err(error) => return Err(format!("Workflow '{wanted}' was not removed: {}", words(&error))),
+                Err(cause) => return Err(DeleteError::Machine { name: wanted, cause }),
             },
             (_, Err(_)) => {}
         }
@@ -375,6 +389,6 @@ pub(super) fn delete(folders: &LibraryPaths, project: &Project, name: &str) -> R
             remaining: project.workflow(name).map(|workflow| workflow.loaded.path.display().to_string()),
             ..DeleteWorkflowReply::default()
         }),
-        None => Err(not_found(folders, project, name)),
+        None => Err(not_found(folders, project, name).into()),
     }
 }

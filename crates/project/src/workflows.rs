@@ -6,17 +6,15 @@ use std::time::SystemTime;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, WorkflowName};
-use steplatch_library::{CreateError, FolderError, Library, LookupError, Metadata, SaveOutcome, Signature, Stored};
+use steplatch_library::{Library, LookupError, Metadata, SaveOutcome, Signature, Stored};
 
 use crate::disk::BlockingPool;
+use crate::error::{DiskError, FindError, KeepError, WorkflowNotFound, with_causes};
 use crate::folders::{LibraryPaths, LibrarySearch};
 use crate::functions::FunctionFiles;
 use crate::project::{FunctionWorkflow, Project};
 use crate::projects::Projects;
 use crate::workers::Workers;
-
-/// How many names are suggested when a workflow is not found.
-const NAMES_TOLD: usize = 20;
 
 /// How many names a list of available workflows contains.
 const NAMES_LISTED: usize = 50;
@@ -57,24 +55,24 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// With whole sentences: when there is none, with the available names; or when its file is broken.
-    pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, String> {
+    /// When there is none, with the available names; when its file is broken; or when the disk does not answer.
+    pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, FindError> {
         let project = self.projects.of(caller).await?;
         let (asker, name) = (LibrarySearch::of(caller), name.to_owned());
         let find = move || look_up(&asker.folders(), &project, &name).map(WorkflowRef::from);
-        self.disk.reading(find).await.flatten()
+        self.disk.reading(find).await?
     }
 
     /// Returns what each of these names refers to for `caller`, like [`Self::find`], in their order.
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the disk does not answer.
+    /// When the disk does not answer.
     pub async fn find_each(
         &self,
         caller: &Caller,
         names: Vec<String>,
-    ) -> Result<Vec<Result<WorkflowRef, String>>, String> {
+    ) -> Result<Vec<Result<WorkflowRef, FindError>>, DiskError> {
         let project = self.projects.of(caller).await?;
         let asker = LibrarySearch::of(caller);
         let find = move || {
@@ -107,16 +105,15 @@ impl Workflows {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when it cannot be written.
-    pub async fn keep(&self, folder: &Path, definition: Value) -> Result<SaveOutcome, String> {
+    /// When it cannot be written.
+    pub async fn keep(&self, folder: &Path, definition: Value) -> Result<SaveOutcome, KeepError> {
         let library = Library::open(folder);
         let shelf = self.functions.of(folder).await?;
         let kept = self.disk.writing(move || {
             let has = |name: &str| shelf.files.iter().any(|file| file.declares(name));
             library.keep_proven(&definition, None, &|name| has(name.as_str()))
         });
-        let kept = kept.await?;
-        kept.map_err(|error| words(&error))
+        kept.await?.map_err(KeepError::Library)
     }
 
     /// Returns the metadata of a saved workflow, if it exists.
@@ -142,8 +139,8 @@ impl Workflows {
             Ok(Ok(_)) => {}
             // A client removed it while it ran.
             Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = %name, "a run of no saved workflow"),
-            Ok(Err(error)) => tracing::warn!(workflow = %name, error = words(&error), "a run was not counted"),
-            Err(error) => tracing::warn!(workflow = %name, error, "a run was not counted"),
+            Ok(Err(error)) => tracing::warn!(workflow = %name, error = with_causes(&error), "a run was not counted"),
+            Err(error) => tracing::warn!(workflow = %name, error = %error, "a run was not counted"),
         }
     }
 }
@@ -187,8 +184,8 @@ impl Workflows {
         match noted {
             Ok(Ok(_)) => {}
             Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = id, "a run of no saved workflow"),
-            Ok(Err(error)) => tracing::warn!(workflow = id, error = words(&error), "a run was not counted"),
-            Err(error) => tracing::warn!(workflow = id, error, "a run was not counted"),
+            Ok(Err(error)) => tracing::warn!(workflow = id, error = with_causes(&error), "a run was not counted"),
+            Err(error) => tracing::warn!(workflow = id, error = %error, "a run was not counted"),
         }
     }
 }
@@ -218,7 +215,7 @@ pub(crate) fn look_up<'p>(
     folders: &LibraryPaths,
     project: &'p Project,
     name: &str,
-) -> Result<ResolvedWorkflow<'p>, String> {
+) -> Result<ResolvedWorkflow<'p>, FindError> {
     let Ok(wanted) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
     for folder in folders.iter() {
         let library = Library::open(folder);
@@ -230,11 +227,8 @@ pub(crate) fn look_up<'p>(
                 }
             }
             // The broken one hides another one with the same name, even if that could be read.
-            Err(error @ LookupError::Broken { .. }) => {
-                let error = words(&error);
-                return Err(format!("Workflow '{wanted}' can not be read: {error}. Correct or remove the file."));
-            }
-            Err(error) => return Err(words(&error)),
+            Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: wanted, cause }),
+            Err(error) => return Err(FindError::Library(error)),
         }
     }
     Err(not_found(folders, project, name))
@@ -252,32 +246,19 @@ fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
     names
 }
 
-pub(crate) fn not_found(folders: &LibraryPaths, project: &Project, name: &str) -> String {
-    let names = names(folders, project);
+/// Returns why `name` refers to nothing.
+pub(crate) fn not_found(folders: &LibraryPaths, project: &Project, name: &str) -> FindError {
     let shown: String = name.chars().take(80).collect();
     if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(name)) {
-        let (file, reason) = (broken.file.display(), &broken.reason);
-        return format!("Workflow '{shown}' can not be used; correct its declaration in {file}:\n{reason}");
+        let (file, reason) = (broken.file.clone(), broken.reason.clone());
+        return FindError::Declaration { name: shown, file, reason };
     }
-    let mut error = format!("Workflow '{shown}' not found");
-    if let Err(invalid) = name.parse::<WorkflowName>() {
-        error = format!("{error}: {invalid}");
-    } else if let Some(nearest) = nearest(name, &names) {
-        error = format!("{error}. Did you mean '{nearest}'?");
-        return format!("{error} Available workflows: {}", told(&names));
-    }
-    format!("{error}. Available workflows: {}", told(&names))
-}
-
-fn told(names: &[String]) -> String {
-    match names {
-        [] => "none; create_workflow saves one".to_owned(),
-        few if few.len() <= NAMES_TOLD => few.join(", "),
-        many => {
-            let rest = many.len() - NAMES_TOLD;
-            format!("{} and {rest} more; list_workflows lists them", many[..NAMES_TOLD].join(", "))
-        }
-    }
+    let available = names(folders, project);
+    let (invalid, nearest) = match name.parse::<WorkflowName>() {
+        Err(invalid) => (Some(invalid), None),
+        Ok(_) => (None, nearest(name, &available).cloned()),
+    };
+    FindError::NotFound(Box::new(WorkflowNotFound { name: shown, invalid, nearest, available }))
 }
 
 /// Returns the name that is probably intended.
@@ -285,47 +266,6 @@ fn nearest<'n>(name: &str, names: &'n [String]) -> Option<&'n String> {
     let distance = |candidate: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase());
     let near = names.iter().map(|candidate| (distance(candidate), candidate));
     near.filter(|(distance, candidate)| distance * 3 <= candidate.len().max(3)).min().map(|(_, candidate)| candidate)
-}
-
-/// Errors of a library, in any operation.
-pub(crate) trait FolderCause: std::error::Error {
-    /// Returns what is wrong with the directory, if that is the cause.
-    fn with_folder(&self) -> Option<&FolderError>;
-}
-
-impl FolderCause for FolderError {
-    fn with_folder(&self) -> Option<&FolderError> {
-        Some(self)
-    }
-}
-
-impl FolderCause for CreateError {
-    fn with_folder(&self) -> Option<&FolderError> {
-        if let Self::Folder(error) = self { Some(error) } else { None }
-    }
-}
-
-impl FolderCause for LookupError {
-    fn with_folder(&self) -> Option<&FolderError> {
-        if let Self::Folder(error) = self { Some(error) } else { None }
-    }
-}
-
-/// Describes an error of a library, its cause, and what to do if that is known.
-pub(crate) fn words(error: &impl FolderCause) -> String {
-    let mut words = error.to_string();
-    let mut below = error.source();
-    while let Some(cause) = below {
-        words = format!("{words}: {cause}");
-        below = cause.source();
-    }
-    match error.with_folder() {
-        Some(FolderError::ReadOnly { .. }) => {
-            format!("{words}. Set STEPLATCH_LIBRARY to a folder that you may write, or change who may write this one.")
-        }
-        Some(FolderError::NoRoom { .. }) => format!("{words}. Make room there, and do it again."),
-        Some(FolderError::Failed { .. }) | None => words,
-    }
 }
 
 #[cfg(test)]

@@ -194,9 +194,55 @@ fn nearest<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
+/// What is wrong with a value, as words that follow the name of its field.
+#[derive(Debug, thiserror::Error)]
+enum ValueError {
+    /// It has another type, or is none of the choices.
+    #[error("must be {wanted}, not {given}")]
+    Wrong {
+        /// What the field takes.
+        wanted: String,
+        /// The value, shortened for people.
+        given: String,
+    },
+    /// An item of a list is wrong.
+    #[error("holds what {0}")]
+    Item(Box<Self>),
+    /// An object is given as text that is no JSON.
+    #[error("is text but not JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// An object of texts has another value.
+    #[error("must hold text under '{name}', not {given}")]
+    NotText {
+        /// The key of the value.
+        name: String,
+        /// The type of the value.
+        given: &'static str,
+    },
+    /// A number is too small or too large.
+    #[error("{}", out_of_bounds(*.least, *.most, .given))]
+    OutOfBounds {
+        /// The least number that the field takes.
+        least: Option<f64>,
+        /// The largest one.
+        most: Option<f64>,
+        /// The number.
+        given: Value,
+    },
+}
+
+fn out_of_bounds(least: Option<f64>, most: Option<f64>, given: &Value) -> String {
+    match (least, most) {
+        (Some(least), Some(most)) => format!("must be between {least} and {most}, not {given}"),
+        (Some(least), None) => format!("must be at least {least}, not {given}"),
+        (None, Some(most)) => format!("must be at most {most}, not {given}"),
+        (None, None) => format!("is out of bounds: {given}"),
+    }
+}
+
 /// Returns `value` as the schema wants it, or what is wrong with it.
-fn understand(value: Value, schema: &Value) -> Result<Value, String> {
-    let wrong = |value: &Value, wanted: &str| Err(format!("must be {wanted}, not {}", shown(value)));
+fn understand(value: Value, schema: &Value) -> Result<Value, ValueError> {
+    let wrong = |value: &Value, wanted: &str| Err(ValueError::Wrong { wanted: wanted.to_owned(), given: shown(value) });
     match (schema["type"].as_str(), value) {
         (Some("integer"), value) => match integer(&value) {
             Some(number) => in_bounds(number.into(), schema),
@@ -223,13 +269,13 @@ fn understand(value: Value, schema: &Value) -> Result<Value, String> {
         },
         (Some("array"), Value::Array(items)) => {
             let items = items.into_iter().map(|item| understand(item, &schema["items"]));
-            items.collect::<Result<Vec<_>, _>>().map(Value::Array).map_err(|problem| format!("holds what {problem}"))
+            items.collect::<Result<Vec<_>, _>>().map(Value::Array).map_err(|error| ValueError::Item(Box::new(error)))
         }
         (Some("array"), value) => wrong(&value, "a list"),
         (Some("object"), Value::String(text)) => match serde_json::from_str::<Value>(&text) {
             Ok(object @ Value::Object(_)) => understand(object, schema),
             Ok(_) => wrong(&Value::String(text), "an object"),
-            Err(error) => Err(format!("is text but not JSON: {error}")),
+            Err(error) => Err(ValueError::NotJson(error)),
         },
         (Some("object"), Value::Object(fields)) => texts(fields, schema).map(Value::Object),
         (Some("object"), value) => wrong(&value, "an object"),
@@ -238,13 +284,13 @@ fn understand(value: Value, schema: &Value) -> Result<Value, String> {
 }
 
 /// In an object whose values are text, numbers and booleans are taken as their text.
-fn texts(mut fields: Map<String, Value>, schema: &Value) -> Result<Map<String, Value>, String> {
+fn texts(mut fields: Map<String, Value>, schema: &Value) -> Result<Map<String, Value>, ValueError> {
     if schema["additionalProperties"]["type"] == "string" {
         for (name, value) in &mut fields {
             match value {
                 Value::String(_) => {}
                 Value::Number(_) | Value::Bool(_) => *value = Value::String(value.to_string()),
-                other => return Err(format!("must hold text under '{name}', not {}", kind(other))),
+                other => return Err(ValueError::NotText { name: name.clone(), given: kind(other) }),
             }
         }
     }
@@ -272,18 +318,13 @@ fn number(value: &Value) -> Option<Value> {
     }
 }
 
-fn in_bounds(value: Value, schema: &Value) -> Result<Value, String> {
+fn in_bounds(value: Value, schema: &Value) -> Result<Value, ValueError> {
     let number = value.as_f64().unwrap_or(f64::NAN);
     let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
     if least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most) {
         return Ok(value);
     }
-    Err(match (least, most) {
-        (Some(least), Some(most)) => format!("must be between {least} and {most}, not {value}"),
-        (Some(least), None) => format!("must be at least {least}, not {value}"),
-        (None, Some(most)) => format!("must be at most {most}, not {value}"),
-        (None, None) => format!("is out of bounds: {value}"),
-    })
+    Err(ValueError::OutOfBounds { least, most, given: value })
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use tokio::net::UnixStream;
 
@@ -26,7 +26,7 @@ pub enum ConnectError {
     NotRunning(PathBuf),
     /// It could not be started.
     #[error("the daemon could not be started: {0}")]
-    NotStarted(String),
+    NotStarted(StartError),
     /// It speaks another version of the contract.
     #[error("{0}")]
     OtherVersion(String),
@@ -36,6 +36,28 @@ pub enum ConnectError {
     /// The system refused.
     #[error("the daemon can not be reached: {0}")]
     System(#[from] io::Error),
+}
+
+/// Why the program of the daemon did not start it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The system does not run the program.
+    #[error("{}: {cause}", .program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// The error of the system.
+        cause: io::Error,
+    },
+    /// The program ended with an error.
+    #[error("{complaint}")]
+    Refused {
+        /// What the program printed: the first 64 KiB.
+        complaint: String,
+    },
+    /// The program ended without a daemon, and printed nothing.
+    #[error("it ended with {0}")]
+    Silent(ExitStatus),
 }
 
 /// Connects to the daemon of `place` and says hello.
@@ -107,8 +129,8 @@ pub async fn connect_or_start(
 ///
 /// It is the parent of the daemon and ends, so that the daemon has no parent that could end it: a client that is ended
 /// with all of its children must not take the daemon with it.
-fn start(program: &Path, state: &Path) -> Result<(), String> {
-    let told = |error: io::Error| format!("{}: {error}", program.display());
+fn start(program: &Path, state: &Path) -> Result<(), StartError> {
+    let told = |cause: io::Error| StartError::Program { program: program.to_owned(), cause };
     let mut child = Command::new(program)
         .args(["daemon", "start", "--state-dir"])
         .arg(state)
@@ -128,6 +150,6 @@ fn start(program: &Path, state: &Path) -> Result<(), String> {
     if status.success() {
         return Ok(());
     }
-    let complaint = complaint.trim().trim_start_matches("error: ");
-    Err(if complaint.is_empty() { format!("it ended with {status}") } else { complaint.to_owned() })
+    let complaint = complaint.trim().trim_start_matches("error: ").to_owned();
+    Err(if complaint.is_empty() { StartError::Silent(status) } else { StartError::Refused { complaint } })
 }

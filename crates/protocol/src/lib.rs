@@ -35,7 +35,7 @@ pub use approver::{
 pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
-pub use connect::{ConnectError, Starter, connect, connect_or_start};
+pub use connect::{ConnectError, StartError, Starter, connect, connect_or_start};
 pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, Peer, StopDaemon, StopDaemonReply};
 
 pub use follow::{FollowError, Follower, SomeEvents};

@@ -109,6 +109,40 @@ pub enum CallKind {
     },
 }
 
+/// Why a request of the prelude is none, for the author of the function.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidCall {
+    /// A parameter is no string.
+    #[error("{parameter} of ctx.{call} must be a string")]
+    NotString {
+        /// The parameter.
+        parameter: &'static str,
+        /// The method of the context.
+        call: String,
+    },
+    /// The kind of an event is blank.
+    #[error("event_type of ctx.emit must not be empty")]
+    EmptyEventType,
+    /// A time is no number of seconds, or is negative.
+    #[error("{parameter} of ctx.{call} must be a number of seconds from 0, not {given}")]
+    NotSeconds {
+        /// The parameter.
+        parameter: &'static str,
+        /// The method of the context.
+        call: String,
+        /// The value.
+        given: Value,
+    },
+    /// The context has no such method, or the method has other parameters.
+    #[error("ctx.{call} can not be called like this: {cause}")]
+    Form {
+        /// The method of the context.
+        call: String,
+        /// The reason.
+        cause: serde_json::Error,
+    },
+}
+
 impl CallKind {
     /// Returns whether the call has an answer, at once or later.
     #[must_use]
@@ -122,25 +156,28 @@ impl CallKind {
     }
 
     /// Reads a request of the prelude. The error is for the author of the function.
-    pub fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// When a parameter is missing, or has another type or value than the call takes.
+    pub fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, InvalidCall> {
+        let call_name = || spoken(call).to_owned();
         for (name, what) in [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")] {
             if asked.get(name).is_some_and(|value| !value.is_string()) {
-                return Err(format!("{what} of ctx.{} must be a string", spoken(call)));
+                return Err(InvalidCall::NotString { parameter: what, call: call_name() });
             }
         }
         if asked.get("event_type").and_then(Value::as_str).is_some_and(|name| name.trim().is_empty()) {
-            return Err("event_type of ctx.emit must not be empty".to_owned());
+            return Err(InvalidCall::EmptyEventType);
         }
         for name in ["timeout", "seconds"] {
             let Some(value) = asked.get(name) else { continue };
             let endless = name == "timeout" && value.is_null();
             if !endless && value.as_f64().is_none_or(|seconds| seconds < 0.0) {
-                return Err(format!("{name} of ctx.{} must be a number of seconds from 0, not {value}", spoken(call)));
+                return Err(InvalidCall::NotSeconds { parameter: name, call: call_name(), given: value.clone() });
             }
         }
         asked.insert("call".to_owned(), Value::String(call.to_owned()));
-        serde_json::from_value(Value::Object(asked))
-            .map_err(|error| format!("ctx.{} can not be called like this: {error}", spoken(call)))
+        serde_json::from_value(Value::Object(asked)).map_err(|cause| InvalidCall::Form { call: call_name(), cause })
     }
 
     /// Returns a description for the report of a divergence.

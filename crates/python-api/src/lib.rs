@@ -12,7 +12,7 @@ mod limits;
 mod progress;
 pub mod wire;
 
-pub use call::{Answer, CANCELLED, Call, CallKind, Entry};
+pub use call::{Answer, CANCELLED, Call, CallKind, Entry, InvalidCall};
 pub use declaration::{Declaration, Kind};
 pub use divergence::Divergence;
 pub use failure::{Failure, FailureKind, Frame};

@@ -12,7 +12,7 @@ use steplatch_python_api::{
     State,
 };
 
-use crate::interpreter::{Arrival, Paused, Resume, Step, Stop};
+use crate::interpreter::{Arrival, Paused, RequestError, Resume, Step, Stop};
 use crate::program::Program;
 use crate::value::weight;
 
@@ -247,7 +247,7 @@ impl Execution {
                     paused.go_on(Resume::Abort(&format!("{TOO_LONG} of {most} KiB")))
                 }
                 Stop::Called { number, arguments, paused } => match arguments.and_then(read) {
-                    Err(why) => paused.go_on(Resume::Raise { exception: "TypeError", message: &why }),
+                    Err(why) => paused.go_on(Resume::Raise { exception: "TypeError", message: &why.to_string() }),
                     // It waits for the second answer to a call.
                     Ok(Request::Inline { of }) => {
                         if self.inlined.contains(&of) {
@@ -455,14 +455,13 @@ enum Request {
 }
 
 /// Reads the arguments of the prelude's call: its name, and its parameters.
-fn read(arguments: Value) -> Result<Request, String> {
-    let meaningless = || "workflows call out through their context only".to_owned();
-    let Value::Array(arguments) = arguments else { return Err(meaningless()) };
+fn read(arguments: Value) -> Result<Request, RequestError> {
+    let Value::Array(arguments) = arguments else { return Err(RequestError::NoContext) };
     let Ok([Value::String(call), Value::Object(mut asked)]) = <[Value; 2]>::try_from(arguments) else {
-        return Err(meaningless());
+        return Err(RequestError::NoContext);
     };
     if call == "inline" {
-        let of = asked.get("of").and_then(Value::as_u64).ok_or_else(meaningless)?;
+        let of = asked.get("of").and_then(Value::as_u64).ok_or(RequestError::NoContext)?;
         return Ok(Request::Inline { of });
     }
     if call == "rest" {

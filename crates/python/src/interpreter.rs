@@ -8,7 +8,9 @@ pub(crate) mod monty;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_python_api::{Failure, Limits};
+use steplatch_python_api::{Failure, InvalidCall, Limits};
+
+use crate::value::JsonError;
 
 /// A file, compiled and ready to be run any number of times.
 pub(crate) trait Compiled {
@@ -60,6 +62,30 @@ pub(crate) enum Arrival<'a> {
     Inline(u64),
 }
 
+/// Why a call of a function is none, for the author of the function.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestError {
+    /// The function called the host without its context.
+    #[error("workflows call out through their context only")]
+    NoContext,
+    /// The result of the function is not JSON.
+    #[error("the result is not JSON: {0}")]
+    Result(JsonError),
+    /// A parameter is not JSON.
+    #[error("{parameter} of ctx.{call} is not JSON: {cause}")]
+    Parameter {
+        /// The parameter.
+        parameter: String,
+        /// The method of the context.
+        call: String,
+        /// The reason.
+        cause: JsonError,
+    },
+    /// The parameters are none of the call.
+    #[error(transparent)]
+    Call(#[from] InvalidCall),
+}
+
 /// The result of running.
 pub(crate) struct Step {
     /// What was printed meanwhile.
@@ -75,7 +101,7 @@ pub(crate) enum Stop {
         /// The number under which an answer that comes later is awaited.
         number: u32,
         /// The arguments, or why they are not JSON.
-        arguments: Result<Value, String>,
+        arguments: Result<Value, RequestError>,
         /// The paused program.
         paused: Box<dyn Paused>,
     },
@@ -87,7 +113,7 @@ pub(crate) enum Stop {
         paused: Box<dyn Paused>,
     },
     /// It returned.
-    Returned(Result<Value, String>),
+    Returned(Result<Value, JsonError>),
     /// It failed.
     Failed(Failure),
 }

@@ -7,8 +7,30 @@ use serde_json::{Map, Number, Value};
 /// How deep a value may be nested. A reader of JSON gives up at 128, and this travels inside of something.
 const DEEPEST: usize = 100;
 
+/// Why a value is not JSON.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JsonError {
+    /// The value is nested too deeply.
+    #[error("it is nested more deeply than {DEEPEST} levels")]
+    TooDeep,
+    /// The whole value has another type.
+    #[error("it is {found}")]
+    Whole {
+        /// The type or the value, and how to convert it; at most 200 characters.
+        found: String,
+    },
+    /// A part of the value has another type.
+    #[error("at {place} it has {found}")]
+    Part {
+        /// The keys and indexes that lead to the part, as Python spells them.
+        place: String,
+        /// The type or the value, and how to convert it; at most 200 characters.
+        found: String,
+    },
+}
+
 /// Returns the value as JSON, or an error that names the part that is not JSON.
-pub(crate) fn to_json(object: &MontyObject) -> Result<Value, String> {
+pub(crate) fn to_json(object: &MontyObject) -> Result<Value, JsonError> {
     convert(object, &mut Vec::new())
 }
 
@@ -17,9 +39,9 @@ enum Part<'a> {
     Index(usize),
 }
 
-fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Value, String> {
+fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Value, JsonError> {
     if path.len() > DEEPEST {
-        return Err(format!("it is nested more deeply than {DEEPEST} levels"));
+        return Err(JsonError::TooDeep);
     }
     match object {
         MontyObject::None => Ok(Value::Null),
@@ -76,7 +98,7 @@ fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Valu
     }
 }
 
-fn refuse(path: &[Part<'_>], what: &str) -> Result<Value, String> {
+fn refuse(path: &[Part<'_>], what: &str) -> Result<Value, JsonError> {
     let mut place = String::new();
     for part in path {
         match part {
@@ -84,8 +106,8 @@ fn refuse(path: &[Part<'_>], what: &str) -> Result<Value, String> {
             Part::Index(index) => place.push_str(&format!("[{index}]")),
         }
     }
-    let what: String = what.chars().take(200).collect();
-    Err(if place.is_empty() { format!("it is {what}") } else { format!("at {place} it has {what}") })
+    let found = what.chars().take(200).collect();
+    Err(if place.is_empty() { JsonError::Whole { found } } else { JsonError::Part { place, found } })
 }
 
 /// Returns about how many bytes a value takes as text.

@@ -2,6 +2,7 @@
 //!
 //! All errors are reported at once, each with its place and its bounds. No error contains a token.
 
+mod error;
 mod given;
 mod keys;
 mod token;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 
+pub use error::SettingError;
 pub use given::RawValue;
 pub use keys::{KEYS, Key};
 pub use token::{Secret, Token, TokenError};
@@ -69,7 +71,7 @@ pub struct ConfigError {
     /// Its place: a variable of the environment, or a key and its service.
     pub place: String,
     /// What is wrong with it and which values are allowed, without a full stop.
-    pub problem: String,
+    pub problem: SettingError,
 }
 
 impl Config {
@@ -85,22 +87,20 @@ impl Config {
     ) -> Result<Self, Vec<ConfigError>> {
         let mut reading = ConfigReader::new(name, |key| format!("{key} of remote '{name}'"));
         if !is_name(name) {
-            let problem = "must be 1 to 64 letters, digits, '.', '_' or '-'".to_owned();
-            reading
-                .invalid
-                .push(ConfigError { place: format!("The name of remote '{}'", name.escape_debug()), problem });
+            let place = format!("The name of remote '{}'", name.escape_debug());
+            reading.invalid.push(ConfigError { place, problem: SettingError::Name });
         }
         for (key, given) in values {
             match keys::find(key) {
                 Some(_) if key == "token" => match given {
                     RawValue::Text(text) => match Token::parse(&text) {
                         Ok(token) => reading.config.token = Some(token),
-                        Err(error) => reading.wrong("token", error.to_string()),
+                        Err(error) => reading.wrong("token", error.into()),
                     },
-                    _ => reading.wrong("token", token::FORMS.to_owned()),
+                    _ => reading.wrong("token", SettingError::TokenForm),
                 },
                 Some(_) => reading.take(key, given),
-                None => reading.wrong(key, format!("is not known; the keys are {}", keys::names())),
+                None => reading.wrong(key, SettingError::UnknownKey),
             }
         }
         reading.end()
@@ -120,10 +120,10 @@ impl Config {
             let Some(value) = lookup(key.variable).filter(|value| !value.is_empty()) else { continue };
             is_there = true;
             match value.into_string() {
-                Err(_) => reading.wrong(key.name, "is no text in UTF-8".to_owned()),
+                Err(_) => reading.wrong(key.name, SettingError::NotUtf8),
                 Ok(value) if key.name == "token" => match Secret::new(&value) {
                     Ok(_) => reading.config.token = Some(Token::Value(value)),
-                    Err(error) => reading.wrong(key.name, error.to_string()),
+                    Err(error) => reading.wrong(key.name, error.into()),
                 },
                 Ok(value) if key.name == "filter_patterns" => reading.take(key.name, RawValue::separated(&value)),
                 Ok(value) => reading.take(key.name, RawValue::Written(value)),
@@ -145,7 +145,7 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
         Self { config: Config { name: name.to_owned(), ..Config::default() }, invalid: Vec::new(), place }
     }
 
-    fn wrong(&mut self, key: &str, problem: String) {
+    fn wrong(&mut self, key: &str, problem: SettingError) {
         self.invalid.push(ConfigError { place: (self.place)(key), problem });
     }
 
@@ -155,7 +155,7 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
         }
     }
 
-    fn set(&mut self, key: &str, given: &RawValue) -> Result<(), String> {
+    fn set(&mut self, key: &str, given: &RawValue) -> Result<(), SettingError> {
         let config = &mut self.config;
         match key {
             "enabled" => config.enabled = given.boolean()?,
@@ -184,7 +184,7 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
     fn end(mut self) -> Result<Config, Vec<ConfigError>> {
         let is_told = self.invalid.iter().any(|invalid| invalid.place == (self.place)("base_url"));
         if self.config.enabled && self.config.base_url.is_empty() && !is_told {
-            self.wrong("base_url", "is missing, and the service is enabled; say where it is".to_owned());
+            self.wrong("base_url", SettingError::NoUrl);
         }
         if self.invalid.is_empty() { Ok(self.config) } else { Err(self.invalid) }
     }
@@ -199,20 +199,18 @@ fn is_name(name: &str) -> bool {
 
 /// Reads a URL that a token may be sent to. Other parts of a URL are refused rather than dropped, because the author
 /// meant something by them.
-fn url(text: &str) -> Result<String, String> {
-    const MUST: &str = "must be a URL with https, or with http on loopback, such as https://flows.example.com/team";
-    let Ok(url) = text.trim().parse::<Url>() else { return Err(format!("is no URL; it {MUST}")) };
+fn url(text: &str) -> Result<String, SettingError> {
+    let Ok(url) = text.trim().parse::<Url>() else { return Err(SettingError::NotUrl) };
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("has credentials in its URL; write them as the token".to_owned());
+        return Err(SettingError::UrlCredentials);
     }
-    let shown = text.trim();
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("has a '?' or a '#' in its URL; only a path may follow the host".to_owned());
+        return Err(SettingError::UrlQuery);
     }
     match url.scheme() {
         "https" if url.has_host() => {}
         "http" if is_loopback(&url) => {}
-        _ => return Err(format!("is '{shown}', and {MUST}")),
+        _ => return Err(SettingError::UrlScheme { url: text.trim().to_owned() }),
     }
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }

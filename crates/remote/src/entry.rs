@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::answer_error::EntryError;
 use crate::text::clean;
 use crate::{metadata, schema};
 
@@ -60,13 +61,13 @@ impl RemoteWorkflow {
     /// # Errors
     ///
     /// Why it cannot be offered, as a sentence without a full stop.
-    pub fn read(entry: &Value) -> Result<Self, String> {
-        let Value::Object(fields) = entry else { return Err("it is no object".to_owned()) };
-        let id = id(fields.get("id")).ok_or("it has no usable id")?;
+    pub fn read(entry: &Value) -> Result<Self, EntryError> {
+        let Value::Object(fields) = entry else { return Err(EntryError::NotObject) };
+        let id = id(fields.get("id")).ok_or(EntryError::NoId)?;
         let raw_title = text(fields, &["title", "name"]);
         let title = clean(raw_title.unwrap_or_default(), LONGEST_TITLE);
         if title.is_empty() {
-            return Err("it has neither a title nor a name".to_owned());
+            return Err(EntryError::NoTitle);
         }
         let raw_description = text(fields, &["description"]);
         let description = match clean(raw_description.unwrap_or_default(), LONGEST_DESCRIPTION) {

@@ -1,11 +1,12 @@
 //! The filter of the workflows that are offered.
 
+use crate::config::SettingError;
 use crate::names::slug;
 
 /// Patterns for one service.
-const MOST: usize = 100;
+pub(crate) const MOST: usize = 100;
 /// Characters of one.
-const LONGEST: usize = 200;
+pub(crate) const LONGEST: usize = 200;
 
 /// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They are anchored, and ignore case. A
 /// workflow is matched by its title as well as by the part of its tool's name that is made from the title.
@@ -18,18 +19,14 @@ pub struct Filter {
 }
 
 /// Returns the patterns if they are valid.
-pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, String> {
+pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, SettingError> {
     if patterns.len() > MOST {
-        return Err(format!("has {} patterns, and may have up to {MOST}", patterns.len()));
+        return Err(SettingError::TooManyPatterns { count: patterns.len() });
     }
     for pattern in &patterns {
         let bare = pattern.strip_prefix('!').unwrap_or(pattern);
         if bare.trim().is_empty() || bare.chars().count() > LONGEST {
-            let shown: String = pattern.chars().take(20).collect();
-            return Err(format!(
-                "has the pattern '{}', and each must have 1 to {LONGEST} characters",
-                shown.escape_debug()
-            ));
+            return Err(SettingError::PatternLength { beginning: pattern.chars().take(20).collect() });
         }
     }
     Ok(patterns)

@@ -6,6 +6,7 @@
 //!
 //! Decisions are pure; [`Client`] sends requests, and stores nothing of the responses.
 
+mod answer_error;
 mod client;
 mod config;
 mod diff;
@@ -19,8 +20,9 @@ pub mod schema;
 mod status;
 mod text;
 
+pub use answer_error::{AnswerError, EntryError};
 pub use client::{AskError, Cancelled, Client, Limits, SetUpError, StartError, jitter};
-pub use config::{Config, ConfigError, KEYS, Key, RawValue, Secret, Token, TokenError};
+pub use config::{Config, ConfigError, KEYS, Key, RawValue, Secret, SettingError, Token, TokenError};
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};
 pub use filter::Filter;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::answer_error::AnswerError;
 use crate::entry::{RemoteWorkflow, id};
 
 /// Workflows of one service.
@@ -35,20 +36,20 @@ impl Page {
     /// # Errors
     ///
     /// If it is neither, as a fragment without a full stop.
-    pub fn read(answer: Value) -> Result<Self, String> {
+    pub fn read(answer: Value) -> Result<Self, AnswerError> {
         let mut fields = match answer {
             Value::Array(entries) => return Ok(Self { entries, next: None }),
             Value::Object(fields) => fields,
-            _ => return Err("the list is neither an array nor a page".to_owned()),
+            _ => return Err(AnswerError::NotList),
         };
         let Some(Value::Array(entries)) = fields.shift_remove("results") else {
-            return Err("the page has no results".to_owned());
+            return Err(AnswerError::NoResults);
         };
         let next = match fields.shift_remove("next") {
             None | Some(Value::Null) => None,
             Some(Value::String(next)) if next.is_empty() => None,
             Some(Value::String(next)) => Some(next),
-            Some(_) => return Err("the page says in no usable way where the next one is".to_owned()),
+            Some(_) => return Err(AnswerError::NoNextPage),
         };
         Ok(Self { entries, next })
     }
@@ -59,25 +60,24 @@ impl Page {
     /// # Errors
     ///
     /// If the tool failed or there is no list in its result, as a fragment without a full stop.
-    pub fn read_tool_result(mut result: Value) -> Result<Self, String> {
+    pub fn read_tool_result(mut result: Value) -> Result<Self, AnswerError> {
         let texts: Vec<&str> = match result.get("content") {
             Some(Value::Array(content)) => content.iter().filter_map(|block| block.get("text")?.as_str()).collect(),
             _ => Vec::new(),
         };
         if result.get("isError") == Some(&Value::Bool(true)) {
-            let words = crate::text::clean(&texts.join(" "), 300);
-            return Err(format!("the tool failed: {words}"));
+            return Err(AnswerError::ToolFailed { words: crate::text::clean(&texts.join(" "), 300) });
         }
         let texts = texts.concat();
         match result.get_mut("structuredContent").map(Value::take) {
             Some(Value::Object(mut fields)) if !fields.contains_key("results") => match fields.shift_remove("result") {
                 Some(list) => Self::read(list),
-                None => Err("the result of the tool has no list in it".to_owned()),
+                None => Err(AnswerError::ToolWithoutList),
             },
             Some(list @ (Value::Object(_) | Value::Array(_))) => Self::read(list),
             _ => {
                 let list = serde_json::from_str(&texts);
-                Self::read(list.map_err(|_| "the text of the tool's result is no JSON".to_owned())?)
+                Self::read(list.map_err(|_| AnswerError::ToolTextNotJson)?)
             }
         }
     }
@@ -105,7 +105,7 @@ impl Listing {
     /// # Errors
     ///
     /// As of [`Page::read_tool_result`].
-    pub async fn of_tool_result(result: Value) -> Result<Self, String> {
+    pub async fn of_tool_result(result: Value) -> Result<Self, AnswerError> {
         crate::client::apart(move || {
             let page = Page::read_tool_result(result)?;
             let is_more = page.next.is_some();

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
+use crate::answer_error::AnswerError;
 use crate::entry::id;
 use crate::text::clean;
 
@@ -69,12 +70,12 @@ impl Status {
     /// # Errors
     ///
     /// If there is no status in it, as a fragment without a full stop.
-    pub fn read(answer: &Value) -> Result<Self, String> {
-        let Value::Object(fields) = answer else { return Err("the answer is no object".to_owned()) };
-        let Some(Value::String(word)) = fields.get("status") else { return Err("the answer has no status".to_owned()) };
+    pub fn read(answer: &Value) -> Result<Self, AnswerError> {
+        let Value::Object(fields) = answer else { return Err(AnswerError::NotObject) };
+        let Some(Value::String(word)) = fields.get("status") else { return Err(AnswerError::NoStatus) };
         let word = clean(word, LONGEST_WORD).to_uppercase();
         if word.is_empty() {
-            return Err("the answer has an empty status".to_owned());
+            return Err(AnswerError::EmptyStatus);
         }
         let word = if word == "CANCELED" { "CANCELLED".to_owned() } else { word };
         let state = match word.as_str() {
@@ -237,8 +238,8 @@ impl StartedRun {
     /// # Errors
     ///
     /// What is missing, as a fragment without a full stop.
-    pub fn read(answer: &Value) -> Result<Self, String> {
-        let read = |name: &str| id(answer.get(name)).ok_or_else(|| format!("the answer has no usable {name}"));
+    pub fn read(answer: &Value) -> Result<Self, AnswerError> {
+        let read = |field: &'static str| id(answer.get(field)).ok_or(AnswerError::NoId { field });
         Ok(Self { correlation_id: read("correlation_id")?, workflow_instance: read("workflow_id")? })
     }
 }

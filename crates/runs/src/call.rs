@@ -41,7 +41,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
     };
     let project = match shared.projects.of(caller).await {
         Ok(project) => project,
-        Err(error) => return refused(error),
+        Err(error) => return refused(error.to_string()),
     };
     if let Some(Err(error)) = caller.pins.as_ref().map(|pins| pins::check_node(pins, &project, &id)) {
         return refused(error);
@@ -89,7 +89,7 @@ impl Runs {
     async fn call_in_project(&self, caller: &Arc<Caller>, wanted: NodeCall, step: Option<String>) -> NodeReply {
         let project = match self.shared.projects.of(caller).await {
             Ok(project) => project,
-            Err(error) => return nodes::refused(&wanted, None, error),
+            Err(error) => return nodes::refused(&wanted, None, error.to_string()),
         };
         let makes_calls = match project.kind(&wanted.id) {
             Some(NodeKind::Graph(_)) => true,

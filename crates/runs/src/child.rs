@@ -205,7 +205,7 @@ async fn begin(
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
             ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
-                check(&tool, &input)?;
+                check(&tool, &input).map_err(|error| error.to_string())?;
                 let timeout = Some(child.limits.execution_timeout().as_secs_f64());
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None };
                 return shared.begin_remote(caller, begins).await;
@@ -235,7 +235,7 @@ async fn begin(
         && let Err(error) = shared.sessions.exists(session).await
     {
         if !child.inherits {
-            return Err(error);
+            return Err(error.to_string());
         }
         // The terminal was inherited, not named, and has been closed by another client: the child begins without one.
         session_id = None;

@@ -30,7 +30,7 @@ const RUN_WORKFLOW: &str = "run_workflow";
 pub(super) fn check_workflow(pins: &Pins, name: &str, found: &ResolvedTarget) -> Result<(), String> {
     // The list of a service may arrive after the start of the run.
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
-    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)) }
+    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)).map_err(|error| error.to_string()) }
 }
 
 /// Checks the node or graph of a call, with everything below it.
@@ -44,7 +44,7 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
     let mut followed = BTreeSet::new();
     while let Some(id) = called.nodes.pop_first() {
         let Some(declared) = project.nodes.get(&id).filter(|_| followed.insert(id.clone())) else { continue };
-        pins.check_node(&id, &signature_of(project, declared))?;
+        pins.check_node(&id, &signature_of(project, declared)).map_err(|error| error.to_string())?;
         called.follow(declared);
         if called.any_node {
             return check_nodes(pins, project);
@@ -61,7 +61,8 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
 /// With a whole sentence, when one of them was something else then.
 pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), String> {
     let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
-    pinned.into_iter().try_for_each(|(id, declared)| pins.check_node(id, &signature_of(project, declared)))
+    let check = |(id, declared): (&String, &NodeDeclaration)| pins.check_node(id, &signature_of(project, declared));
+    pinned.into_iter().try_for_each(check).map_err(|error| error.to_string())
 }
 
 /// Returns the nodes of a project that a run may call: for a child run, those that existed at the start.
@@ -216,7 +217,7 @@ impl Engine {
         if !references.is_open() {
             return Ok(pins);
         }
-        let project = self.projects.of(caller).await?;
+        let project = self.projects.of(caller).await.map_err(|error| error.to_string())?;
         while references.is_open() {
             if std::mem::take(&mut references.any_workflow) {
                 let all = self.workflows.names(caller).await;

@@ -184,12 +184,12 @@ impl Runs {
     ) -> Result<Option<String>, String> {
         let projects = &self.shared.projects;
         if let Some(name) = workspace {
-            projects.session(caller, &name).await?;
+            projects.session(caller, &name).await.map_err(|error| error.to_string())?;
         }
         let Some(name) = session_id else { return Ok(None) };
         match projects.session(caller, &name).await {
             Ok(()) => Ok(None),
-            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error),
+            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error.to_string()),
         }
     }
 
@@ -351,7 +351,7 @@ impl Runs {
         let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
         if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
-            found.map_err(|error| not_started("execution_error", error))?;
+            found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }
         let start = Start {
             run: RunId::random(),
@@ -382,7 +382,7 @@ impl Runs {
             Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
             Some(run) => another(&run, key.as_ref()),
             None => {
-                check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
+                check(&tool, &input).map_err(|error| not_started("validation_failed", error.to_string()))?;
                 let begins = RemoteLaunch { run: RunId::random(), tool, input, timeout, parent: None, key };
                 let begun = self.shared.begin_remote(caller, begins).await;
                 begun.map_err(|error| not_started("execution_error", error))

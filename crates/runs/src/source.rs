@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use steplatch_access::Caller;
 use steplatch_ids::WorkflowName;
 use steplatch_library::Signature;
-use steplatch_project::{FunctionWorkflow, SavedMachine, WorkflowRef};
+use steplatch_project::{FindError, FunctionWorkflow, SavedMachine, WorkflowRef};
 use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
@@ -185,16 +185,20 @@ impl Engine {
         caller: &Caller,
         names: Vec<String>,
     ) -> Result<Vec<Result<ResolvedTarget, String>>, String> {
-        let found = self.workflows.find_each(caller, names.clone()).await?;
+        let found = self.workflows.find_each(caller, names.clone()).await.map_err(|error| error.to_string())?;
         Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
     }
 
     /// Returns what a name refers to: a workflow of the library, else the tool of a remote service.
-    fn meaning(&self, name: &str, found: Result<WorkflowRef, String>) -> Result<ResolvedTarget, String> {
+    fn meaning(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, String> {
         match found {
             Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
             Ok(WorkflowRef::Function(workflow)) => Ok(ResolvedTarget::Function(workflow)),
-            Err(error) => self.remotes.tool(name).map(|tool| ResolvedTarget::Remote(Box::new(tool))).ok_or(error),
+            Err(error) => self
+                .remotes
+                .tool(name)
+                .map(|tool| ResolvedTarget::Remote(Box::new(tool)))
+                .ok_or_else(|| error.to_string()),
         }
     }
 
@@ -286,7 +290,8 @@ impl Engine {
                             .to_owned(),
                     );
                 }
-                let kept = self.workflows.keep(folder, definition.document().clone()).await;
+                let kept =
+                    self.workflows.keep(folder, definition.document().clone()).await.map_err(|error| error.to_string());
                 let kept =
                     kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
                 (folder, LibraryCopy { saved: kept.saved, name: kept.name })

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use steplatch_protocol::ToolInfo;
 use steplatch_remote::schema::Validator;
 
+use crate::error::InvalidArguments;
+
 /// Reads texts as the arguments of a tool: converts a text for which the schema has another type.
 pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, String>) -> Map<String, Value> {
     let kind = |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", pointer(name)))?.as_str();
@@ -33,19 +35,12 @@ fn pointer(key: &str) -> String {
 /// # Errors
 ///
 /// With every violation, each with its place.
-pub fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), String> {
+pub fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), InvalidArguments> {
     // An invalid schema accepts anything, since the service checks its arguments itself.
     let Ok(validator) = Validator::new(&tool.input_schema) else { return Ok(()) };
     let violations = validator.validate(&Value::Object(arguments.clone()));
     if violations.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = violations
-        .iter()
-        .map(|violation| match violation.path.as_str() {
-            "" => violation.problem.clone(),
-            path => format!("{path}: {}", violation.problem),
-        })
-        .collect();
-    Err(format!("the arguments of {} are not as it takes them, so nothing was started: {}", tool.name, told.join("; ")))
+    Err(InvalidArguments { tool: tool.name.clone(), violations })
 }

@@ -11,11 +11,12 @@ use steplatch_remote::{Config, Listing, clean_text, jitter, pace};
 
 use super::catalog::CatalogDiff;
 use super::service::ServiceClient;
+use crate::error::{DiscoveryError, SharedDiscoveryError};
 use crate::service::Service;
 use crate::services::RemoteServices;
 
 /// The result of a discovery.
-pub(super) type Refreshed = Result<CatalogDiff, String>;
+pub(super) type Refreshed = Result<CatalogDiff, SharedDiscoveryError>;
 
 /// The most characters of an MCP server's error.
 const LONGEST_WORDS: usize = 500;
@@ -32,7 +33,7 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
         let Some(setup) = setup else {
             // A service that is not in use receives no requests.
             for wanted in service.take_wanted() {
-                let _ = wanted.send(Err(format!("the service '{}' is not used", service.name)));
+                let _ = wanted.send(Err(DiscoveryError::NotUsed { name: service.name.clone() }.into()));
             }
             asked = None;
             service.wake.notified().await;
@@ -68,7 +69,7 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
         // The catalog is written to disk, too.
         let (told, whose) = (remotes.clone(), service.clone());
         let taking = tokio::task::spawn_blocking(move || taken(&told, &whose, came));
-        let came = taking.await.unwrap_or_else(|error| Err(format!("the list could not be taken over: {error}")));
+        let came = taking.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
         failures = if came.is_ok() { 0 } else { failures + 1 };
         for wanted in wanted {
             let _ = wanted.send(came.clone());
@@ -84,7 +85,7 @@ async fn passed(due: Option<Duration>) {
 }
 
 /// Stores the answer of a service; an invalid list leaves the last one unchanged.
-fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, String>) -> Refreshed {
+fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, DiscoveryError>) -> Refreshed {
     match came {
         Ok(listing) => {
             let skipped = listing.skipped.clone();
@@ -105,26 +106,31 @@ fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, Stri
             Ok(changed)
         }
         Err(error) => {
-            tracing::warn!(remote = service.name, error, "a remote service did not tell its list; the last one stays");
+            let words = error.to_string();
+            tracing::warn!(
+                remote = service.name,
+                error = words,
+                "a remote service did not tell its list; the last one stays"
+            );
             let mut health = service.health();
-            (health.reachable, health.error) = (false, Some(error.clone()));
-            Err(error)
+            (health.reachable, health.error) = (false, Some(words));
+            Err(error.into())
         }
     }
 }
 
-async fn discover(setup: &ServiceClient) -> Result<Listing, String> {
+async fn discover(setup: &ServiceClient) -> Result<Listing, DiscoveryError> {
     setup.hide_token().await;
     match &setup.config.discovery_mcp {
-        None => setup.client.list().await.map_err(|error| error.to_string()),
+        None => Ok(setup.client.list().await?),
         Some(url) => over_mcp(&setup.config, url).await,
     }
 }
 
 /// Calls the tool `workflows-list-tool` of an MCP server.
-async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
+async fn over_mcp(config: &Config, url: &str) -> Result<Listing, DiscoveryError> {
     let token = match &config.token {
-        Some(token) => Some(token.resolve().await.map_err(|error| error.to_string())?),
+        Some(token) => Some(token.resolve().await?),
         None => None,
     };
     let mut server = json!({"url": url});
@@ -134,8 +140,8 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
         secrets.insert("TOKEN".to_owned(), token.expose().to_owned());
     }
     let node = json!({"id": "discovery", "type": "mcp", "server": server, "tool": "workflows-list-tool"});
-    let node = Node::parse(&node).map_err(|problems| format!("the MCP server can not be asked: {problems}"))?;
-    let surroundings = Surroundings::of_this_process().map_err(|error| error.to_string())?;
+    let node = Node::parse(&node).map_err(DiscoveryError::Server)?;
+    let surroundings = Surroundings::of_this_process()?;
     let nodes = Nodes::new(Surroundings { secrets: Arc::new(secrets), ..surroundings });
     let call = Call { timeout: Some(PATIENCE), ..Call::new(Value::Null) };
     let result = nodes.run(&node, call).await;
@@ -143,12 +149,12 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
     if !result.success {
         let words = result.error.unwrap_or_else(|| "The MCP server did not tell its list.".to_owned());
         let words = clean_text(&words, LONGEST_WORDS);
-        return Err(token.map_or(words.clone(), |token| token.mask(&words)));
+        return Err(DiscoveryError::Tool { words: token.map_or(words.clone(), |token| token.mask(&words)) });
     }
     // A tool without structured output returns it as text.
     let told = match result.output {
         Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
         structured => json!({"structuredContent": structured}),
     };
-    Listing::of_tool_result(told).await
+    Ok(Listing::of_tool_result(told).await?)
 }

@@ -6,6 +6,7 @@
 mod arguments;
 mod catalog;
 mod discovery;
+mod error;
 mod line;
 mod numbers;
 mod service;
@@ -13,6 +14,7 @@ mod services;
 mod verbs;
 
 pub use arguments::{arguments, check};
+pub use error::InvalidArguments;
 pub use line::Permit;
 pub use numbers::RunEnd;
 pub use service::{Service, ServiceClient};

@@ -12,6 +12,7 @@ use super::catalog::Catalog;
 use super::discovery::Refreshed;
 use super::line::{AdmissionQueue, Permit};
 use super::numbers::ServiceMetrics;
+use crate::error::DiscoveryError;
 
 /// A service that is or was configured. There is one for each name, for as long as the daemon runs.
 #[derive(Debug)]
@@ -158,7 +159,7 @@ impl Service {
         self.wanted.lock().push(sender);
         self.wake.notify_one();
         // The task that fetches lists ends with the daemon only.
-        receiver.await.unwrap_or_else(|_| Err("the daemon is stopping".to_owned()))
+        receiver.await.unwrap_or_else(|_| Err(DiscoveryError::Stopping.into()))
     }
 
     /// Returns the callers that wait for the next discovery.

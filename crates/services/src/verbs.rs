@@ -11,6 +11,7 @@ use steplatch_remote::State;
 
 use super::numbers::RunCounts;
 use super::service::Health;
+use crate::error::{DiscoveryError, UnknownService};
 use crate::service::{Service, ServiceClient};
 use crate::services::RemoteServices;
 
@@ -33,7 +34,8 @@ impl RemoteServices {
         let services = match self.meant(verb.remote.as_deref()) {
             Ok(services) => services,
             Err(error) => {
-                return ListRemoteWorkflowsReply { error: Some(error), ..ListRemoteWorkflowsReply::default() };
+                let error = Some(error.to_string());
+                return ListRemoteWorkflowsReply { error, ..ListRemoteWorkflowsReply::default() };
             }
         };
         let mut workflows = Vec::new();
@@ -50,7 +52,7 @@ impl RemoteServices {
         let mut reply = RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() };
         let services = match self.meant(verb.remote.as_deref()) {
             Ok(services) => services,
-            Err(error) => return RefreshWorkflowsReply { success: false, error: Some(error), ..reply },
+            Err(error) => return RefreshWorkflowsReply { success: false, error: Some(error.to_string()), ..reply },
         };
         let used: Vec<&Used> = services.iter().filter(|(_, setup)| setup.config.enabled).collect();
         let asked = used.iter().map(|(service, _)| {
@@ -60,7 +62,7 @@ impl RemoteServices {
         let asked: Vec<_> = asked.collect();
         let mut errors = Vec::new();
         for ((service, _), asked) in used.iter().zip(asked) {
-            match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
+            match asked.await.unwrap_or_else(|error| Err(DiscoveryError::Interrupted(error).into())) {
                 Ok(changed) => {
                     reply.added += changed.added;
                     reply.updated += changed.updated;
@@ -96,7 +98,7 @@ impl RemoteServices {
             |error: String| CheckWorkflowStatusReply { error: Some(error), ..CheckWorkflowStatusReply::default() };
         let services = match self.meant(service.as_deref()) {
             Ok(services) => services.into_iter().filter(|(_, setup)| setup.config.enabled).collect::<Vec<_>>(),
-            Err(error) => return refused(error),
+            Err(error) => return refused(error.to_string()),
         };
         let has = |(service, setup): &&Used| {
             let listed = self.inner.catalog.listed(&service.name, &setup.config);
@@ -148,16 +150,13 @@ impl RemoteServices {
     }
 
     /// Returns the selected services: the one with a name, or all.
-    fn meant(&self, name: Option<&str>) -> Result<Vec<Used>, String> {
+    fn meant(&self, name: Option<&str>) -> Result<Vec<Used>, UnknownService> {
         let all = self.configured();
         let Some(name) = name else { return Ok(all) };
-        let names: Vec<String> = all.iter().map(|(service, _)| service.name.clone()).collect();
+        let configured: Vec<String> = all.iter().map(|(service, _)| service.name.clone()).collect();
         match all.into_iter().find(|(service, _)| service.name == name) {
             Some(found) => Ok(vec![found]),
-            None if names.is_empty() => {
-                Err(format!("no remote service '{name}' is configured; add a [[remote]] to the configuration"))
-            }
-            None => Err(format!("no remote service '{name}' is configured; there are {}", names.join(", "))),
+            None => Err(UnknownService { name: name.to_owned(), configured }),
         }
     }
 

@@ -13,7 +13,7 @@ use steplatch_terminal::{HoldKey, LockHolder};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::trouble::{SessionError, held};
+use super::trouble::SessionError;
 use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
@@ -95,7 +95,7 @@ impl Sessions {
             Some(key) => {
                 let key = HoldKey(key);
                 let holder = LockHolder { name: caller.who().await, since: SystemTime::now() };
-                terminal.hold(holder, key.clone()).await?.map_err(|holder| held(&holder))?;
+                terminal.hold(holder, key.clone()).await?;
                 Some(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
             }
         };

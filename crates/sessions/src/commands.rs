@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_access::Caller;
-use steplatch_host::HostedTerminal;
+use steplatch_host::{HostedTerminal, TerminalError};
 use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
     SetVariablesReply, VariableInfo,
@@ -97,15 +97,19 @@ impl Sessions {
         };
         let session_id = Some(terminal.id().to_string());
         match terminal.run(request).await {
-            Ok(Ok(ran)) => self.ran(terminal, ran),
-            Ok(Err(RunError::Held(holder))) => RunCommandReply { session_id, ..failed(held(&holder)) },
-            Ok(Err(error @ RunError::NotIntegrated { .. })) => {
+            Ok(ran) => self.ran(terminal, ran),
+            Err(TerminalError::Refused(RunError::Held(holder))) => {
+                RunCommandReply { session_id, ..failed(held(&holder)) }
+            }
+            Err(TerminalError::Refused(error @ RunError::NotIntegrated { .. })) => {
                 let error = format!("{error}: send_input and await_output");
                 RunCommandReply { session_id, ..failed(error) }
             }
             // The text at the prompt and the shell's message are output.
-            Ok(Err(error)) => RunCommandReply { session_id, ..failed(self.secrets.masked(error.to_string())) },
-            Err(error) => failed(self.words(terminal.id().as_str(), error.into()).await),
+            Err(TerminalError::Refused(error)) => {
+                RunCommandReply { session_id, ..failed(self.secrets.masked(error.to_string())) }
+            }
+            Err(TerminalError::Ask(error)) => failed(self.words(terminal.id().as_str(), error.into()).await),
         }
     }
 
@@ -168,14 +172,17 @@ impl Sessions {
     }
 
     async fn asked(&self, verb: &GetVariables) -> Result<BTreeMap<String, Option<Variable>>, ShellQueryError> {
-        let asked =
-            async { self.find(&verb.session_id).await?.variables(verb.names.clone()).await.map_err(Into::into) };
-        match asked.await {
-            Ok(Ok(variables)) => Ok(variables.into_iter().collect()),
-            Ok(Err(busy @ VariablesError::Busy { .. })) => Err(ShellQueryError::Busy(busy.to_string())),
-            Ok(Err(error)) => Err(ShellQueryError::Otherwise(self.words(&verb.session_id, not_told(error)).await)),
-            Err(trouble) => Err(ShellQueryError::Otherwise(self.words(&verb.session_id, trouble).await)),
-        }
+        let trouble = match self.find(&verb.session_id).await {
+            Ok(terminal) => match terminal.variables(verb.names.clone()).await {
+                Ok(variables) => return Ok(variables.into_iter().collect()),
+                Err(TerminalError::Refused(busy @ VariablesError::Busy { .. })) => {
+                    return Err(ShellQueryError::Busy(busy.to_string()));
+                }
+                Err(error) => error.into(),
+            },
+            Err(trouble) => trouble,
+        };
+        Err(ShellQueryError::Otherwise(self.words(&verb.session_id, trouble).await))
     }
 
     /// Sets variables of the shell in a terminal.
@@ -183,7 +190,7 @@ impl Sessions {
         let set = async {
             let terminal = self.open_for(caller, &verb.session_id).await?;
             let values = verb.variables.into_iter().collect();
-            terminal.set_variables(values, verb.export).await?.map_err(not_told)
+            Ok::<_, SessionError>(terminal.set_variables(values, verb.export).await?)
         };
         let error = self.failure(&verb.session_id, set.await).await;
         SetVariablesReply { success: error.is_none(), error }
@@ -211,11 +218,4 @@ impl Drop for CloseOnDrop {
 
 fn failed(error: String) -> RunCommandReply {
     RunCommandReply { error: Some(error), ..RunCommandReply::default() }
-}
-
-fn not_told(error: VariablesError) -> SessionError {
-    match error {
-        VariablesError::Held(holder) => SessionError::Words(held(&holder)),
-        error => SessionError::Words(error.to_string()),
-    }
 }

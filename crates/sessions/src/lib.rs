@@ -25,3 +25,4 @@ pub use ending::ShutdownMode;
 pub use event_sink::{Disconnected, EventSink, refused};
 pub use held::TerminalUse;
 pub use sessions::Sessions;
+pub use trouble::LookupError;

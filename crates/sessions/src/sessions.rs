@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use crate::ending::ShutdownMode;
 use crate::held::{HeldTerminals, TerminalKey};
 use crate::signals::signal_named;
-use crate::trouble::{SessionError, held};
+use crate::trouble::{LookupError, PaintError, SessionError, held};
 
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -102,23 +102,31 @@ impl Sessions {
         self.hosts.get(session).await.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
 
-    /// Returns the error if there is no such session.
-    pub async fn exists(&self, session: &str) -> Result<(), String> {
-        let described = async { Ok::<_, SessionError>(self.find(session).await?.describe().await.map(drop)?) };
-        match self.failure(session, described.await).await {
-            None => Ok(()),
-            Some(error) => Err(error),
+    /// Checks that there is such a session, and that its terminal answers.
+    ///
+    /// # Errors
+    /// When there is none, or its host does not answer.
+    pub async fn exists(&self, session: &str) -> Result<(), LookupError> {
+        let described = match self.hosts.get(session).await {
+            Some(terminal) => terminal.describe().await.map(drop),
+            None => Err(AskError::Refused(Refusal::NoTerminal)),
+        };
+        match described {
+            Ok(()) => Ok(()),
+            Err(AskError::Refused(Refusal::NoTerminal)) => Err(self.not_found(session).await),
+            Err(error) => Err(LookupError::Host(error)),
         }
     }
 
-    pub(crate) async fn not_found(&self, session: &str) -> String {
+    /// Returns why there is no such session.
+    pub(crate) async fn not_found(&self, session: &str) -> LookupError {
         if session.is_empty() {
-            return "session_id is required; list_terminal_sessions tells which there are".to_owned();
+            return LookupError::Unnamed;
         }
         if let Some(pid) = self.hosts.lost(session) {
-            return format!("Session '{session}' was lost: the process that kept it (pid {pid}) has ended");
+            return LookupError::Lost { session: session.to_owned(), pid };
         }
-        let mut open: Vec<String> = self
+        let open = self
             .list()
             .await
             .sessions
@@ -128,14 +136,7 @@ impl Sessions {
                 None => session.session_id,
             })
             .collect();
-        let shown: String = session.chars().take(80).collect();
-        if open.is_empty() {
-            return format!("Session '{shown}' not found; no sessions are open: open one with open_terminal");
-        }
-        let more = open.len().saturating_sub(10);
-        open.truncate(10);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("Session '{shown}' not found; open sessions: {}{more}", open.join(", "))
+        LookupError::NotFound { session: session.chars().take(80).collect(), open }
     }
 
     /// Opens a terminal; as the same `step` only once.
@@ -373,7 +374,7 @@ impl Sessions {
         let painted = match verb.format {
             ScreenFormat::Text | ScreenFormat::Ansi => RenderedScreen::default(),
             ScreenFormat::Html | ScreenFormat::Png => {
-                TooLarge::check(view.size.cols, view.size.rows.into()).map_err(|error| error.to_string())?;
+                TooLarge::check(view.size.cols, view.size.rows.into()).map_err(PaintError::TooLarge)?;
                 let picture = secrets.masked_picture(terminal.picture().await?);
                 painted(picture, verb.format).await?
             }
@@ -499,7 +500,7 @@ impl Sessions {
             (true, _) => Some(steplatch_terminal::Signal::KILL),
             (false, None) => None,
             (false, Some(Ok(signal))) => Some(signal),
-            (false, Some(Err(error))) => return failed(error),
+            (false, Some(Err(error))) => return failed(error.to_string()),
         };
         let Ok(closed) = terminal.close(Closing { signal }).await else {
             return failed("Session not found".to_owned());
@@ -644,16 +645,17 @@ struct RenderedScreen {
 }
 
 /// Paints a screen. That takes milliseconds, in which other commands are handled.
-async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScreen, String> {
+async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScreen, PaintError> {
     let painting = tokio::task::spawn_blocking(move || match format {
-        ScreenFormat::Png => steplatch_picture::png(&picture)
-            .map(|image| RenderedScreen { png: Some(STANDARD.encode(image)), ..RenderedScreen::default() })
-            .map_err(|error| error.to_string()),
+        ScreenFormat::Png => {
+            let image = steplatch_picture::png(&picture)?;
+            Ok(RenderedScreen { png: Some(STANDARD.encode(image)), ..RenderedScreen::default() })
+        }
         ScreenFormat::Text | ScreenFormat::Ansi | ScreenFormat::Html => {
             Ok(RenderedScreen { html: Some(steplatch_picture::html(&picture)), ..RenderedScreen::default() })
         }
     });
-    painting.await.map_err(|error| format!("the screen could not be painted: {error}"))?
+    painting.await?
 }
 
 /// Formats an excerpt as one text, with a note on what is missing in between.

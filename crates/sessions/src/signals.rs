@@ -15,14 +15,23 @@ const NAMED: [(&str, Signal); 10] = [
     ("WINCH", Signal::WINCH),
 ];
 
+/// A name that no signal has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{name}' is not a signal; there are {}", NAMED.map(|(known, _)| known).join(", "))]
+pub(super) struct UnknownSignal {
+    /// The name, at most 40 characters.
+    name: String,
+}
+
 /// Returns the signal called `name`, with or without `SIG`, in any case.
-pub(super) fn signal_named(name: &str) -> Result<Signal, String> {
+pub(super) fn signal_named(name: &str) -> Result<Signal, UnknownSignal> {
     let upper = name.trim().to_ascii_uppercase();
     let plain = upper.strip_prefix("SIG").unwrap_or(&upper);
-    NAMED.iter().find(|(known, _)| *known == plain).map(|(_, signal)| *signal).ok_or_else(|| {
-        let known: Vec<&str> = NAMED.iter().map(|(known, _)| *known).collect();
-        format!("'{}' is not a signal; there are {}", name.chars().take(40).collect::<String>(), known.join(", "))
-    })
+    NAMED
+        .iter()
+        .find(|(known, _)| *known == plain)
+        .map(|(_, signal)| *signal)
+        .ok_or_else(|| UnknownSignal { name: name.chars().take(40).collect() })
 }
 
 #[cfg(test)]
@@ -34,6 +43,8 @@ mod tests {
         for name in ["INT", "SIGINT", "sigint", " int "] {
             assert_eq!(signal_named(name), Ok(Signal::INT));
         }
-        assert!(signal_named("BOOM").unwrap_err().starts_with("'BOOM' is not a signal; there are HUP, INT"));
+        assert!(
+            signal_named("BOOM").unwrap_err().to_string().starts_with("'BOOM' is not a signal; there are HUP, INT")
+        );
     }
 }

@@ -1,10 +1,15 @@
 //! Errors of sessions, and their sentences.
 
 use steplatch_clock as clock;
-use steplatch_host::{AskError, HostsError, OpenRefused, Refusal, SendError, SignalError};
-use steplatch_terminal::{InputError, LockHolder};
+use steplatch_host::{
+    AskError, HostsError, InvalidPattern, OpenRefused, Refusal, SendError, SignalError, TerminalError,
+};
+use steplatch_picture::TooLarge;
+use steplatch_terminal::{InputError, LockHolder, VariablesError};
+use tokio::task::JoinError;
 
 use crate::sessions::Sessions;
+use crate::signals::UnknownSignal;
 
 /// Why an operation was not performed.
 #[derive(Debug)]
@@ -39,6 +44,70 @@ impl From<AskError> for SessionError {
     }
 }
 
+/// The most sessions that an error suggests.
+const SESSIONS_TOLD: usize = 10;
+
+/// Why a session can not be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// The name is empty.
+    #[error("session_id is required; list_terminal_sessions tells which there are")]
+    Unnamed,
+    /// Its terminal host has ended.
+    #[error("Session '{session}' was lost: the process that kept it (pid {pid}) has ended")]
+    Lost {
+        /// The session.
+        session: String,
+        /// The process id of the host.
+        pid: u32,
+    },
+    /// There is no such session.
+    #[error("Session '{session}' not found; {}", alternatives(.open))]
+    NotFound {
+        /// The name, at most 80 characters.
+        session: String,
+        /// The open sessions, by id and name.
+        open: Vec<String>,
+    },
+    /// Its terminal host does not answer.
+    #[error(transparent)]
+    Host(AskError),
+}
+
+fn alternatives(open: &[String]) -> String {
+    match open {
+        [] => "no sessions are open: open one with open_terminal".to_owned(),
+        few if few.len() <= SESSIONS_TOLD => format!("open sessions: {}", few.join(", ")),
+        many => {
+            let more = many.len() - SESSIONS_TOLD;
+            format!("open sessions: {} and {more} more", many[..SESSIONS_TOLD].join(", "))
+        }
+    }
+}
+
+/// Why a screen was not painted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PaintError {
+    /// The screen has too many cells.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// The thread that paints ended.
+    #[error("the screen could not be painted: {0}")]
+    Interrupted(#[from] JoinError),
+}
+
+impl From<PaintError> for SessionError {
+    fn from(error: PaintError) -> Self {
+        Self::Words(error.to_string())
+    }
+}
+
+impl From<UnknownSignal> for SessionError {
+    fn from(error: UnknownSignal) -> Self {
+        Self::Words(error.to_string())
+    }
+}
+
 impl From<String> for SessionError {
     fn from(words: String) -> Self {
         Self::Words(words)
@@ -68,6 +137,34 @@ impl From<SignalError> for SessionError {
     }
 }
 
+impl From<TerminalError<VariablesError>> for SessionError {
+    fn from(error: TerminalError<VariablesError>) -> Self {
+        match error {
+            TerminalError::Ask(error) => Self::Ask(error),
+            TerminalError::Refused(VariablesError::Held(holder)) => Self::Words(held(&holder)),
+            TerminalError::Refused(error) => Self::Words(error.to_string()),
+        }
+    }
+}
+
+impl From<TerminalError<LockHolder>> for SessionError {
+    fn from(error: TerminalError<LockHolder>) -> Self {
+        match error {
+            TerminalError::Ask(error) => Self::Ask(error),
+            TerminalError::Refused(holder) => Self::Words(held(&holder)),
+        }
+    }
+}
+
+impl From<TerminalError<InvalidPattern>> for SessionError {
+    fn from(error: TerminalError<InvalidPattern>) -> Self {
+        match error {
+            TerminalError::Ask(error) => Self::Ask(error),
+            TerminalError::Refused(InvalidPattern(words)) => Self::Words(words),
+        }
+    }
+}
+
 /// Says who holds a terminal, and what can be done meanwhile.
 pub(super) fn held(holder: &LockHolder) -> String {
     format!(
@@ -82,7 +179,7 @@ impl Sessions {
     pub(super) async fn words(&self, session: &str, trouble: SessionError) -> String {
         match trouble {
             SessionError::Words(words) | SessionError::InDoubt(words) => words,
-            SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await,
+            SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),
             SessionError::Ask(error) => error.to_string(),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use steplatch_access::Caller;
 use steplatch_clock as clock;
-use steplatch_host::{HostedTerminal, WaitRequest};
+use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
 use steplatch_protocol::{AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil};
 use steplatch_terminal::{Quiet, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
@@ -73,8 +73,7 @@ impl Sessions {
         }
         let (terminal, waited, view) = match terminals.as_slice() {
             [(name, terminal)] => {
-                let waited = terminal.wait(wait).await.map_err(|error| (name.clone(), error.into()))?;
-                let (waited, view) = waited.map_err(words)?;
+                let (waited, view) = terminal.wait(wait).await.map_err(|error| (name.clone(), error.into()))?;
                 (terminal.clone(), waited, view)
             }
             _ => first_of(terminals, wait).await?,
@@ -147,7 +146,7 @@ async fn first_of(
     while let Some(ended) = waits.join_next().await {
         let Ok((name, terminal, waited)) = ended else { continue };
         match waited {
-            Ok(Ok((waited, view))) => {
+            Ok((waited, view)) => {
                 let over = matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet)
                     || wait.until == Until::Exit && waited.reason == Reason::Exit;
                 last = Ok((terminal, waited, view));
@@ -156,9 +155,9 @@ async fn first_of(
                 }
             }
             // A pattern that is invalid for one terminal is invalid for all.
-            Ok(Err(words)) => return Err((name, words.into())),
-            Err(error) if last.is_err() => last = Err((name, error.into())),
-            Err(_) => {}
+            Err(error @ TerminalError::Refused(_)) => return Err((name, error.into())),
+            Err(TerminalError::Ask(error)) if last.is_err() => last = Err((name, error.into())),
+            Err(TerminalError::Ask(_)) => {}
         }
     }
     last

@@ -10,7 +10,7 @@ mod kind;
 
 use serde_json::{Map, Value, json};
 
-pub use field::Field;
+pub use field::{Field, InvalidField};
 
 /// The most fields that a form has.
 const MOST_FIELDS: usize = 20;

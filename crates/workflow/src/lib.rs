@@ -38,7 +38,7 @@ pub use event::{
     By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose, SEMANTICS_VERSION,
     ShellAnswer, Side,
 };
-pub use form::{Field, Form};
+pub use form::{Field, Form, InvalidField};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, Pause, Status};
 pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};

@@ -67,23 +67,39 @@ impl std::fmt::Debug for OpeningKey {
     }
 }
 
+/// Why a key was not made, sealed or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The system gives no random bytes.
+    #[error("{0}")]
+    Randomness(getrandom::Error),
+    /// No key can be derived from the passphrase.
+    #[error("{0}")]
+    Derivation(argon2::Error),
+    /// HPKE does not seal the key.
+    #[error("the approver's key can not be sealed")]
+    Seal,
+    /// It is not the passphrase of the key, or the file was damaged.
+    #[error("the approver's key does not open with the passphrase")]
+    Open,
+}
+
 impl StoredKey {
     /// Returns the key pairs of `key`, opened by `passphrase` from now on. Derives a key for each, which takes as long as checking a
     /// passphrase.
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Vec<Self>, String> {
+    pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Vec<Self>, KeyError> {
         key.0.iter().map(|key| Self::of(key, passphrase)).collect()
     }
 
-    fn of(key: &PrivateKey, passphrase: &Passphrase) -> Result<Self, String> {
+    fn of(key: &PrivateKey, passphrase: &Passphrase) -> Result<Self, KeyError> {
         let mut salt = [0; SALT];
-        getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
+        getrandom::fill(&mut salt).map_err(KeyError::Randomness)?;
         let of_passphrase = derived(passphrase, &salt)?;
         let (public, of_passphrase) = (X25519HkdfSha256::sk_to_pk(key), X25519HkdfSha256::sk_to_pk(&of_passphrase));
-        let private = seal(&of_passphrase, OF_KEY, &key.to_bytes(), &public.to_bytes())
-            .ok_or_else(|| "the approver's key can not be sealed".to_owned())?;
+        let private = seal(&of_passphrase, OF_KEY, &key.to_bytes(), &public.to_bytes()).ok_or(KeyError::Seal)?;
         Ok(Self { public: STANDARD.encode(public.to_bytes()), salt: STANDARD.encode(salt), private })
     }
 
@@ -96,17 +112,17 @@ impl StoredKey {
     ///
     /// # Errors
     /// When it is not the passphrase of these keys, or the file was damaged.
-    pub(super) fn open(all: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, String> {
+    pub(super) fn open(all: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, KeyError> {
         all.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
     }
 
-    fn private_key(&self, passphrase: &Passphrase) -> Result<PrivateKey, String> {
+    fn private_key(&self, passphrase: &Passphrase) -> Result<PrivateKey, KeyError> {
         let opened = || -> Option<PrivateKey> {
             let of_passphrase = derived(passphrase, &STANDARD.decode(&self.salt).ok()?).ok()?;
             let public = STANDARD.decode(&self.public).ok()?;
             PrivateKey::from_bytes(&open(&of_passphrase, OF_KEY, &self.private, &public)?).ok()
         };
-        opened().ok_or_else(|| "the approver's key does not open with the passphrase".to_owned())
+        opened().ok_or(KeyError::Open)
     }
 }
 
@@ -123,9 +139,9 @@ impl OpeningKey {
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub(super) fn generate() -> Result<Self, String> {
+    pub(super) fn generate() -> Result<Self, KeyError> {
         let mut ikm = [0; ENCAPPED];
-        getrandom::fill(&mut ikm).map_err(|error| error.to_string())?;
+        getrandom::fill(&mut ikm).map_err(KeyError::Randomness)?;
         Ok(Self(vec![X25519HkdfSha256::derive_keypair(&ikm).0]))
     }
 
@@ -134,7 +150,7 @@ impl OpeningKey {
     ///
     /// # Errors
     /// As [`Self::generate`].
-    pub(super) fn succeeding(before: &Self) -> Result<Self, String> {
+    pub(super) fn succeeding(before: &Self) -> Result<Self, KeyError> {
         let mut keys = Self::generate()?.0;
         keys.extend(before.0.iter().take(MOST_KEYS - 1).cloned());
         Ok(Self(keys))
@@ -159,10 +175,10 @@ impl OpeningKey {
 }
 
 /// Returns the key that belongs to a passphrase.
-fn derived(passphrase: &Passphrase, salt: &[u8]) -> Result<PrivateKey, String> {
+fn derived(passphrase: &Passphrase, salt: &[u8]) -> Result<PrivateKey, KeyError> {
     let mut ikm = [0; ENCAPPED];
     let filled = Argon2::default().hash_password_into(passphrase.0.as_bytes(), salt, &mut ikm);
-    filled.map_err(|error| error.to_string())?;
+    filled.map_err(KeyError::Derivation)?;
     Ok(X25519HkdfSha256::derive_keypair(&ikm).0)
 }
 

@@ -263,11 +263,14 @@ impl Task {
                 },
                 () = tokio::time::sleep_until(self.look_at), if !self.open.is_empty() => match self.look() {
                     Silence::Borne => {}
-                    Silence::Computing(seconds) => {
+                    Silence::Computing(limit) => {
                         overran = true;
+                        let seconds = limit.as_secs_f64();
                         break format!("it computed for more than {seconds} s in one operation");
                     }
-                    Silence::TooLong(seconds) => break format!("the worker said nothing for {seconds} s and was killed"),
+                    Silence::TooLong(limit) => {
+                        break format!("the worker said nothing for {} s and was killed", limit.as_secs_f64());
+                    }
                 }
             }
         };
@@ -324,10 +327,10 @@ impl Task {
         let since = *self.used.get_or_insert(used.unwrap_or_default());
         let computed = used.unwrap_or_default().saturating_sub(since);
         if computed > times.computing {
-            return Silence::Computing(times.computing.as_secs_f64());
+            return Silence::Computing(times.computing);
         }
         if now - self.sign >= times.silence {
-            return Silence::TooLong(times.silence.as_secs_f64());
+            return Silence::TooLong(times.silence);
         }
         // It cannot have computed that long before then.
         let left = (times.computing - computed).max(MARGIN);
@@ -350,10 +353,10 @@ impl Task {
 enum Silence {
     /// It has time left.
     Borne,
-    /// It used so many seconds of processor time.
-    Computing(f64),
-    /// It was silent for so many seconds, and computed less.
-    TooLong(f64),
+    /// It used more processor time than this.
+    Computing(Duration),
+    /// It was silent for this long, and computed less.
+    TooLong(Duration),
 }
 
 /// Returns the processor time that a process has used.

@@ -74,7 +74,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     workflows.delete(&caller, DeleteWorkflow { name: "nap".to_owned() }).await;
     workflows.note(&library, &saved.name, &saved.signature, true, 3, noon).await;
     assert_eq!(
-        workflows.find(&caller, "nap").await.unwrap_err(),
+        workflows.find(&caller, "nap").await.unwrap_err().to_string(),
         "Workflow 'nap' not found. Available workflows: nap_2"
     );
 }
@@ -103,7 +103,7 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for _ in 0..=WRITERS {
         let error = workflows.keep(&library, machine("other", 2)).await.unwrap_err();
-        assert!(error.contains("another program holds its lock"), "{error}");
+        assert!(error.to_string().contains("another program holds its lock"), "{error}");
     }
     let patient = Workflows { disk: workflows.disk.within(PATIENCE), ..workflows.clone() };
     assert!(patient.find(&caller, "nap").await.is_ok());
@@ -131,7 +131,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
             format!("The workflow was not saved: the library '{}' can only be read", folders.first.display());
         assert!(refused.starts_with(&expected), "{refused}");
         assert!(refused.contains("Set STEPLATCH_LIBRARY to a folder that you may write"), "{refused}");
-        let refused = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err();
+        let refused = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err().to_string();
         assert!(refused.starts_with("Workflow 'nap' was not removed: the library '"), "{refused}");
         assert_eq!(names(&folders, &empty()), ["nap"]);
         assert!(look_up(&folders, &empty(), "nap").is_ok());

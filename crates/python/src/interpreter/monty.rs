@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use steplatch_python_api::{CANCELLED, Failure, FailureKind, Limits};
 
-use super::{Arrival, Compiled, Paused, Resume, Step, Stop};
+use super::{Arrival, Compiled, Paused, RequestError, Resume, Step, Stop};
 use crate::source::Source;
 use crate::value::{from_json, to_json};
 
@@ -200,16 +200,16 @@ fn unpacked<T: DeserializeOwned>(bytes: &[u8], about: &About) -> T {
 }
 
 /// Reads the arguments of a call: its name, and its parameters by name.
-fn asked(arguments: &[MontyObject]) -> Result<Value, String> {
+fn asked(arguments: &[MontyObject]) -> Result<Value, RequestError> {
     let [MontyObject::String(call), MontyObject::Dict(fields)] = arguments else {
-        return Err("workflows call out through their context only".to_owned());
+        return Err(RequestError::NoContext);
     };
     let mut read = Map::new();
     for (name, value) in fields {
         let name = name.to_string();
-        let value = to_json(value).map_err(|why| match call.as_str() {
-            "ended" => format!("the result is not JSON: {why}"),
-            call => format!("{name} of ctx.{call} is not JSON: {why}"),
+        let value = to_json(value).map_err(|cause| match call.as_str() {
+            "ended" => RequestError::Result(cause),
+            call => RequestError::Parameter { parameter: name.clone(), call: call.to_owned(), cause },
         })?;
         read.insert(name, value);
     }
@@ -279,7 +279,7 @@ fn counted(
 }
 
 enum Next {
-    Called(FunctionCall, Result<Value, String>),
+    Called(FunctionCall, Result<Value, RequestError>),
     Waiting(ResolveFutures),
     Over(Stop),
 }

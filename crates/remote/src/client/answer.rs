@@ -6,6 +6,7 @@ use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
 use super::error::AskError;
+use crate::answer_error::AnswerError;
 use crate::config::Secret;
 use crate::text::clean;
 
@@ -52,9 +53,9 @@ pub(super) fn retry_after(text: &str, now: jiff::Timestamp) -> Option<Duration> 
 
 impl Answer {
     /// Returns the JSON in it, without the token; else a fragment that describes the body.
-    pub(super) fn json(&self) -> Result<Value, String> {
-        let Some(body) = &self.body else { return Err("the answer is longer than may be read".to_owned()) };
-        let json = serde_json::from_slice(body).map_err(|_| "the answer is no JSON".to_owned())?;
+    pub(super) fn json(&self) -> Result<Value, AnswerError> {
+        let Some(body) = &self.body else { return Err(AnswerError::TooLong) };
+        let json = serde_json::from_slice(body).map_err(|_| AnswerError::NotJson)?;
         Ok(match &self.token {
             Some(token) => token.mask_value(json),
             None => json,
@@ -66,14 +67,17 @@ impl Answer {
     /// # Errors
     ///
     /// An error that passes, if it makes no sense.
-    pub(super) async fn read<T: Send + 'static>(self, read: fn(Value) -> Result<T, String>) -> Result<T, AskError> {
+    pub(super) async fn read<T: Send + 'static>(
+        self,
+        read: fn(Value) -> Result<T, AnswerError>,
+    ) -> Result<T, AskError> {
         let is_long = self.body.as_ref().is_some_and(|body| body.len() > LONG);
         let read = move || self.json().and_then(read).map_err(|why| self.nonsense(&why));
         if is_long { super::apart(read).await } else { read() }
     }
 
     /// Returns the error for a successful response that makes no sense.
-    fn nonsense(&self, why: &str) -> AskError {
+    fn nonsense(&self, why: &AnswerError) -> AskError {
         let words = format!("The service answered {}, and {why}.", self.status.as_u16());
         AskError { status: Some(self.status.as_u16()), ..AskError::passing(words) }
     }

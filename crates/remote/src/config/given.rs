@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use super::SettingError;
+
 /// A value of a table, or of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawValue {
@@ -55,8 +57,12 @@ impl RawValue {
         }
     }
 
-    pub(crate) fn boolean(&self) -> Result<bool, String> {
-        let wrong = || format!("is {}, and must be true or false", self.shown());
+    fn wrong(&self, expected: &'static str) -> SettingError {
+        SettingError::WrongKind { given: self.shown(), expected }
+    }
+
+    pub(crate) fn boolean(&self) -> Result<bool, SettingError> {
+        let wrong = || self.wrong("true or false");
         match self {
             Self::Boolean(boolean) => Ok(*boolean),
             Self::Text(text) | Self::Written(text) => text.trim().to_ascii_lowercase().parse().map_err(|_| wrong()),
@@ -64,28 +70,28 @@ impl RawValue {
         }
     }
 
-    pub(crate) fn whole(&self, bounds: RangeInclusive<u64>) -> Result<u64, String> {
+    pub(crate) fn whole(&self, bounds: RangeInclusive<u64>) -> Result<u64, SettingError> {
         let number = match self {
             Self::Whole(number) => u64::try_from(*number).ok(),
             Self::Written(text) => text.trim().parse().ok(),
             _ => None,
         };
-        let (least, most) = (bounds.start(), bounds.end());
-        let wrong = || format!("is {}, and must be a whole number from {least} to {most}", self.shown());
+        let (least, most) = (*bounds.start(), *bounds.end());
+        let wrong = || SettingError::OutOfBounds { given: self.shown(), least, most };
         number.filter(|number| bounds.contains(number)).ok_or_else(wrong)
     }
 
-    pub(crate) fn text(&self) -> Result<String, String> {
+    pub(crate) fn text(&self) -> Result<String, SettingError> {
         match self {
             Self::Text(text) | Self::Written(text) => Ok(text.clone()),
-            _ => Err(format!("is {}, and must be text", self.shown())),
+            _ => Err(self.wrong("text")),
         }
     }
 
-    pub(crate) fn list(&self) -> Result<Vec<String>, String> {
+    pub(crate) fn list(&self) -> Result<Vec<String>, SettingError> {
         match self {
             Self::List(texts) => Ok(texts.clone()),
-            _ => Err(format!("is {}, and must be a list of texts", self.shown())),
+            _ => Err(self.wrong("a list of texts")),
         }
     }
 }

@@ -137,7 +137,7 @@ fn the_result_of_a_tool_is_read_in_all_its_forms() {
         (json!({ "content": text("no rights".to_owned()), "isError": true }), "the tool failed: no rights"),
     ];
     for (result, why) in bad {
-        assert_eq!(Page::read_tool_result(result.clone()), Err(why.to_owned()), "{result}");
+        assert_eq!(Page::read_tool_result(result.clone()).unwrap_err().to_string(), why, "{result}");
     }
 }
 
@@ -160,7 +160,7 @@ fn what_is_no_list_is_said_to_be_none() {
         (json!({ "error": "no rights" }), "the page has no results"),
         (json!({ "results": [], "next": 7 }), "the page says in no usable way where the next one is"),
     ] {
-        assert_eq!(Page::read(answer.clone()), Err(why.to_owned()), "{answer}");
+        assert_eq!(Page::read(answer.clone()).unwrap_err().to_string(), why, "{answer}");
     }
 }
 

@@ -272,7 +272,7 @@ impl Started {
 /// With a whole sentence, when the project cannot be read.
 pub(super) async fn nodes_of(shared: &Engine, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
     let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
-    let project = shared.projects.of(caller).await?;
+    let project = shared.projects.of(caller).await.map_err(|error| error.to_string())?;
     caller.pins.as_ref().map_or(Ok(()), |pins| check_nodes(pins, &project))?;
     let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
     nodes.extend(callable(caller, &project).into_iter().filter(|node| !is_own(&node["id"])));

@@ -127,7 +127,7 @@ async fn begin(
             ResolvedTarget::Remote(tool) => {
                 let ChildRequest { step, input, params, .. } = wanted;
                 let input = RunArguments { input, params }.into_arguments();
-                check(&tool, &input)?;
+                check(&tool, &input).map_err(|error| error.to_string())?;
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
                 return shared.begin_remote(caller, begins).await;
             }

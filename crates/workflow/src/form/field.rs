@@ -16,6 +16,36 @@ pub struct Field {
     kind: Kind,
 }
 
+/// What a field of a form must be, as a fragment that follows its name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidField {
+    /// A text is required.
+    #[error("must be filled in")]
+    Missing,
+    /// A value of another kind is required.
+    #[error("must be filled in: {wanted}")]
+    MissingKind {
+        /// What the field takes.
+        wanted: String,
+    },
+    /// The value has another type or format, or is out of bounds.
+    #[error("must be {wanted}, not {given}")]
+    Wrong {
+        /// What the field takes.
+        wanted: String,
+        /// The value as JSON; at most 100 characters.
+        given: String,
+    },
+    /// The text is too short or too long.
+    #[error("must have {wanted} characters, not {given}")]
+    Length {
+        /// The lengths that the field takes, in words.
+        wanted: String,
+        /// The length of the text, in characters.
+        given: u64,
+    },
+}
+
 impl Field {
     pub(super) fn read(name: &str, about: &Value, required: bool) -> Result<Self, Vec<String>> {
         let Value::Object(about) = about else {
@@ -141,8 +171,8 @@ impl Field {
     /// line is empty.
     ///
     /// # Errors
-    /// With what it must be, as a fragment.
-    pub fn typed(&self, line: &str) -> Result<Value, String> {
+    /// What it must be.
+    pub fn typed(&self, line: &str) -> Result<Value, InvalidField> {
         let line = line.trim();
         if line.is_empty() {
             return self.take(None);
@@ -158,7 +188,7 @@ impl Field {
     }
 
     /// Returns the value that was given, or the default where none was given.
-    pub(super) fn take(&self, given: Option<&Value>) -> Result<Value, String> {
+    pub(super) fn take(&self, given: Option<&Value>) -> Result<Value, InvalidField> {
         let empty = |value: &&Value| match value {
             Value::Null => true,
             // A form that was not filled in is returned with empty texts.
@@ -172,28 +202,28 @@ impl Field {
             None => match &self.default {
                 Some(default) => Ok(default.clone()),
                 None if !self.required => Ok(Value::Null),
-                None if matches!(self.kind, Kind::Text { format: None, .. }) => Err("must be filled in".to_owned()),
-                None => Err(format!("must be filled in: {}", self.wanted())),
+                None if matches!(self.kind, Kind::Text { format: None, .. }) => Err(InvalidField::Missing),
+                None => Err(InvalidField::MissingKind { wanted: self.wanted() }),
             },
         }
     }
 
-    fn understand(&self, value: &Value) -> Result<Value, String> {
-        let shown = || {
-            let text: String = value.to_string().chars().take(100).collect();
-            text
+    fn understand(&self, value: &Value) -> Result<Value, InvalidField> {
+        let wrong = |wanted: String| {
+            let given = value.to_string().chars().take(100).collect();
+            Err(InvalidField::Wrong { wanted, given })
         };
         match &self.kind {
             Kind::Text { least, most, format } => {
-                let Value::String(text) = value else { return Err(format!("must be a text, not {}", shown())) };
+                let Value::String(text) = value else { return wrong("a text".to_owned()) };
                 let length = text.chars().count() as u64;
                 if let Some(lengths) = lengths(*least, *most)
                     && (least.is_some_and(|least| length < least) || most.is_some_and(|most| length > most))
                 {
-                    return Err(format!("must have {lengths} characters, not {length}"));
+                    return Err(InvalidField::Length { wanted: lengths, given: length });
                 }
                 match format {
-                    Some(format) if !format.holds(text) => Err(format!("must be {}, not {}", format.words(), shown())),
+                    Some(format) if !format.holds(text) => wrong(format.words().to_owned()),
                     _ => Ok(value.clone()),
                 }
             }
@@ -203,17 +233,17 @@ impl Field {
                 let found = offered.iter().find(|offered| offered.value == text);
                 match found.or_else(|| offered.iter().find(titled)) {
                     Some(found) => Ok(found.value.as_str().into()),
-                    None => Err(format!("must be one of {}, not {}", values(offered), shown())),
+                    None => wrong(format!("one of {}", values(offered))),
                 }
             }
             Kind::Number { whole, least, most } => {
                 let kind = if *whole { "a whole number" } else { "a number" };
                 let number = number(value).filter(|number| !whole || is_whole(number));
-                let Some(number) = number else { return Err(format!("must be {kind}, not {}", shown())) };
+                let Some(number) = number else { return wrong(kind.to_owned()) };
                 let size = number.as_f64().unwrap_or_default();
                 match range(*least, *most) {
                     Some(range) if least.is_some_and(|least| size < least) || most.is_some_and(|most| size > most) => {
-                        Err(format!("must be {range}, not {number}"))
+                        Err(InvalidField::Wrong { wanted: range, given: number.to_string() })
                     }
                     _ if *whole => Ok(whole_number(&number)),
                     _ => Ok(Value::Number(number)),
@@ -224,9 +254,9 @@ impl Field {
                 Value::String(text) => match text.trim().to_lowercase().as_str() {
                     "yes" | "y" | "true" => Ok(true.into()),
                     "no" | "n" | "false" => Ok(false.into()),
-                    _ => Err(format!("must be yes or no, not {}", shown())),
+                    _ => wrong("yes or no".to_owned()),
                 },
-                _ => Err(format!("must be yes or no, not {}", shown())),
+                _ => wrong("yes or no".to_owned()),
             },
         }
     }

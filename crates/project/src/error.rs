@@ -1,0 +1,438 @@
+//! Why a library or a project is not read, and why a saved workflow is not found, kept, loaded or removed.
+//!
+//! Owns the sentences of these errors, which clients show as they are.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_ids::{InvalidId, WorkflowName};
+use steplatch_library::{CreateError, FolderError, LookupError};
+use steplatch_workflow::Problems;
+use tokio::task::JoinError;
+
+use crate::origin::MOST_BYTES;
+use crate::workers::WorkersError;
+
+/// The most names that an error suggests.
+const NAMES_TOLD: usize = 20;
+
+/// Why work on files has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// The thread that works on a library ended.
+    #[error("The library of workflows could not be asked: {0}.")]
+    LibraryInterrupted(JoinError),
+    /// A library did not answer within the time limit. The work may be done later.
+    #[error(
+        "The library of workflows did not answer for {} s, so it is not known what came of this: its disk hangs, or another \
+         program holds its lock (the file .lock in its folder).",
+        .limit.as_secs()
+    )]
+    LibraryTimeout {
+        /// The time limit.
+        limit: Duration,
+    },
+    /// The thread that reads a project ended.
+    #[error("The nodes of the project could not be read: {0}.")]
+    ProjectInterrupted(JoinError),
+    /// The files of a project were not read within the time limit.
+    #[error("The disk did not answer for {} s when the nodes of '{}' were looked for.", .limit.as_secs(), .folder.display())]
+    ProjectTimeout {
+        /// The directory of the caller.
+        folder: PathBuf,
+        /// The time limit.
+        limit: Duration,
+    },
+}
+
+/// Why a name refers to no saved workflow that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// No workflow has the name.
+    #[error(transparent)]
+    NotFound(Box<WorkflowNotFound>),
+    /// The workflow is declared in a file that can not be used.
+    #[error("Workflow '{name}' can not be used; correct its declaration in {}:\n{reason}", .file.display())]
+    Declaration {
+        /// The name, at most 80 characters.
+        name: String,
+        /// The file of the declaration.
+        file: PathBuf,
+        /// Every problem of the declaration, a line each.
+        reason: String,
+    },
+    /// The file of the workflow is invalid.
+    #[error("Workflow '{name}' can not be read: {}. Correct or remove the file.", with_causes(.cause))]
+    Broken {
+        /// The name.
+        name: WorkflowName,
+        /// What is wrong with the file.
+        cause: LookupError,
+    },
+    /// The directory of a library can not be read.
+    #[error("{}", with_causes(.0))]
+    Library(LookupError),
+}
+
+/// A name that no saved workflow has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowNotFound {
+    /// The name, at most 80 characters.
+    pub name: String,
+    /// Why no workflow can have the name.
+    pub invalid: Option<InvalidId>,
+    /// The name that is probably intended.
+    pub nearest: Option<String>,
+    /// The names of all available workflows, sorted.
+    pub available: Vec<String>,
+}
+
+impl std::error::Error for WorkflowNotFound {}
+
+impl fmt::Display for WorkflowNotFound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Workflow '{}' not found", self.name)?;
+        match (&self.invalid, &self.nearest) {
+            (Some(invalid), _) => write!(out, ": {invalid}.")?,
+            (None, Some(nearest)) => write!(out, ". Did you mean '{nearest}'?")?,
+            (None, None) => out.write_str(".")?,
+        }
+        out.write_str(" Available workflows: ")?;
+        match self.available.as_slice() {
+            [] => out.write_str("none; create_workflow saves one"),
+            few if few.len() <= NAMES_TOLD => out.write_str(&few.join(", ")),
+            many => {
+                let rest = many.len() - NAMES_TOLD;
+                write!(out, "{} and {rest} more; list_workflows lists them", many[..NAMES_TOLD].join(", "))
+            }
+        }
+    }
+}
+
+/// Why a workflow that ran to completion was not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The library does not take the workflow.
+    #[error("{}", with_causes(.0))]
+    Library(CreateError),
+}
+
+/// Why the changed original of a loaded file was not taken over.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TakeOverError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Another client changed the file of the library at the same time.
+    #[error("somebody else has changed it meanwhile")]
+    Conflict,
+    /// The library does not take the text.
+    #[error("{}", with_causes(.0))]
+    Library(CreateError),
+}
+
+/// Why a saved workflow was not removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DeleteError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The name refers to no workflow that can be used.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The library has no file of functions with the name.
+    #[error("There is no file '{file}' in the library; steplatch workflow list shows what there is")]
+    NoFile {
+        /// The name of the file.
+        file: String,
+    },
+    /// The file of the function declares other workflows too.
+    #[error(
+        "Workflow '{id}' stands in {} together with {}. Take it out of the file, or remove all of them: steplatch workflow rm {file}",
+        .path.display(), .others.join(", ")
+    )]
+    Shared {
+        /// The workflow.
+        id: String,
+        /// The path of its file.
+        path: PathBuf,
+        /// The other workflows of the file.
+        others: Vec<String>,
+        /// The name of the file.
+        file: String,
+    },
+    /// The library refuses to remove a machine.
+    #[error("Workflow '{name}' was not removed: {}", with_causes(.cause))]
+    Machine {
+        /// The workflow.
+        name: WorkflowName,
+        /// The reason.
+        cause: LookupError,
+    },
+    /// The library refuses to remove a file of functions.
+    #[error("'{name}' was not removed: {}", with_causes(.cause))]
+    Functions {
+        /// The workflow or the file, as the client named it.
+        name: String,
+        /// The reason.
+        cause: LookupError,
+    },
+}
+
+/// Why a file of functions was not loaded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The file is none of functions.
+    #[error("'{}' is no file of functions; its name ends in .py.", .file.display())]
+    NotFunctions {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The library has no such names.
+    #[error("The file '{}' can not be kept under its name: {cause}. Rename it.", .file.display())]
+    Name {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with its name.
+        cause: InvalidId,
+    },
+    /// The file is not readable.
+    #[error("The file '{}' was not loaded: {cause}.", .file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        cause: FileReadError,
+    },
+    /// No worker has read the file.
+    #[error("The file '{}' was not loaded: {cause}.", .file.display())]
+    Worker {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        cause: WorkersError,
+    },
+    /// The library has a file of that name that was edited after it was loaded.
+    #[error(
+        "The file '{}' was not loaded: {} was edited after it was loaded. To replace it with the file: --overwrite",
+        .file.display(), .copy.display()
+    )]
+    Edited {
+        /// The file.
+        file: PathBuf,
+        /// The file in the library.
+        copy: PathBuf,
+    },
+    /// The library has a file of that name from elsewhere.
+    #[error(
+        "The file '{}' was not loaded: {} was loaded from {}. To replace it: --overwrite",
+        .file.display(), .copy.display(), .original.display()
+    )]
+    OtherOriginal {
+        /// The file.
+        file: PathBuf,
+        /// The file in the library.
+        copy: PathBuf,
+        /// The file that the one in the library was loaded from.
+        original: PathBuf,
+    },
+    /// The library has a file of that name that was not loaded.
+    #[error("The file '{}' was not loaded: {} is there already. To replace it: --overwrite", .file.display(), .copy.display())]
+    Exists {
+        /// The file.
+        file: PathBuf,
+        /// The file in the library.
+        copy: PathBuf,
+    },
+    /// The file in the library is invalid, or not readable.
+    #[error("'{}' was not loaded: {}. To replace it: --overwrite", .file.display(), with_causes(.cause))]
+    Broken {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with the file in the library.
+        cause: LookupError,
+    },
+    /// The invalid file in the library can not be removed.
+    #[error("'{}' was not loaded: {}", .file.display(), with_causes(.cause))]
+    NotReplaced {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        cause: LookupError,
+    },
+    /// Another client loads a file of that name at the same time.
+    #[error("The file '{}' was not loaded: somebody else loads one of its name; do it again.", .file.display())]
+    Conflict {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The library does not take the file.
+    #[error("The file '{}' was not loaded: {}", .file.display(), with_causes(.cause))]
+    NotStored {
+        /// The file.
+        file: PathBuf,
+        /// The reason.
+        cause: CreateError,
+    },
+}
+
+/// Why a session name does not refer to the project of a caller.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// It names something else.
+    #[error("Session not found: {name}")]
+    NotFound {
+        /// The name, at most 80 characters.
+        name: String,
+    },
+}
+
+/// Why the text of a file is not known, as a clause that completes the sentence of a caller.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileReadError {
+    /// The original of a loaded file has another ending.
+    #[error("its name does not end in .py")]
+    NotPython,
+    /// A stranger may have put the file there.
+    #[error("it belongs to another user")]
+    OtherUser,
+    /// There is no such file.
+    #[error("it is not there")]
+    NotThere,
+    /// The path is a directory.
+    #[error("it is a folder")]
+    Folder,
+    /// The path is a pipe or a device.
+    #[error("it is not a file")]
+    NotFile,
+    /// The system refuses to read it.
+    #[error("it can not be read: {0}")]
+    Unreadable(io::Error),
+    /// It is longer than [`MOST_BYTES`].
+    #[error("it has more than {} KB, which is the most", MOST_BYTES >> 10)]
+    TooLarge,
+    /// It is no text.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+}
+
+/// Why a file of a project declares nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DocumentError {
+    /// Its text is not known.
+    #[error(transparent)]
+    File(#[from] FileReadError),
+    /// It is no JSON.
+    #[error("it is not valid JSON: {0}")]
+    Json(serde_json::Error),
+    /// It is no TOML.
+    #[error("it is not valid TOML: {message}{}", at_place(.place))]
+    Toml {
+        /// The reason.
+        message: String,
+        /// The line and the column, from 1.
+        place: Option<(usize, usize)>,
+    },
+    /// It has values that JSON lacks.
+    #[error("{}", .0.message())]
+    TomlValue(toml::de::Error),
+    /// It is no table.
+    #[error("it must be an object with 'nodes' or 'graphs' in it")]
+    NotTables,
+}
+
+fn at_place(place: &Option<(usize, usize)>) -> String {
+    place.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default()
+}
+
+/// Why one declaration can not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DeclarationError {
+    /// The id is taken.
+    #[error("ID '{id}' conflicts with existing {kind}")]
+    Conflict {
+        /// The id.
+        id: String,
+        /// `node` or `graph`: the owner of the id.
+        kind: &'static str,
+    },
+    /// It is no object.
+    #[error("a node must be an object")]
+    NotObject,
+    /// It stands under `graphs` and has another type.
+    #[error("/type: what stands under 'graphs' is of type 'graph', not {kind}")]
+    NotGraph {
+        /// The type.
+        kind: Value,
+    },
+    /// It has another id than its name.
+    #[error("/id: it stands under the name '{name}', so its id can not be {id}; leave the id out")]
+    OtherId {
+        /// The name.
+        name: String,
+        /// The id.
+        id: Value,
+    },
+    /// A workflow has a name that is none.
+    #[error(transparent)]
+    Name(#[from] InvalidId),
+    /// The node is invalid: every problem in it, one on each line.
+    #[error(transparent)]
+    Node(#[from] Problems),
+}
+
+/// Errors of a library, in any operation.
+pub(crate) trait FolderCause: std::error::Error {
+    /// Returns what is wrong with the directory, if that is the cause.
+    fn with_folder(&self) -> Option<&FolderError>;
+}
+
+impl FolderCause for FolderError {
+    fn with_folder(&self) -> Option<&FolderError> {
+        Some(self)
+    }
+}
+
+impl FolderCause for CreateError {
+    fn with_folder(&self) -> Option<&FolderError> {
+        if let Self::Folder(error) = self { Some(error) } else { None }
+    }
+}
+
+impl FolderCause for LookupError {
+    fn with_folder(&self) -> Option<&FolderError> {
+        if let Self::Folder(error) = self { Some(error) } else { None }
+    }
+}
+
+/// Describes an error of a library, its causes, and what to do if that is known.
+pub(crate) fn with_causes(error: &impl FolderCause) -> String {
+    let mut words = error.to_string();
+    let mut below = error.source();
+    while let Some(cause) = below {
+        words = format!("{words}: {cause}");
+        below = cause.source();
+    }
+    match error.with_folder() {
+        Some(FolderError::ReadOnly { .. }) => {
+            format!("{words}. Set STEPLATCH_LIBRARY to a folder that you may write, or change who may write this one.")
+        }
+        Some(FolderError::NoRoom { .. }) => format!("{words}. Make room there, and do it again."),
+        Some(FolderError::Failed { .. }) | None => words,
+    }
+}

@@ -1,0 +1,62 @@
+//! Why an answer of a service makes no sense.
+
+/// What is wrong with an answer, as a fragment without a full stop.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// The answer is longer than [`crate::MOST_BYTES`].
+    #[error("the answer is longer than may be read")]
+    TooLong,
+    /// The body of the answer is no JSON.
+    #[error("the answer is no JSON")]
+    NotJson,
+    /// A status is no object.
+    #[error("the answer is no object")]
+    NotObject,
+    /// A status lacks its word.
+    #[error("the answer has no status")]
+    NoStatus,
+    /// The word of a status has no visible character.
+    #[error("the answer has an empty status")]
+    EmptyStatus,
+    /// The answer to a start lacks an id, or has one that no path can contain.
+    #[error("the answer has no usable {field}")]
+    NoId {
+        /// The field of the answer.
+        field: &'static str,
+    },
+    /// A list has neither of the accepted shapes.
+    #[error("the list is neither an array nor a page")]
+    NotList,
+    /// A page lacks its entries.
+    #[error("the page has no results")]
+    NoResults,
+    /// The link to the next page is no text.
+    #[error("the page says in no usable way where the next one is")]
+    NoNextPage,
+    /// The MCP tool that lists workflows reports a failure.
+    #[error("the tool failed: {words}")]
+    ToolFailed {
+        /// The words of the tool, cleaned; at most 300 characters.
+        words: String,
+    },
+    /// The structured result of the tool lacks a list.
+    #[error("the result of the tool has no list in it")]
+    ToolWithoutList,
+    /// The text of the tool's result is no JSON.
+    #[error("the text of the tool's result is no JSON")]
+    ToolTextNotJson,
+}
+
+/// Why an entry of a list can not be offered, as a sentence without a full stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    /// The entry is no object.
+    #[error("it is no object")]
+    NotObject,
+    /// The entry lacks an id, or has one that no path can contain.
+    #[error("it has no usable id")]
+    NoId,
+    /// The entry lacks a name for people.
+    #[error("it has neither a title nor a name")]
+    NoTitle,
+}

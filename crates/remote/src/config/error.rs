@@ -1,0 +1,76 @@
+//! Why a setting of a service is invalid.
+
+use super::keys;
+use super::token::{FORMS, TokenError};
+use crate::filter::{LONGEST, MOST};
+
+/// What is wrong with a setting and which values are allowed, without a full stop.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// The name of a service has other characters, or too many of them.
+    #[error("must be 1 to 64 letters, digits, '.', '_' or '-'")]
+    Name,
+    /// No setting has this key.
+    #[error("is not known; the keys are {}", keys::names())]
+    UnknownKey,
+    /// The value of a variable is not UTF-8.
+    #[error("is no text in UTF-8")]
+    NotUtf8,
+    /// The value is of another kind.
+    #[error("is {given}, and must be {expected}")]
+    WrongKind {
+        /// The value, shortened for people.
+        given: String,
+        /// The kind that the key takes.
+        expected: &'static str,
+    },
+    /// The value is no whole number within the bounds.
+    #[error("is {given}, and must be a whole number from {least} to {most}")]
+    OutOfBounds {
+        /// The value, shortened for people.
+        given: String,
+        /// The least value of the key.
+        least: u64,
+        /// Its largest value.
+        most: u64,
+    },
+    /// The filter has too many patterns.
+    #[error("has {count} patterns, and may have up to {MOST}")]
+    TooManyPatterns {
+        /// The number of patterns.
+        count: usize,
+    },
+    /// A pattern of the filter is empty or too long.
+    #[error("has the pattern '{}', and each must have 1 to {LONGEST} characters", .beginning.escape_debug())]
+    PatternLength {
+        /// The first 20 characters of the pattern.
+        beginning: String,
+    },
+    /// The text is no URL.
+    #[error("is no URL; it {URL_FORM}")]
+    NotUrl,
+    /// The URL has a user or a password.
+    #[error("has credentials in its URL; write them as the token")]
+    UrlCredentials,
+    /// The URL has a query or a fragment.
+    #[error("has a '?' or a '#' in its URL; only a path may follow the host")]
+    UrlQuery,
+    /// The URL leads to where a token must not be sent.
+    #[error("is '{url}', and {URL_FORM}")]
+    UrlScheme {
+        /// The URL as it was written.
+        url: String,
+    },
+    /// The token is not text.
+    #[error("{FORMS}")]
+    TokenForm,
+    /// The token can not be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The service is enabled and has no URL.
+    #[error("is missing, and the service is enabled; say where it is")]
+    NoUrl,
+}
+
+/// What a URL that a token is sent to looks like.
+const URL_FORM: &str = "must be a URL with https, or with http on loopback, such as https://flows.example.com/team";

@@ -194,11 +194,12 @@ impl Engine {
         match found {
             Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
             Ok(WorkflowRef::Function(workflow)) => Ok(ResolvedTarget::Function(workflow)),
-            Err(error) => self
-                .remotes
-                .tool(name)
-                .map(|tool| ResolvedTarget::Remote(Box::new(tool)))
-                .ok_or_else(|| error.to_string()),
+            Err(error @ FindError::NotFound(_)) => {
+                let tool = self.remotes.tool(name).map(|tool| ResolvedTarget::Remote(Box::new(tool)));
+                tool.ok_or_else(|| error.to_string())
+            }
+            // A name that the library has, or may have, is not a service's: its file is broken, or the disk does not answer.
+            Err(error) => Err(error.to_string()),
         }
     }
 

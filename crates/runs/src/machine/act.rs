@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_clock as clock;
 use steplatch_protocol::ExitTerminal;
-use steplatch_sessions::{action_catalog, actions};
+use steplatch_sessions::{LookupError, action_catalog, actions};
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
@@ -86,12 +86,16 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -
         "open_terminal" => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
         // It may have ended because of the typed input.
         "send_input" => shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown),
-        // The terminal is closed already, so the request is fulfilled.
-        "exit_terminal" => shared.sessions.exists(session).await.err().map(|_| {
-            let message = "Session is closed".to_owned();
-            let fields = [("success", true.into()), ("session_id", session.into()), ("message", message.into())];
-            Outcome::Finished { result: fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect() }
-        }),
+        // The terminal is closed already, so the request is fulfilled. While its host does not answer, it is repeated.
+        "exit_terminal" => match shared.sessions.exists(session).await {
+            Ok(()) | Err(LookupError::Host(_)) => None,
+            Err(_) => {
+                let message = "Session is closed".to_owned();
+                let fields = [("success", true.into()), ("session_id", session.into()), ("message", message.into())];
+                let result = fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+                Some(Outcome::Finished { result })
+            }
+        },
         _ => None,
     }
 }

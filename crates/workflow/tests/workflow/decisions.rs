@@ -102,7 +102,7 @@ fn a_start_records_everything_that_a_replay_needs() {
     else {
         panic!("{:?}", run.last.events)
     };
-    assert_eq!(*definition, two_states());
+    assert_eq!(**definition, two_states());
     assert_eq!(Value::from(variables.clone()), json!({"user": "ana", "count": "3", "deep": {"a": 1}, "sure": "true"}));
     let [Effect::ArmDeadline { after }, Effect::Perform { step, tool, params, limit }] = &run.last.effects[..] else {
         panic!("{:?}", run.last.effects)

@@ -26,11 +26,12 @@ impl DefinitionCache {
     /// Returns the definition of a machine in progress that has the same document, or this one.
     pub(crate) fn share(&self, definition: Definition) -> Arc<Definition> {
         let definition = Arc::new(definition);
+        let text = |definition: &Definition| definition.document().to_string();
         let mut known = self.0.lock();
         match known.by_digest.entry(Signature::of(definition.document())) {
             Entry::Occupied(mut entry) => match entry.get().upgrade() {
                 // The digest ignores the order of keys, which reports show.
-                Some(same) if same.document().to_string() == definition.document().to_string() => return same,
+                Some(same) if text(&same) == text(&definition) => return same,
                 Some(_) => {}
                 None => drop(entry.insert(Arc::downgrade(&definition))),
             },

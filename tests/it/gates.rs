@@ -1,7 +1,7 @@
 //! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as people type them.
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home, Person};
+use steplatch_testkit::{Agent, CommandOutput, Home, Person, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -222,10 +222,7 @@ fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
     std::fs::write(story.home.path().join("late.json"), machine.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run late.json");
     let session = || story.agent.calls("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
-    let began = std::time::Instant::now();
-    while session().is_null() {
-        assert!(began.elapsed() < std::time::Duration::from_secs(60), "the run opens no terminal");
-    }
+    eventually_blocking("the run opens a terminal", || !session().is_null());
     // Lines typed ahead, for another prompt. Their echo shows that they have arrived.
     person.types("1");
     person.types("yes");

@@ -28,6 +28,7 @@ pub use desk::{OwnTerminal, Person};
 pub use home::{CommandOutput, Home};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
+pub use steplatch_patience::{eventually, eventually_blocking};
 
 /// Returns the name of the user who runs the tests, as daemons see it.
 #[must_use]

@@ -9,7 +9,7 @@ use steplatch_protocol::{
     AnswerGate, CancelWorkflow, CreateWorkflow, ExecuteWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions,
     ListWorkflowRuns, PauseWorkflow, ResumeWorkflow, RunRecord, RunWorkflow, Subscribe,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, eventually};
 
 fn machine(name: &str, states: Value) -> Value {
     json!({"name": name, "description": "for a test", "initial_state": "first", "states": states})
@@ -168,15 +168,13 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
     for _ in 0..60 {
         daemon.run(napping(0.0)).await;
     }
-    loop {
+    eventually("the finished run is forgotten", async || {
         let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
         let known = |id: &str| runs.iter().any(|run| run.run_id == id);
         assert!(known(&waiting));
-        if !known(&finished) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        !known(&finished)
+    })
+    .await;
     let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None }).await;
     assert!(gone.error.unwrap().starts_with(&format!("Workflow run '{finished}' not found")));
     daemon.stop().await;

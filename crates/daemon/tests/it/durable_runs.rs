@@ -9,7 +9,7 @@ use steplatch_protocol::{
     RunWorkflow, Subscribe,
 };
 use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
-use steplatch_testkit::{TestDaemon, user_name};
+use steplatch_testkit::{TestDaemon, eventually, user_name};
 
 fn sleeping(seconds: f64) -> Value {
     json!({
@@ -190,9 +190,7 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
         }
     };
     // The child exists shortly after the state was entered.
-    while daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run.is_none() {
-        tokio::task::yield_now().await;
-    }
+    eventually("the child exists", async || daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run).await;
     drop(events);
     let daemon = daemon.restarted().await.restarted().await;
     let ended = end_of(&daemon, &begun.run_id).await;
@@ -365,13 +363,12 @@ async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
         }
         assert!(!last.is_empty());
     }
-    let finished = || async {
+    eventually("three finished runs are kept", async || {
         let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
-        runs.iter().filter(|run| run.state == "completed").count()
-    };
-    while finished().await > 3 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        let finished = runs.iter().filter(|run| run.state == "completed").count();
+        if finished > 3 { Err(finished) } else { Ok(()) }
+    })
+    .await;
     assert_eq!(daemon.call(GetWorkflowRun { run_id: long.run_id }).await.run.unwrap().state, "running");
     daemon.stop().await;
 }
@@ -512,9 +509,7 @@ async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_b
     });
     let begun = begin(&daemon, prints).await;
     let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
-    while terminals(&daemon).await == 0 {
-        tokio::task::yield_now().await;
-    }
+    eventually("the terminal exists", async || terminals(&daemon).await > 0).await;
     // The cancel was recorded, and the daemon ended before it had closed what was being opened.
     let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();

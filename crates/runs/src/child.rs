@@ -13,7 +13,7 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
 use tokio_util::sync::CancellationToken;
 
-use super::function::{ChildFunctionLaunch, begin_saved};
+use super::function::{ChildFunctionLaunch, begin_saved, due};
 use super::machine::MachineLaunch;
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
@@ -60,9 +60,12 @@ pub(super) fn perform(
         parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         // Dropping this future cancels the child. When the daemon stops, both runs are left to the next daemon.
         let watched = CancelOnDrop::new(&shared, run.clone());
+        let late = due(&shared.clock, limit.map(|limit| shared.clock.now().after(limit)));
         let over = async {
             tokio::select! {
-                over = watched.run.over_within(limit) => over,
+                biased;
+                () = watched.run.finished() => true,
+                () = late => false,
                 never = tell_of_waits(&watched.run, &parent, &step) => match never {},
             }
         };

@@ -470,9 +470,7 @@ fn a_command_for_one_question_is_no_answer_to_the_next() {
     let waiting = story.agent.calls("run_workflow", arguments);
     let run = waiting["run_id"].as_str().unwrap().to_owned();
     let gates = || story.home.runs(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
-    while gates()[0]["prompt"] != "DELETE?" {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    eventually_blocking("the second question is open", || gates()[0]["prompt"] == "DELETE?");
     let by_run = story.home.runs(&["gates", "answer", &run, "yes"]);
     assert!(by_run.code == 2 && by_run.stderr.contains("name the one that you read"), "{by_run:?}");
     let by_gate = story.home.runs(&["gates", "answer", &format!("{run}/look/1"), "yes"]);

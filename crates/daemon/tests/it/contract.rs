@@ -350,6 +350,7 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
         workers: WorkerStarter::Nobody,
         runs: RetentionPolicy::default(),
         configuration: tokio::sync::watch::channel(steplatch_daemon::Configuration::default()).1,
+        clock: steplatch_daemon::Clock::system(),
     };
     let error = Daemon::start(options).await.unwrap_err().to_string();
     let expected = format!("a daemon (pid {}, version ", std::process::id());

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use steplatch_daemon::{Options, ShutdownMode, WorkerStarter};
+use steplatch_daemon::{Clock, Options, ShutdownMode, WorkerStarter};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
     CallError, Client, ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, StopDaemon, StopDaemonReply,
@@ -381,9 +381,10 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     print::log_filter(settings.log());
     let runs = settings.runs();
     let (told, configuration) = tokio::sync::watch::channel(settings.configuration());
-    let daemon = steplatch_daemon::Daemon::start(Options { place, host, workers, runs, configuration })
-        .await
-        .map_err(|error| Failure::work(error.to_string()))?;
+    let daemon =
+        steplatch_daemon::Daemon::start(Options { place, host, workers, runs, configuration, clock: Clock::system() })
+            .await
+            .map_err(|error| Failure::work(error.to_string()))?;
     let stopper = daemon.stopper();
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;

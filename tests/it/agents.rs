@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Era, Home};
+use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -351,13 +351,10 @@ fn an_agent_can_not_answer_for_a_person_not_even_in_a_shell_that_it_was_given() 
     let session = opened["session_id"].as_str().unwrap();
     let typed = format!("(setsid {STEPLATCH} gates answer {run} yes >said 2>&1; echo over >>said) & disown\n");
     let _ = agent.calls("send_input", json!({"session_id": session, "input_text": typed}));
-    let said = loop {
+    let said = eventually_blocking("the command ends", || {
         let said = std::fs::read_to_string(home.path().join("said")).unwrap_or_default();
-        if said.contains("over") {
-            break said;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    };
+        if said.contains("over") { Ok(said) } else { Err(said) }
+    });
     assert!(said.contains("in a terminal that steplatch keeps"), "{said}");
     assert_eq!(agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
     // A person, at a terminal outside of steplatch.

@@ -2,10 +2,8 @@
 //! a row here.
 //! found is a row here.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -66,14 +64,8 @@ impl Scene {
 
 /// Waits for the reply of an attack.
 fn reply(file: &std::path::Path) -> Value {
-    let began = Instant::now();
-    loop {
-        if let Ok(text) = std::fs::read_to_string(file) {
-            return serde_json::from_str(&text).unwrap();
-        }
-        assert!(began.elapsed() < Duration::from_secs(120), "{} has no reply", file.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let text = eventually_blocking(&format!("the reply in {}", file.display()), || std::fs::read_to_string(file));
+    serde_json::from_str(&text).unwrap()
 }
 
 /// Attacks that need only a terminal.

@@ -1,11 +1,10 @@
 //! Machines that call nodes, while the daemon is killed, on the real binary.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -44,11 +43,10 @@ fn a_node_whose_daemon_was_killed_is_in_doubt_and_not_called_again() {
     let agent = Agent::new(&home);
     let begun = agent.calls("run_workflow", json!({"workflow_definition": noting(), "wait_seconds": 0}));
     let file = home.path().join("noted");
-    let began = Instant::now();
-    while noted(&file).last().is_none_or(|line| line != "60") {
-        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", noted(&file));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually_blocking("the longest node begins", || {
+        let noted = noted(&file);
+        if noted.last().is_some_and(|line| line == "60") { Ok(()) } else { Err(noted) }
+    });
     let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     let over = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));

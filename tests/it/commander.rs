@@ -5,11 +5,11 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
-use steplatch_testkit::{CommandOutput, Home, OwnTerminal};
+use steplatch_testkit::{CommandOutput, Home, OwnTerminal, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -190,15 +190,6 @@ fn regex_escaped(text: &str) -> String {
         .collect()
 }
 
-/// Waits, by polling, until a condition holds.
-fn until(holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed().as_secs() < 60, "it does not come to hold");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[tokio::test]
 async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
     let project = Project::new();
@@ -320,11 +311,13 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     let desk = Desk::sits_down(&project).await;
     desk.presses("@wait\r").await;
     let pid = project.path("wait.pid");
-    until(|| fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    eventually_blocking("the node writes its process id", || {
+        fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n'))
+    });
     desk.presses("\x03").await;
     desk.shows("^✗ ::0 @wait in .*: interrupted\n›$").await;
     let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
-    until(|| !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
+    eventually_blocking("the node ends", || !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
 
     desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
     desk.presses("\x03").await;
@@ -393,7 +386,7 @@ async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnin
         project.runs(&["run", "release", "-d", "-i", &input]).well().trim().to_owned()
     };
     let (one, other) = (begun("1"), begun("2"));
-    until(|| project.listed("waiting").len() == 2);
+    eventually_blocking("two runs wait", || project.listed("waiting").len() == 2);
     let desk = Desk::sits_down(&project).await;
     desk.shows("^  \\? Release 1\\?").await;
     desk.presses("\x03").await;

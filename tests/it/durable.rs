@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -145,9 +145,7 @@ fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
         },
     });
     let begun = agent.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0}));
-    while lines_in(&file).is_empty() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually_blocking("the line is typed", || !lines_in(&file).is_empty());
     let status = daemon(&home);
     kill(&status["pid"]);
     kill(&status["hosts"][0]["pid"]);

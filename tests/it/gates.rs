@@ -1,7 +1,7 @@
 //! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as people type them.
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home, Person};
+use steplatch_testkit::{Agent, CommandOutput, Home, Person, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -222,10 +222,7 @@ fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
     std::fs::write(story.home.path().join("late.json"), machine.to_string()).unwrap();
     let person = Person::runs(&agent, &story.home, STEPLATCH, "run late.json");
     let session = || story.agent.calls("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
-    let began = std::time::Instant::now();
-    while session().is_null() {
-        assert!(began.elapsed() < std::time::Duration::from_secs(60), "the run opens no terminal");
-    }
+    eventually_blocking("the run opens a terminal", || !session().is_null());
     // Lines typed ahead, for another prompt. Their echo shows that they have arrived.
     person.types("1");
     person.types("yes");
@@ -473,9 +470,7 @@ fn a_command_for_one_question_is_no_answer_to_the_next() {
     let waiting = story.agent.calls("run_workflow", arguments);
     let run = waiting["run_id"].as_str().unwrap().to_owned();
     let gates = || story.home.runs(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
-    while gates()[0]["prompt"] != "DELETE?" {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    eventually_blocking("the second question is open", || gates()[0]["prompt"] == "DELETE?");
     let by_run = story.home.runs(&["gates", "answer", &run, "yes"]);
     assert!(by_run.code == 2 && by_run.stderr.contains("name the one that you read"), "{by_run:?}");
     let by_gate = story.home.runs(&["gates", "answer", &format!("{run}/look/1"), "yes"]);

@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -79,17 +78,9 @@ impl Project {
         Agent::with(&self.home, &[("STEPLATCH_LIBRARY", self.library("").to_str().unwrap())])
     }
 
-    fn waits_until(&self, what: &str, holds: impl Fn() -> bool) {
-        let began = Instant::now();
-        while !holds() {
-            assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
     /// Waits until so many runs of a workflow were counted, which happens after their end.
     fn counted(&self, id: &str, runs: u64) -> Value {
-        self.waits_until("the runs are counted", || self.listed(id)["run_count"] == runs);
+        eventually_blocking("the runs are counted", || self.listed(id)["run_count"] == runs);
         self.listed(id)
     }
 }
@@ -367,7 +358,7 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
     project.crashes();
     for run in &runs {
         // The next daemon needs a moment to detect that the run waits for a nested one.
-        project.waits_until("the answer is taken", || project.home.answers(run, "fine").code == 0);
+        eventually_blocking("the answer is taken", || project.home.answers(run, "fine").code == 0);
     }
     let outer = waits(&runs[0]);
     assert_eq!(outer["result"], json!([["HEY!", "shared\n", "toml\n"], ["deep", "fine"], true, "own"]), "{outer}");
@@ -405,7 +396,7 @@ fn a_run_of_a_function_is_counted_once_however_its_daemon_ends() {
         is_over(&run);
         assert_eq!(counted(), runs + 1, "killed right after the run was told to be over");
         let run = begins();
-        project.waits_until("the run is counted", || counted() > runs + 1);
+        eventually_blocking("the run is counted", || counted() > runs + 1);
         project.crashes();
         is_over(&run);
         assert_eq!(counted(), runs + 2, "killed right after the run was counted");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{CommandOutput, Home};
+use steplatch_testkit::{CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -129,20 +129,13 @@ fn a_call_ends_with_the_program_that_asked_for_it() {
     let pid = project.folder.join("slow.pid");
     let mut asks =
         project.home.steplatch().current_dir(&project.folder).args(["nodes", "run", "slow"]).spawn().unwrap();
-    until(|| fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    eventually_blocking("the node writes its process id", || {
+        fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n'))
+    });
     let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
     // A process has no command line for a moment during exec.
-    until(|| fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
+    eventually_blocking("the node runs", || fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
     asks.kill().unwrap();
     asks.wait().unwrap();
-    until(|| !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
-}
-
-/// Waits, by polling, until a condition holds.
-fn until(holds: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
-    while !holds() {
-        assert!(begun.elapsed().as_secs() < 60, "it does not come to hold");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    eventually_blocking("the node ends", || !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Era, Home};
+use steplatch_testkit::{Agent, Era, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -336,15 +336,10 @@ fn with_tasks(home: &Home, besides: Value) -> Agent {
 
 /// Polls a task until it is in this state.
 fn becomes(agent: &Agent, task: &str, status: &str) -> Value {
-    let began = std::time::Instant::now();
-    loop {
+    eventually_blocking(&format!("the task is {status}"), || {
         let told = agent.requests("tasks/get", json!({"taskId": task}))["result"].clone();
-        if told["status"] == status {
-            return told;
-        }
-        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{told}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+        if told["status"] == status { Ok(told) } else { Err(told) }
+    })
 }
 
 /// Returns the question of a task, with its name.
@@ -428,10 +423,9 @@ fn tasks_are_for_clients_that_say_so_and_what_does_not_start_is_none() {
     // For a client without dialogs, the reply says where to answer.
     let created = agent.begins("run_workflow", release()).answer()["result"].clone();
     let task = created["taskId"].as_str().unwrap();
-    let began = std::time::Instant::now();
-    while agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null() {
-        assert!(began.elapsed() < std::time::Duration::from_secs(60));
-    }
+    eventually_blocking("the task has a message", || {
+        !agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null()
+    });
     let waits = becomes(&agent, task, "working");
     assert!(waits["statusMessage"].as_str().unwrap().contains("gates answer"), "{waits}");
 }

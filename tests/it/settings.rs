@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use steplatch_testkit::Home;
+use steplatch_testkit::{Home, eventually_blocking};
 
 /// Returns a home whose daemon runs, and the path of its settings file, which does not exist.
 fn running() -> (Home, PathBuf) {
@@ -23,11 +22,10 @@ fn log(home: &Home) -> String {
 
 /// Waits until the daemon has logged this.
 fn logged(home: &Home, part: &str) {
-    let began = Instant::now();
-    while !log(home).contains(part) {
-        assert!(began.elapsed() < Duration::from_secs(60), "'{part}' is not in: {}", log(home));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually_blocking(&format!("'{part}' is in the log"), || {
+        let log = log(home);
+        if log.contains(part) { Ok(()) } else { Err(log) }
+    });
 }
 
 #[test]
@@ -49,12 +47,10 @@ fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
     fs::write(&file, service("https://flows.example.org")).unwrap();
     logged(&home, "remote 'flows' changed, and holds from now on");
     // The daemon applies it a moment after it is logged.
-    let began = Instant::now();
-    let listed = || home.runs(&["remote", "list", "--json"]).json();
-    while listed()["remotes"][0]["base_url"] != "https://flows.example.org" {
-        assert!(began.elapsed() < Duration::from_secs(60), "it is not listed: {}", listed());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually_blocking("the new address is listed", || {
+        let listed = home.runs(&["remote", "list", "--json"]).json();
+        if listed["remotes"][0]["base_url"] == "https://flows.example.org" { Ok(()) } else { Err(listed) }
+    });
     fs::remove_file(&file).unwrap();
     // The filter of logs is the default again, so the removal of a service is not logged.
     let shown = home.runs(&["config", "show", "--json"]).json();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_terminal::{Input, Opened, Options, Quiet, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
-use steplatch_testkit::{CommandOutput, Home};
+use steplatch_testkit::{CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -121,14 +121,10 @@ fn exit_codes_tell_how_a_run_ended() {
 
 /// Repeats a command until its output contains a text, because the program in the terminal needs time.
 fn shows(home: &Home, arguments: &[&str], text: &str) {
-    let begun = std::time::Instant::now();
-    loop {
+    eventually_blocking(&format!("{text:?} is shown"), || {
         let shown = home.runs(arguments).well();
-        if shown.contains(text) {
-            return;
-        }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no {text:?} in {shown}");
-    }
+        if shown.contains(text) { Ok(()) } else { Err(shown) }
+    });
 }
 
 #[test]

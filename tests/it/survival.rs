@@ -7,20 +7,21 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns the process id of the daemon in `home` that is not `last`; the agents start one whenever there is none.
 fn next_daemon(home: &Home, last: i64) -> i64 {
-    loop {
+    eventually_blocking("another daemon serves", || {
         let status = home.runs(&["daemon", "status", "--json"]);
         if status.code == 0
             && let Some(pid) = status.json()["pid"].as_i64().filter(|pid| *pid != last)
         {
-            return pid;
+            return Ok(pid);
         }
-    }
+        Err(status)
+    })
 }
 
 fn kill(pid: i64) {
@@ -213,11 +214,7 @@ fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
     }});
     let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
     let ran = agent.calls("run_workflow", arguments.clone());
-    let began = std::time::Instant::now();
-    while lives(first) {
-        assert!(began.elapsed() < Duration::from_secs(60), "the first daemon stays: {ran}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually_blocking(&format!("the first daemon ends: {ran}"), || !lives(first));
     assert_eq!(agent.calls("run_workflow", arguments)["status"], "completed");
     let listed = agent.calls("list_terminal_sessions", json!({}));
     assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");

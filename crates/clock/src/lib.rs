@@ -1,10 +1,14 @@
 //! Wall-clock time: [`Timestamp`] (microseconds since the Unix epoch), its ISO 8601 form, and the system's clock.
 //!
-//! Knows no other crate of the workspace.
+//! A component whose timers a test may move takes a [`Clock`] and reads no other. Knows no other crate of the workspace.
+
+mod clock;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+
+pub use clock::{Clock, Elapsed, ManualClock};
 
 /// Microseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
+use steplatch_clock::Clock;
 use steplatch_host::{Hosts, Starter};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
@@ -38,6 +39,8 @@ pub struct Options {
     pub runs: RetentionPolicy,
     /// The configuration that may change while it runs. Without a sender it never changes.
     pub configuration: watch::Receiver<Configuration>,
+    /// The time of runs. Terminals and the programs in them follow the system's clock.
+    pub clock: Clock,
 }
 
 /// Why a daemon did not start.
@@ -148,6 +151,7 @@ impl Daemon {
                 secrets,
                 options.runs,
                 options.configuration,
+                options.clock,
                 alone.then_some(in_group),
             )
             .await?,

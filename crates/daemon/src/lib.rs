@@ -12,6 +12,7 @@ mod lock;
 mod service;
 mod tools;
 
+pub use steplatch_clock::Clock;
 pub use steplatch_project::{Function, WorkerExited, WorkerStarter, Workers, WorkersError};
 pub use steplatch_runs::RetentionPolicy;
 pub use steplatch_sessions::{ShutdownMode, TerminalTools};

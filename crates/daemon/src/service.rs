@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use steplatch_access::{Approver, Caller, PersonRefusal, Redactor};
+use steplatch_clock::Clock;
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
@@ -94,6 +95,7 @@ impl Dispatcher {
         secrets: Arc<Redactor>,
         keep: RetentionPolicy,
         configuration: watch::Receiver<Configuration>,
+        clock: Clock,
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
@@ -125,6 +127,7 @@ impl Dispatcher {
             secrets: secrets.clone(),
             listener: Arc::new(changes),
             stop: stop.clone(),
+            clock,
         };
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         if let Some(mut in_group) = in_group {

@@ -9,6 +9,7 @@ use steplatch_host::{
     AskError, AttachEvent, HostState, HostedTerminal, Hosts, HostsError, OpenRefused, Refusal, SendError, Starter,
     WaitRequest,
 };
+use steplatch_patience::eventually;
 use steplatch_terminal::{
     Closing, HoldKey, Input, InputError, LockHolder, SecretText, Settle, Size, Spec, Stage, Target, Until, View, Waited,
 };
@@ -112,9 +113,11 @@ async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
     assert!(matches!(taken, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{taken:?}");
     // With its last terminal it ends, and its socket goes.
     old.close(Closing::default()).await.unwrap();
-    while std::fs::read_dir(folder.path()).unwrap().count() > 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the older host ends", async || {
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        if files > 2 { Err(files) } else { Ok(()) }
+    })
+    .await;
     assert_eq!(after.list().await.len(), 1);
     after.shut_down().await;
 }

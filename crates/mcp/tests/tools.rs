@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_mcp::offer::Changed;
 use steplatch_mcp::{Contract, ServerBackend as _};
+use steplatch_patience::eventually;
 use steplatch_protocol::{DaemonPaths, Hello, ReconnectingClient, Starter};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixListener;
@@ -170,12 +171,7 @@ async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any()
     let mut changes = contract.changes();
     let looked = daemon.was_asked_for("LIST_TOOLS");
     daemon.says_that_they_changed(1);
-    let looks_again = async {
-        while daemon.was_asked_for("LIST_TOOLS") < looked + 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, looks_again).await.expect("both look again");
+    eventually("both look again", async || daemon.was_asked_for("LIST_TOOLS") >= looked + 2).await;
     daemon.has(&["workflow_b", "workflow_c"]);
     daemon.says_that_they_changed(1);
     changed(&mut changes).await;

@@ -3,23 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::json;
 use steplatch_nodes::{Call, ErrorType, Node, Nodes, Surroundings};
+use steplatch_patience::eventually;
 use tokio_util::sync::CancellationToken;
 
 /// Waits until a process has left its number behind, and returns it.
 async fn pid_in(file: &Path) -> i32 {
-    for _ in 0..4000 {
-        if let Ok(text) = std::fs::read_to_string(file)
-            && text.ends_with('\n')
-        {
-            return text.trim().parse().unwrap();
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("nothing was written to {}", file.display());
+    eventually(&format!("a process id in {}", file.display()), async || {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if text.ends_with('\n') { Ok(text.trim().parse().unwrap()) } else { Err(text) }
+    })
+    .await
 }
 
 #[tokio::test]

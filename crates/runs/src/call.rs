@@ -62,7 +62,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
         Err(error) => return refused(error),
     };
     let _watched = CancelOnDrop::new(shared, run.clone());
-    run.over_within(None).await;
+    run.finished().await;
     match function::result_of(shared, &run).await {
         Ok(reply) => told(reply),
         Err(error) => {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex as SyncMutex, MutexGuard};
 use steplatch_access::{AttemptSource, Caller, OpeningKey, PassphraseError, SealingKey, is_sealed};
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
 use steplatch_sessions::TerminalTools;
@@ -235,7 +234,7 @@ impl Engine {
         }
         for run in all {
             let error = Some("cancelled while it was locked".to_owned());
-            let ended = Some(clock::now());
+            let ended = Some(self.clock.now());
             let over =
                 RunStatus { seq: run.progress().seq, state: RunState::Cancelled, ended, error, ..RunStatus::default() };
             self.write_summary(&run, &over).await?;
@@ -256,7 +255,7 @@ impl Engine {
         let Some((definition, history)) = self.history_of(run).await else { return };
         let cancel = Input::Cancel { reason: String::new() };
         let caller = Caller { run: Some(run.id.clone()), ..Caller::unknown() };
-        for effect in decide(&definition, &history, cancel, clock::now()).effects {
+        for effect in decide(&definition, &history, cancel, self.clock.now()).effects {
             match effect {
                 Effect::CloseTerminal { session_id } => {
                     let exit = ExitTerminal { session_id, ..ExitTerminal::default() };

@@ -381,14 +381,9 @@ impl Run {
         let _ = tokio::time::timeout(at_most, reached).await;
     }
 
-    /// Waits until the run has finished, or the time is up. Returns whether it has finished.
-    pub(super) async fn over_within(&self, limit: Option<Duration>) -> bool {
-        // Every run ends by its own time limit, unless it waits for an answer.
-        match limit {
-            Some(limit) => self.over(limit).await,
-            None => drop(self.progress.clone().wait_for(|progress| progress.state.is_over()).await),
-        }
-        self.state().is_over()
+    /// Waits until the run has finished. Every run ends by its own time limit, unless it waits for an answer.
+    pub(super) async fn finished(&self) {
+        drop(self.progress.clone().wait_for(|progress| progress.state.is_over()).await);
     }
 
     /// Returns the record of the run, which waits for the answers to `gates`, with its result as lists show it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use steplatch_access::{Approver, Caller, Redactor};
+use steplatch_clock::Clock;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_project::{Project, Projects, Workers, Workflows};
@@ -84,6 +85,8 @@ pub struct RunDependencies {
     pub listener: Arc<dyn RunListener>,
     /// Ends the daemon.
     pub stop: watch::Sender<Option<ShutdownMode>>,
+    /// The time of runs.
+    pub clock: Clock,
 }
 
 /// All runs.
@@ -210,7 +213,7 @@ impl Runs {
     ) -> Result<NodeReply, String> {
         let key = step.map(StartKey::of_step);
         let run = self.shared.begin_call(caller, project, node, input, timeout, key).await?;
-        run.over_within(None).await;
+        run.finished().await;
         function::result_of(&self.shared, &run).await
     }
 

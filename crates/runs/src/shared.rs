@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use steplatch_access::{Approver, Redactor, is_sealed};
-use steplatch_clock as clock;
+use steplatch_clock::Clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_services::RemoteServices;
@@ -74,6 +74,8 @@ impl Default for RetentionPolicy {
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) journal: SqliteJournal,
+    /// The time of runs: their deadlines, their pauses, their histories.
+    pub(super) clock: Clock,
     pub(super) sessions: Sessions,
     pub(super) secrets: Arc<Redactor>,
     pub(super) workflows: Workflows,
@@ -138,10 +140,12 @@ impl Engine {
             secrets,
             listener,
             stop,
+            clock,
         } = surroundings;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
+            clock,
             sessions,
             secrets,
             workflows,
@@ -269,7 +273,7 @@ impl Engine {
     pub(super) async fn forget_finished(&self) {
         let since = self.keep.time.map(|time| {
             let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-            u64::try_from(clock::now().0.saturating_sub(micros) / 1000).unwrap_or(0)
+            u64::try_from(self.clock.now().0.saturating_sub(micros) / 1000).unwrap_or(0)
         });
         let retention = Retention { keep: self.keep.most, finished_since: since };
         if let Err(error) = self.journal.forget_finished(retention).await {
@@ -360,7 +364,7 @@ impl Engine {
     /// Records the cancellation of a run that cannot be resumed.
     pub(super) async fn write_off(&self, run: &Run) -> Result<(), String> {
         let RunStatus { seq, error, trouble, .. } = run.progress();
-        let (state, ended) = (RunState::Cancelled, Some(clock::now()));
+        let (state, ended) = (RunState::Cancelled, Some(self.clock.now()));
         let progress = RunStatus { seq, state, ended, error: trouble.or(error), ..RunStatus::default() };
         self.write_summary(run, &progress).await?;
         self.broken().remove(&run.id);

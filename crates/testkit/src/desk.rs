@@ -4,9 +4,9 @@
 //! this process. A kept terminal only shows it, which gives tests the screen and the waits of an agent.
 
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use steplatch_patience::eventually_blocking;
 use tempfile::TempDir;
 
 use crate::{Agent, Home};
@@ -23,7 +23,7 @@ impl OwnTerminal {
     /// that `place` gives it.
     ///
     /// # Panics
-    /// When it does not begin within a minute.
+    /// When it does not begin in time.
     #[must_use]
     pub fn of(command: &[&str], place: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -34,11 +34,7 @@ impl OwnTerminal {
         helper.env("TERM", "xterm-256color").env("COLORTERM", "truecolor");
         place(&mut helper);
         let helper = helper.spawn().unwrap();
-        let began = Instant::now();
-        while !socket.exists() {
-            assert!(began.elapsed() < Duration::from_secs(60), "the terminal of a person does not begin");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually_blocking("the terminal of a person begins", || socket.exists());
         Self { helper, folder }
     }
 

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use steplatch_clock::Clock;
 use steplatch_daemon::{Configuration, Daemon, Options, RetentionPolicy, ShutdownHandle, ShutdownMode, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
@@ -26,8 +27,10 @@ use tokio::task::JoinHandle;
 pub use agent::{Agent, Calling, Era};
 pub use desk::{OwnTerminal, Person};
 pub use home::{CommandOutput, Home};
+pub use steplatch_clock::{ManualClock, Timestamp};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
+pub use steplatch_patience::{eventually, eventually_blocking};
 
 /// Returns the name of the user who runs the tests, as daemons see it.
 #[must_use]
@@ -45,6 +48,7 @@ pub struct TestDaemon {
     serving: JoinHandle<()>,
     folder: TempDir,
     configuration: watch::Sender<Configuration>,
+    clock: Clock,
 }
 
 impl TestDaemon {
@@ -75,6 +79,12 @@ impl TestDaemon {
         Self::start_with(folder, terminals, RetentionPolicy::default(), configuration).await
     }
 
+    /// Starts a daemon whose runs follow this clock, and so do those of the daemons after it.
+    pub async fn with_clock(clock: &ManualClock) -> Self {
+        let (folder, terminals) = (tempfile::tempdir().expect("a temporary folder"), Default::default());
+        Self::start_at(folder, terminals, RetentionPolicy::default(), Configuration::default(), clock.clock()).await
+    }
+
     /// Changes the settings that can be changed while it runs.
     pub fn configure(&self, configuration: Configuration) {
         self.configuration.send_replace(configuration);
@@ -90,18 +100,33 @@ impl TestDaemon {
         runs: RetentionPolicy,
         configuration: Configuration,
     ) -> Self {
+        Self::start_at(folder, terminals, runs, configuration, Clock::system()).await
+    }
+
+    async fn start_again(folder: TempDir, configuration: Configuration, clock: Clock) -> Self {
+        let terminals = steplatch_terminal::Options::default();
+        Self::start_at(folder, terminals, RetentionPolicy::default(), configuration, clock).await
+    }
+
+    async fn start_at(
+        folder: TempDir,
+        terminals: steplatch_terminal::Options,
+        runs: RetentionPolicy,
+        configuration: Configuration,
+        clock: Clock,
+    ) -> Self {
         let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
         let host = Starter::InProcess(Box::new(terminals));
         // Whose story is about functions has the program, whose workers these are.
         let workers = WorkerStarter::Nobody;
         let (sender, configuration) = watch::channel(configuration);
-        let options = Options { place: place.clone(), host, workers, runs, configuration };
+        let options = Options { place: place.clone(), host, workers, runs, configuration, clock: clock.clone() };
         let daemon = Daemon::start(options).await.expect("a daemon that starts");
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
         client.call(hello(folder.path(), "test", false)).await.expect("a daemon that says hello");
-        Self { client, place, stopper, serving, folder, configuration: sender }
+        Self { client, place, stopper, serving, folder, configuration: sender, clock }
     }
 
     /// Returns the client.
@@ -162,17 +187,17 @@ impl TestDaemon {
 
     /// Restarts the daemon as [`Self::restarted`]. `act` is called while no daemon is there.
     pub async fn restarted_after(self, act: impl FnOnce()) -> Self {
-        let configuration = self.configuration.borrow().clone();
+        let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());
         let folder = self.ended(ShutdownMode::KeepTerminals).await;
         act();
-        Self::configured(folder, configuration).await
+        Self::start_again(folder, configuration, clock).await
     }
 
     /// Stops the daemon with its terminals and starts another one in its folders, with its settings: nothing is left that
     /// remembers what was typed.
     pub async fn replaced(self) -> Self {
-        let configuration = self.configuration.borrow().clone();
-        Self::configured(self.ended(ShutdownMode::CloseTerminals).await, configuration).await
+        let (configuration, clock) = (self.configuration.borrow().clone(), self.clock.clone());
+        Self::start_again(self.ended(ShutdownMode::CloseTerminals).await, configuration, clock).await
     }
 
     async fn ended(self, ending: ShutdownMode) -> TempDir {

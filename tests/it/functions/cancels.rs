@@ -2,6 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use steplatch_testkit::eventually_blocking;
 
 use crate::functions::story::{Story, types, written};
 
@@ -44,7 +45,7 @@ fn a_gate_closes_and_everything_that_was_gathered_cleans_up() {
          FunctionNode(id='node', session=session, fn=node)\n{NOTE}\nWorkflow(id='story', session=session, fn=story)\n"
     ));
     let run = story.begins(60.0);
-    story.waits_until("all three ask", || {
+    eventually_blocking("all three ask", || {
         types(&story.events(&run)).iter().filter(|event| **event == "gate_waiting").count() == 3
     });
     cancelled(&story, &run);
@@ -94,7 +95,7 @@ fn what_does_not_end_is_ended_after_its_time_or_by_a_second_cancel() {
     let id = run["run_id"].as_str().unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
-        story.waits_until("it was told", || types(&story.events(&run)).contains(&"told"));
+        eventually_blocking("it was told", || types(&story.events(&run)).contains(&"told"));
         story.home.runs(&["runs", "cancel", id]).well();
         assert_eq!(story.looks(&run, 0.0)["status"], "cancelled");
         first.join().unwrap().well();
@@ -144,7 +145,7 @@ fn a_cancel_outlives_the_daemon() {
         // There is no daemon to answer it.
         drop(cancelling.join().unwrap());
     });
-    story.waits_until("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
+    eventually_blocking("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
     assert_eq!(noted(&story), "cleaned\n", "the command was not run again, and what follows it was");
     assert_eq!(crate::functions::story::lines_in(&story.path("begun")), 1);
 }
@@ -164,7 +165,7 @@ fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
         // There is no daemon to answer it.
         drop(cancelling.join().unwrap());
     });
-    story.waits_until("it is over", || story.looks(run, 0.0)["status"] == "cancelled");
+    eventually_blocking("it is over", || story.looks(run, 0.0)["status"] == "cancelled");
 }
 
 #[test]
@@ -207,7 +208,7 @@ fn a_gate_that_was_answered_or_timed_out_is_not_cancelled_by_the_end_of_the_run(
     ] {
         let story = Story::of(body, "");
         let run = story.begins(0.0);
-        story.waits_until("it is over", || types(&story.events(&run)).last() == Some(&end));
+        eventually_blocking("it is over", || types(&story.events(&run)).last() == Some(&end));
         assert_eq!(types(&story.events(&run)), ["workflow_started", "gate_waiting", "gate_timeout", end]);
     }
 }

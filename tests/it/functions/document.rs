@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
+use steplatch_testkit::eventually_blocking;
 
 use crate::functions::story::{Story, types};
 
@@ -53,16 +54,11 @@ impl Socket {
     }
 
     /// Returns the record of a run once it is in a state.
-    fn reaches(&mut self, story: &Story, run: &Value, state: &str) -> Value {
-        let (mut reached, socket) = (Value::Null, std::cell::RefCell::new(self));
-        let cell = std::cell::RefCell::new(&mut reached);
-        story.waits_until(state, || {
-            let record = socket.borrow_mut().record(run);
-            let is_so = record["state"] == state;
-            **cell.borrow_mut() = record;
-            is_so
-        });
-        reached
+    fn reaches(&mut self, run: &Value, state: &str) -> Value {
+        eventually_blocking(&format!("the run is {state}"), || {
+            let record = self.record(run);
+            if record["state"] == state { Ok(record) } else { Err(record) }
+        })
     }
 }
 
@@ -92,7 +88,7 @@ fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_
         json!({"session_id": "default", "workflow_id": "story", "input": "text in", "params": {"n": 3}, "wait": false}),
     );
     let run = &begun["run_id"];
-    let waiting = socket.reaches(&story, run, "waiting");
+    let waiting = socket.reaches(run, "waiting");
     let eight = ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"];
     assert!(eight.iter().all(|key| waiting.get(key).is_some()), "{waiting}");
     assert_eq!((&waiting["run_id"], &waiting["workflow_id"]), (run, &json!("story")));
@@ -111,7 +107,7 @@ fn a_client_of_the_document_starts_a_run_without_waiting_and_reads_what_came_of_
     let none = json!({"session_id": "default", "run_id": run});
     assert!(person.is_refused("ANSWER_GATE", none).starts_with("answer is required"));
     assert_eq!(person.asks("ANSWER_GATE", gate("b"))["success"], true);
-    let over = socket.reaches(&story, run, "completed");
+    let over = socket.reaches(run, "completed");
     let result = json!({"input": "text in", "n": 3, "answer": "b"});
     assert_eq!((&over["result"], &over["error"], &over["pending_gate"]), (&result, &json!(null), &json!(null)));
     assert!(over["completed_at"].as_str() > over["started_at"].as_str(), "{over}");
@@ -209,7 +205,7 @@ fn events_carry_the_data_of_the_document() {
          BashNode(id='slow', session=session, command='sleep 1000')",
     );
     let begun = story.begins(60.0);
-    story.waits_until("the gate has expired", || story.looks(&begun, 0.0)["status"] != "waiting");
+    eventually_blocking("the gate has expired", || story.looks(&begun, 0.0)["status"] != "waiting");
     let over = story.looks(&begun, 60.0);
     assert_eq!(over["status"], "completed", "{over}");
     let events = story.events(&over);

@@ -1,6 +1,7 @@
 //! Functions and graphs that are called as nodes.
 
 use serde_json::{Value, json};
+use steplatch_testkit::eventually_blocking;
 
 use crate::functions::story::{Story, lines_in, types};
 
@@ -28,7 +29,7 @@ fn a_function_is_a_node_and_its_calls_are_those_of_the_run() {
     );
     // A wait ends at its gate.
     let over = story.looks(&story.begins(0.0), 0.0);
-    story.waits_until("it is over", || story.looks(&over, 0.0)["status"] == "completed");
+    eventually_blocking("it is over", || story.looks(&over, 0.0)["status"] == "completed");
     let over = story.looks(&over, 0.0);
     let result = &over["result"];
     assert_eq!((&result[0], &result[1]), (&json!("abab"), &json!("ccc")));

@@ -1,6 +1,7 @@
 //! Runs that functions start.
 
 use serde_json::{Value, json};
+use steplatch_testkit::eventually_blocking;
 
 use crate::functions::story::{Story, lines_in, types};
 
@@ -52,9 +53,9 @@ fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
         let parent = listed["runs"].as_array().unwrap().iter().find(|listed| listed["run_id"] == run).unwrap();
         parent["pending_gates"].as_array().cloned().unwrap_or_default()
     };
-    story.waits_until("both children ask", || gates().len() == 2);
+    eventually_blocking("both children ask", || gates().len() == 2);
     story.kills_the_daemon();
-    story.waits_until("both children ask again", || gates().len() == 2);
+    eventually_blocking("both children ask again", || gates().len() == 2);
     let ambiguous = story.answers(&waiting, "which?");
     assert!(!ambiguous.stderr.is_empty(), "{ambiguous:?}");
     for gate in gates() {
@@ -64,7 +65,7 @@ fn children_are_listed_runs_whose_gates_are_answered_through_their_parent() {
         story.home.runs(&["gates", "answer", run, "--gate", gate, &format!("to {prompt}")]).well();
     }
     // The other one waits until its timeout.
-    story.waits_until("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
+    eventually_blocking("it is over", || story.looks(&waiting, 0.0)["status"] == "completed");
     let over = story.looks(&waiting, 0.0);
     assert_eq!(over["result"][0], json!([[1, "to one?"], [2, "to two?"]]));
     let failed = over["result"][1].as_array().unwrap();
@@ -147,7 +148,7 @@ fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_st
     story.answers(&waiting, "yes").well();
     let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
     let told = |run: &str| story.home.runs(&["runs", "show", run, "--json"]).json();
-    story.waits_until("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
+    eventually_blocking("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
     assert!(told(child)["paused"].is_object(), "{}", told(child));
     assert_eq!(lines_in(&story.path("noted")), 0);
     // The child was paused with its parent, so it is resumed with it. A run that was paused directly is not.
@@ -178,7 +179,7 @@ fn refuses(story: &Story, run: &Value, times: usize) {
         let events = story.events(run);
         events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
     };
-    story.waits_until("the rest is refused", || refused().len() == times);
+    eventually_blocking("the rest is refused", || refused().len() == times);
     assert_eq!(refused()[0]["data"]["why"], "500 runs are under way below one run, which is the most");
 }
 
@@ -204,9 +205,9 @@ fn runs_below_a_machine_count_with_those_that_its_children_start() {
         let begun = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
         begun.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
     };
-    story.waits_until("the function has begun", || child().is_some());
+        let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
-    refuses(&story, &child().unwrap(), 4);
+    refuses(&story, &child, 4);
     let cancelled = story.agent.calls("cancel_run", json!({"run_id": machine["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }

@@ -1,6 +1,7 @@
 //! Nodes that are programs in terminals.
 
 use serde_json::json;
+use steplatch_testkit::eventually_blocking;
 
 use crate::functions::story::Story;
 
@@ -55,7 +56,7 @@ fn a_terminal_whose_first_call_was_cut_off_is_closed_with_its_run() {
     );
     let waiting = story.begins(60.0);
     let open = || story.home.runs(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
-    story.waits_until("the command is typed", || open().iter().any(|session| session["busy"] == true));
+    eventually_blocking("the command is typed", || open().iter().any(|session| session["busy"] == true));
     story.kills_the_daemon();
     story.answers(&waiting, "yes").well();
     let over = story.looks(&waiting, 60.0);

@@ -1,11 +1,10 @@
 //! A home with a function in it, for tests of its runs.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -68,15 +67,6 @@ impl Story {
         let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
         events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
-
-    /// Waits until a condition holds.
-    pub(crate) fn waits_until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let began = Instant::now();
-        while !is_so() {
-            assert!(began.elapsed() < Duration::from_secs(60), "in vain: {what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
 }
 
 pub(crate) fn lines_in(file: &Path) -> usize {
@@ -85,11 +75,7 @@ pub(crate) fn lines_in(file: &Path) -> usize {
 
 /// Waits until a file has content.
 pub(crate) fn written(file: &Path) {
-    let began = Instant::now();
-    while lines_in(file) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody writes {}", file.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually_blocking(&format!("{} has content", file.display()), || lines_in(file) > 0);
 }
 
 /// Returns the types of events, in order.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use steplatch_testkit::eventually_blocking;
 
 use crate::functions::story::Story;
 
@@ -125,13 +126,13 @@ fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_kil
         story.answers(&run, "yes").well();
         std::fs::write(story.path("go"), "").unwrap();
         let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
-        story.waits_until("the command has ended", || types().iter().any(|event| event == "node_completed"));
+        eventually_blocking("the command has ended", || types().iter().any(|event| event == "node_completed"));
         assert!(!story.path("noted").exists(), "nothing new begins");
         if !kill_after_resume {
             story.kills_the_daemon();
         }
         story.home.runs(&["runs", "resume", id]).well();
-        story.waits_until("it waits at its last gate", || {
+        eventually_blocking("it waits at its last gate", || {
             types().iter().filter(|event| *event == "gate_waiting").count() == 2
         });
         // The next daemon's replay finds the answers at their places in the journal.
@@ -162,7 +163,7 @@ fn a_function_that_asks_for_nothing_but_what_comes_at_once_is_cancelled_paused_a
 fn a_function_that_computes_is_cancelled_before_it_is_done() {
     let story = Story::of("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
     let run = story.begins(0.0);
-    story.waits_until("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
+    eventually_blocking("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
     let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_eq!(story.looks(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
@@ -187,7 +188,7 @@ fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
         let record = story.home.runs(&["runs", "show", id, "--json"]).json();
         record["pending_gates"][0]["gate_id"].as_str().map(str::to_owned)
     };
-    story.waits_until("it asks", || gate().is_some());
+    eventually_blocking("it asks", || gate().is_some());
     let gate = gate().unwrap();
     story.home.runs(&["daemon", "restart"]).well();
     let looked = story.looks(&run, 0.0);
@@ -198,7 +199,7 @@ fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
         let runs = story.home.runs(&["runs", "list", "--json"]).json();
         runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)
     };
-    story.waits_until("the run below is over", || is_over("completed"));
+    eventually_blocking("the run below is over", || is_over("completed"));
     story.home.runs(&["daemon", "restart"]).well();
     let answered = story.home.pipes(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
     assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");

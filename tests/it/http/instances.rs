@@ -1,12 +1,11 @@
 //! Two instances: one serves its workflows, the other uses them as tools and runs them, while processes are killed.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use steplatch_testkit::fake::{Answer, Route, TOKEN};
-use steplatch_testkit::{Agent, Era, FakeService, Home};
+use steplatch_testkit::{Agent, Era, FakeService, Home, eventually_blocking};
 
 use crate::http::client::{STEPLATCH, Serving, asking};
 
@@ -36,17 +35,12 @@ fn kill_daemon(home: &Home) {
 
 /// Returns the newest run of the serving instance, once it waits at its gate.
 fn waiting_at(north: &Serving, after: &[String]) -> String {
-    let began = Instant::now();
-    loop {
+    // The run was started over HTTP by another client, so this test can only poll.
+    eventually_blocking("a new run waits", || {
         let runs = north.gets("/api/v1/runs?state=waiting").1;
         let ids = runs["runs"].as_array().into_iter().flatten().filter_map(|run| run["run_id"].as_str());
-        if let Some(run) = ids.map(str::to_owned).find(|run| !after.contains(run)) {
-            return run;
-        }
-        // The run was started over HTTP by another client, so this test can only poll.
-        assert!(began.elapsed() < Duration::from_secs(60), "nothing waits: {runs}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        ids.map(str::to_owned).find(|run| !after.contains(run)).ok_or(runs)
+    })
 }
 
 /// Follows a run to its end, and returns its final report.

@@ -1,11 +1,10 @@
 //! Nodes and graphs that machines call, in a daemon in this process.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steplatch_protocol::{GetRun, ListWorkflowRuns, RunReply, RunWorkflow};
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, eventually};
 
 const DECLARED: &str = r#"
 [nodes.shout]
@@ -64,14 +63,6 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> String {
         ..RunWorkflow::default()
     };
     daemon.call(verb).await.run_id
-}
-
-async fn until(holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "what is waited for does not come");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn pids(daemon: &TestDaemon) -> Vec<i32> {
@@ -139,9 +130,9 @@ async fn a_call_ends_with_its_time_and_with_its_run() {
     let run = daemon.run(limited).await;
     assert_eq!(run.error.as_deref(), Some("State 'call' timed out after 0.5s"));
     let run = begin(&daemon, calling("run_node", &json!({"node_id": "slow"}), &json!([]))).await;
-    until(|| pids(&daemon).len() == 3).await;
+    eventually("all three nodes run", async || pids(&daemon).len() == 3).await;
     daemon.call(steplatch_protocol::CancelWorkflow { run_id: run }).await;
-    until(|| !pids(&daemon).into_iter().any(lives)).await;
+    eventually("all nodes end", async || !pids(&daemon).into_iter().any(lives)).await;
     let under_way = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
     assert_eq!(daemon.call(under_way).await.runs, []);
     daemon.stop().await;
@@ -154,7 +145,7 @@ async fn a_call_that_a_restart_interrupts_is_in_doubt_and_not_made_again() {
     let node = begin(&daemon, calling("run_node", &json!({"node_id": "slow"}), &doubt)).await;
     let failed = json!([{"condition": {"success": false, "outcome_unknown": false}, "next_state": "failed"}]);
     let graph = begin(&daemon, calling("run_graph", &json!({"graph_id": "long"}), &failed)).await;
-    until(|| pids(&daemon).len() == 2).await;
+    eventually("both nodes run", async || pids(&daemon).len() == 2).await;
     let daemon = daemon.restarted().await;
     let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0) };
     let node = daemon.call(over(&node)).await;

@@ -12,7 +12,7 @@ use steplatch_protocol::{
     ExitTerminal, GetScreenContent, GetVariables, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal,
     RunCommand, ScreenFormat, SendInput, SendSignal, SetVariables, WriteTerminal,
 };
-use steplatch_testkit::{TestDaemon, user_name};
+use steplatch_testkit::{TestDaemon, eventually, user_name};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -350,6 +350,7 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
         workers: WorkerStarter::Nobody,
         runs: RetentionPolicy::default(),
         configuration: tokio::sync::watch::channel(steplatch_daemon::Configuration::default()).1,
+        clock: steplatch_daemon::Clock::system(),
     };
     let error = Daemon::start(options).await.unwrap_err().to_string();
     let expected = format!("a daemon (pid {}, version ", std::process::id());
@@ -482,15 +483,12 @@ async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_wa
     let (unused, watched) = (daemon.bash().await, daemon.bash().await);
     let attach = AttachTerminal { session_id: watched.id.clone(), ..AttachTerminal::default() };
     let (_, _events) = daemon.client().subscribe(attach).await.unwrap();
-    loop {
+    let open = eventually("the unused terminal is closed", async || {
         let open = daemon.call(ListTerminalSessions {}).await.sessions;
-        if open.iter().all(|session| session.session_id != unused.id) {
-            assert_eq!(open.len(), 1);
-            assert_eq!(open[0].session_id, watched.id);
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        if open.iter().any(|session| session.session_id == unused.id) { Err(open) } else { Ok(open) }
+    });
+    let open = open.await;
+    assert_eq!(open.iter().map(|session| &session.session_id).collect::<Vec<_>>(), [&watched.id]);
     daemon.stop().await;
 }
 

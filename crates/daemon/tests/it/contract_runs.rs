@@ -9,7 +9,7 @@ use steplatch_protocol::{
     AnswerGate, CancelWorkflow, CreateWorkflow, ExecuteWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions,
     ListWorkflowRuns, PauseWorkflow, ResumeWorkflow, RunRecord, RunWorkflow, Subscribe,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually};
 
 fn machine(name: &str, states: Value) -> Value {
     json!({"name": name, "description": "for a test", "initial_state": "first", "states": states})
@@ -50,7 +50,7 @@ async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_at_every_instant_right_after_its_start() {
+async fn a_run_is_cancelled_after_each_of_its_events() {
     let daemon = TestDaemon::new().await;
     // Returns a machine that opens a terminal, types into it, and waits: there are resources to clean up whenever it
     // ends.
@@ -64,19 +64,24 @@ async fn a_run_is_cancelled_at_every_instant_right_after_its_start() {
         }),
     );
     let mut runs = Vec::new();
-    for instant in 0..24u64 {
+    // From the start to the last state.
+    for count in 0.. {
         let begun = daemon.call(starting(busy.clone())).await;
         assert_eq!(begun.status, "running", "the start returns at once, with the id: {begun:?}");
-        // From no time at all to well after the last state began.
-        tokio::time::sleep(Duration::from_millis(instant * instant)).await;
+        let follow = Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() };
+        let (_, mut events) = daemon.client().subscribe(follow).await.unwrap();
+        let mut last = Value::Null;
+        for _ in 0..count {
+            last = events.next().await.expect("the events end with the run");
+        }
         let cancelled = daemon.call(CancelWorkflow { run_id: begun.run_id.clone() }).await;
-        assert_eq!(
-            (cancelled.success, cancelled.state.as_str()),
-            (true, "cancelled"),
-            "after {instant}: {cancelled:?}"
-        );
+        assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "after {last}: {cancelled:?}");
         runs.push(begun.run_id);
+        if (&last["event_type"], &last["data"]["state"]) == (&json!("state_entered"), &json!("wait")) {
+            break;
+        }
     }
+    assert!(runs.len() > 6, "{} runs", runs.len());
     for run in &runs {
         let record = record(&daemon, run).await;
         assert!(record.state == "cancelled" && record.completed_at.is_some(), "{record:?}");
@@ -161,22 +166,25 @@ async fn of_many_starts_at_once_under_one_key_there_is_one_run() {
 
 #[tokio::test]
 async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
-    let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: Some(Duration::ZERO), disk: None }).await;
+    let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
+    let kept_for = RetentionPolicy::default().time.expect("finished runs have an age");
     let waiting = daemon.call(starting(asking("rest"))).await.run_id;
     let finished = daemon.run(napping(0.0)).await.run_id;
+    clock.advance(Duration::from_secs(1));
+    let younger = daemon.run(napping(0.0)).await.run_id;
+    clock.advance(kept_for - Duration::from_millis(500));
     // Some runs are deleted whenever so many have ended.
     for _ in 0..60 {
         daemon.run(napping(0.0)).await;
     }
-    loop {
+    eventually("the finished run is forgotten", async || {
         let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
         let known = |id: &str| runs.iter().any(|run| run.run_id == id);
-        assert!(known(&waiting));
-        if !known(&finished) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        assert!(known(&waiting) && known(&younger));
+        !known(&finished)
+    })
+    .await;
     let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None }).await;
     assert!(gone.error.unwrap().starts_with(&format!("Workflow run '{finished}' not found")));
     daemon.stop().await;

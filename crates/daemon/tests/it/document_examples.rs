@@ -5,12 +5,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_pattern::Pattern;
 use steplatch_protocol::{Client, Hello, PROTOCOL_VERSION, connect};
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, eventually};
 use tempfile::TempDir;
 
 const CONDITIONS: &str = include_str!("documents/000_line_1637_conditions.jsonc");
@@ -208,16 +207,11 @@ async fn the_interactive_workflow_of_document_000_line_1794_goes_where_a_person_
     let agent = Agent::of(&daemon, &[("python", python)]).await;
     let began = agent.runs(json!({"workflow_definition": read(INTERACTIVE_DEBUG), "wait_seconds": 0})).await;
     assert_eq!((&began["success"], &began["status"]), (&json!(false), &json!("running")));
-    let session = tokio::time::timeout(Duration::from_secs(60), async {
-        loop {
-            let listed = agent.calls("LIST_TERMINAL_SESSIONS", json!({})).await;
-            if let Some(session) = listed["sessions"][0]["session_id"].as_str() {
-                return session.to_owned();
-            }
-            tokio::task::yield_now().await;
-        }
+    let session = eventually("the terminal is open", async || {
+        let listed = agent.calls("LIST_TERMINAL_SESSIONS", json!({})).await;
+        listed["sessions"][0]["session_id"].as_str().map(str::to_owned)
     });
-    let session = session.await.unwrap();
+    let session = session.await;
     let asked = json!({"session_id": session, "pattern": r"q=quit\): $", "timeout": 60, "since": 0});
     let asked = agent.calls("AWAIT_OUTPUT", asked).await;
     assert!(asked["match_text"].is_string(), "{asked}");

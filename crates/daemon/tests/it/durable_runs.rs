@@ -9,7 +9,7 @@ use steplatch_protocol::{
     RunWorkflow, SendInput, Subscribe,
 };
 use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
-use steplatch_testkit::{TestDaemon, user_name};
+use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually, user_name};
 
 fn sleeping(seconds: f64) -> Value {
     json!({
@@ -45,6 +45,15 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
         ..RunWorkflow::default()
     };
     daemon.call(verb).await
+}
+
+/// Waits for the end of a run that may be at a gate, and returns its reply.
+async fn final_reply(daemon: &TestDaemon, run: &str) -> RunReply {
+    eventually("the run is over", async || {
+        let looked = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None }).await;
+        if ["waiting", "running"].contains(&looked.status.as_str()) { Err(looked) } else { Ok(looked) }
+    })
+    .await
 }
 
 async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
@@ -88,12 +97,13 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
 
 #[tokio::test]
 async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_restart() {
-    let daemon = TestDaemon::new().await;
+    let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
     let definition = json!({
         "initial_state": "ask",
         "states": {
             "ask": {
-                "action": {"tool": "gate", "params": {"prompt": "Ship it?", "choices": ["ship", "stop"], "timeout": 3}},
+                "action": {"tool": "gate", "params": {"prompt": "Ship it?", "choices": ["ship", "stop"], "timeout": 3600}},
                 "transitions": [{"condition": {"field_equals": {"answer": "ship"}}, "next_state": "how"}],
                 "on_timeout": "late",
             },
@@ -125,17 +135,15 @@ async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_rest
 
     let begun = begin(&daemon, definition).await;
     end_of(&daemon, &begun.run_id).await;
+    let expires = clock.now().after(Duration::from_secs(3600));
+    clock.advance(Duration::from_secs(3000));
     let daemon = daemon.restarted().await;
     let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
-    assert_eq!(looked.status, "waiting", "the time that is left is what was left");
-    let ended = loop {
-        let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
-        if looked.status != "waiting" && looked.status != "running" {
-            break looked;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
-    assert_eq!(ended.error.as_deref(), Some("State 'late' failed: nobody answered"));
+    assert_eq!(looked.status, "waiting");
+    assert_eq!(clock.sleepers(), [expires], "the time that is left is what was left");
+    clock.advance(Duration::from_secs(600));
+    let over = final_reply(&daemon, &begun.run_id).await;
+    assert_eq!(over.error.as_deref(), Some("State 'late' failed: nobody answered"));
     daemon.stop().await;
 }
 
@@ -158,14 +166,23 @@ async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
 
 #[tokio::test]
 async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
-    let daemon = TestDaemon::new().await;
-    let begun = begin(&daemon, sleeping(1.5)).await;
+    let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
+    let begun = begin(&daemon, sleeping(200.0)).await;
+    let wakes = clock.now().after(Duration::from_secs(200));
+    let sleeps = async || clock.sleepers().contains(&wakes);
+    eventually("the run sleeps", sleeps).await;
+    clock.advance(Duration::from_secs(150));
     let daemon = daemon.restarted().await;
+    eventually("the run sleeps on until the same moment", sleeps).await;
+    clock.advance(Duration::from_secs(49));
+    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
+    assert_eq!((looked.status.as_str(), sleeps().await), ("running", true), "{looked:?}");
+    clock.advance(Duration::from_secs(1));
     let ended = end_of(&daemon, &begun.run_id).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let took = ended.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
-    let took = took["elapsed_time"].as_f64().unwrap();
-    assert!((1.4..6.0).contains(&took), "the time of both daemons counts: {took}");
+    assert_eq!(took["elapsed_time"], 200.0, "the time of both daemons counts");
     daemon.stop().await;
 }
 
@@ -190,9 +207,7 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
         }
     };
     // The child exists shortly after the state was entered.
-    while daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run.is_none() {
-        tokio::task::yield_now().await;
-    }
+    eventually("the child exists", async || daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run).await;
     drop(events);
     let daemon = daemon.restarted().await.restarted().await;
     let ended = end_of(&daemon, &begun.run_id).await;
@@ -289,9 +304,7 @@ async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machin
     };
     assert!(daemon.call(typed).await.success);
     let sealed = || !is_stored(&daemon, &begun.run_id, "open-sesame-7");
-    while !sealed() {
-        tokio::task::yield_now().await;
-    }
+    eventually("the entries of the waiting run are sealed", async || sealed()).await;
     let daemon = daemon.restarted().await;
     let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
@@ -411,13 +424,12 @@ async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
         }
         assert!(!last.is_empty());
     }
-    let finished = || async {
+    eventually("three finished runs are kept", async || {
         let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
-        runs.iter().filter(|run| run.state == "completed").count()
-    };
-    while finished().await > 3 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        let finished = runs.iter().filter(|run| run.state == "completed").count();
+        if finished > 3 { Err(finished) } else { Ok(()) }
+    })
+    .await;
     assert_eq!(daemon.call(GetWorkflowRun { run_id: long.run_id }).await.run.unwrap().state, "running");
     daemon.stop().await;
 }
@@ -558,9 +570,7 @@ async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_b
     });
     let begun = begin(&daemon, prints).await;
     let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
-    while terminals(&daemon).await == 0 {
-        tokio::task::yield_now().await;
-    }
+    eventually("the terminal exists", async || terminals(&daemon).await > 0).await;
     // The cancel was recorded, and the daemon ended before it had closed what was being opened.
     let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
     let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();

@@ -1,5 +1,6 @@
 //! Gates, from the view of the answerer: forms, records, times, and the approver's passphrase.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use steplatch_protocol::{
     GetScreenContent, ListWorkflowRuns, Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal,
     SetApprover, SetApproverReply, Subscribe,
 };
-use steplatch_testkit::{TestDaemon, user_name};
+use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually, user_name};
 use steplatch_workflow::Proof;
 
 /// Returns a machine with one gate.
@@ -171,27 +172,39 @@ async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
 }
 
 #[tokio::test]
-async fn an_answer_at_the_moment_of_the_timeout_is_one_or_the_other() {
-    const AFTER: Duration = Duration::from_millis(400);
-    let daemon = TestDaemon::new().await;
+async fn an_answer_counts_until_the_timeout_and_at_that_instant_exactly_one_of_both_wins() {
+    const INSTANT: Duration = Duration::from_micros(1);
+    const ALMOST: Duration = Duration::from_micros(3_600_000_000 - 1);
+    let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
     let ann = daemon.somebody("ann").await;
-    // One long before its timeout and one long after it, whatever else the machine does.
-    let asked = waits(&daemon, json!({"prompt": "Go?", "timeout": 600})).await;
-    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (1, 0));
-    let asked = started(&daemon, json!({"prompt": "Go?", "timeout": 0.05})).await;
+    let asks = async || waits(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
+    let asked = asks().await;
+    clock.advance(ALMOST);
+    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (1, 0), "at the last instant");
+    let asked = asks().await;
+    clock.advance(ALMOST + INSTANT);
     events_of(&daemon, &asked).await;
-    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (0, 1));
-    // Near the deadline, from 6 ms before to 5 ms after it, either may be first.
-    for attempt in 0..12_u64 {
-        let asked = started(&daemon, json!({"prompt": "Go?", "timeout": AFTER.as_secs_f64()})).await;
-        let Some(gate) = &asked.pending_gate else { continue };
-        let opened: jiff::Timestamp = gate.created_at.parse().unwrap();
-        let until = opened.as_millisecond() + i64::try_from(AFTER.as_millis() as u64 + attempt).unwrap() - 6;
-        let left = until - jiff::Timestamp::now().as_millisecond();
-        tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or(0))).await;
-        let (answered, late) = answered_or_late(&daemon, &ann, &asked).await;
-        assert_eq!(answered + late, 1, "both or neither of an answer and a timeout are in the history");
+    assert_eq!(answered_or_late(&daemon, &ann, &asked).await, (0, 1), "after the timeout");
+    // The timeout comes while the answer is on its way: in each round later on its way, until each of both has won.
+    let mut seen = BTreeSet::new();
+    for round in 0..20 {
+        let asked = asks().await;
+        clock.advance(ALMOST);
+        let passes = async {
+            for _ in 1..1 << round {
+                tokio::task::yield_now().await;
+            }
+            clock.advance(INSTANT);
+        };
+        let (found, ()) = tokio::join!(answered_or_late(&daemon, &ann, &asked), passes);
+        assert!([(1, 0), (0, 1)].contains(&found), "{found:?} answers and timeouts in the history");
+        seen.insert(found);
+        if seen.len() == 2 {
+            break;
+        }
     }
+    assert_eq!(seen.len(), 2, "only {seen:?} was seen");
     daemon.stop().await;
 }
 
@@ -236,15 +249,12 @@ async fn with_a_passphrase_nobody_answers_for_people_without_it() {
     let hasty = ann.call(with("open sesame")).await.unwrap();
     assert_eq!((hasty.success, hasty.retry_after_seconds), (false, Some(1)), "{hasty:?}");
     assert!(hasty.error.unwrap().starts_with("The passphrase was not checked, because wrong ones were given before"));
-    let taken = loop {
+    eventually("the passphrase is checked again", async || {
         let reply = ann.call(with("open sesame")).await.unwrap();
-        if reply.success {
-            break reply;
-        }
-        assert!(reply.passphrase_wanted, "{reply:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
-    assert!(taken.success);
+        assert!(reply.success || reply.passphrase_wanted, "{reply:?}");
+        if reply.success { Ok(()) } else { Err(reply) }
+    })
+    .await;
     assert_eq!(end_of(&daemon, &asked).await.status, "completed");
 
     // An answer that need not be a person's needs no passphrase.

@@ -1,14 +1,12 @@
 //! Locked runs: while a run waits for a person, only the approver's passphrase opens what the run needs to continue.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AnswerGate, AnswerGateReply, CancelWorkflow, Client, Decide, GetApprover, GetGate, GetRun, GetScreenContent,
     GetWorkflowRun, ListTerminalSessions, Passphrase, RunEvent, RunReply, RunWorkflow, SendInput, SetApprover,
     Subscribe, UnlockRuns, UnlockRunsReply,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, eventually};
 
 const SECRET: &str = "deploy-key-4711";
 
@@ -69,13 +67,11 @@ fn private_part(daemon: &TestDaemon, run: &RunReply) -> String {
 
 /// Waits until the private part of a run is stored sealed, or plain.
 async fn is_stored(daemon: &TestDaemon, run: &RunReply, sealed: bool) {
-    for _ in 0..600 {
-        if private_part(daemon, run).starts_with("sealed:") == sealed {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("sealed: {sealed}, and there is: {}", private_part(daemon, run));
+    eventually(if sealed { "the run is stored sealed" } else { "the run is stored plain" }, async || {
+        let private = private_part(daemon, run);
+        if private.starts_with("sealed:") == sealed { Ok(()) } else { Err(private) }
+    })
+    .await;
 }
 
 /// Whether a file of the state has a text.
@@ -107,13 +103,7 @@ async fn a_copy_of_the_state_does_not_go_past_a_gate() {
     let asked = starts(&daemon, deploying("human")).await;
     is_stored(&daemon, &asked, true).await;
     // What was stored before the question is emptied out of the log behind it.
-    for attempt in 0.. {
-        if !is_in_a_file(&daemon, SECRET) {
-            break;
-        }
-        assert!(attempt < 600, "the secret stays in a file");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the secret is in no file", async || !is_in_a_file(&daemon, SECRET)).await;
     std::fs::remove_file(daemon.place().state().join("approver.json")).unwrap();
     let copy = daemon.restarted().await;
     let ann = copy.somebody("ann").await;
@@ -161,9 +151,10 @@ async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_tha
     assert!(agent.error.unwrap().contains("opened by a person"));
     let wrong = unlocks(&ann, "open barley").await;
     assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
-    while unlocks(&ann, "open sesame").await.retry_after_seconds.is_some() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the passphrase is checked again", async || {
+        unlocks(&ann, "open sesame").await.retry_after_seconds.is_none()
+    })
+    .await;
     assert!(!is_locked(&daemon, &other).await);
     let gate = daemon.call(GetGate { run_id: asked.run_id.clone(), gate_id: None }).await.gate.unwrap();
     assert_eq!((&gate.gate_id, &gate.digest, &gate.prompt), (&shown.gate_id, &shown.digest, &shown.prompt));
@@ -210,15 +201,13 @@ async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_take
     assert!(is_locked(&daemon, &asked).await);
     assert!(!unlocks(&ann, "open sesame").await.success);
     // Removing the passphrase opens everything first.
-    loop {
+    eventually("the passphrase is checked again", async || {
         let verb = SetApprover { passphrase: None, current: words("open barley") };
         let reply = ann.call(verb).await.unwrap();
-        if reply.success {
-            break;
-        }
-        assert!(reply.retry_after_seconds.is_some(), "{reply:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        assert!(reply.success || reply.retry_after_seconds.is_some(), "{reply:?}");
+        if reply.success { Ok(()) } else { Err(reply) }
+    })
+    .await;
     is_stored(&daemon, &asked, false).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.somebody("ann").await;
@@ -273,13 +262,11 @@ fn sealed_runs(daemon: &TestDaemon) -> Vec<bool> {
 }
 
 async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
-    for _ in 0..600 {
-        if sealed_runs(daemon) == vec![true; runs] {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{:?}", sealed_runs(daemon));
+    eventually(&format!("all {runs} runs are sealed"), async || {
+        let sealed = sealed_runs(daemon);
+        if sealed == vec![true; runs] { Ok(()) } else { Err(sealed) }
+    })
+    .await;
 }
 
 #[tokio::test]

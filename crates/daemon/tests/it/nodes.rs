@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steplatch_protocol::{
     Client, DescribeNode, Hello, ListGraphs, ListNodes, NodeReply, PROTOCOL_VERSION, RunGraph, RunNode, connect,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, eventually};
 use tempfile::TempDir;
 
 /// The author of a project, working in one of its directories.
@@ -293,7 +293,7 @@ async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
     let result = author.client.call(verb).await.unwrap();
     assert_eq!((result.success, result.error.as_deref()), (false, Some("Node 'g' took longer than 3 s")), "{result:?}");
     let pid = author.project().join("slow.pid");
-    until(|| pid.exists() && !running(&pid)).await;
+    eventually("the step is over", async || pid.exists() && !running(&pid)).await;
     daemon.stop().await;
 }
 
@@ -324,14 +324,14 @@ async fn a_call_ends_with_who_asked_for_it_and_with_the_daemon() {
     let slow = RunNode { node_id: "slow".to_owned(), ..RunNode::default() };
     tokio::select! {
         reply = author.client.call(slow.clone()) => panic!("{reply:?}"),
-        () = until(|| running(&pid)) => {}
+        () = eventually("the step runs", async || running(&pid)) => {}
     }
     // The call was cancelled.
-    until(|| !running(&pid)).await;
+    eventually("the step ends", async || !running(&pid)).await;
     fs::remove_file(&pid).unwrap();
     let somebody = Author::connected(&daemon, &author.folder).await;
     let calling = tokio::spawn(async move { somebody.call_once(&slow, "slow").await });
-    until(|| running(&pid)).await;
+    eventually("the step runs", async || running(&pid)).await;
     daemon.stop().await;
     assert!(!running(&pid), "what carries a step ends with the daemon");
     assert!(!matches!(calling.await.unwrap(), Ok(reply) if reply.success));
@@ -342,14 +342,4 @@ fn running(pid: &std::path::Path) -> bool {
     let pid = fs::read_to_string(pid).unwrap_or_default();
     !pid.trim().is_empty()
         && fs::read_to_string(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty())
-}
-
-/// Polls until a condition holds for which there is no notification.
-async fn until(holds: impl Fn() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.expect("it does not come to hold");
 }

@@ -1,11 +1,13 @@
 //! Paused runs, in a daemon in this process.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AnswerGate, CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, PauseWorkflow, PauseWorkflowReply,
     ResumeWorkflow, RunRecord, RunReply, RunWorkflow, Subscribe,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually};
 
 /// Returns a machine that opens a terminal, waits for what a person types there, and continues.
 fn listening() -> Value {
@@ -126,37 +128,45 @@ async fn a_paused_run_is_cancelled_at_once_and_its_terminal_closed() {
 
 #[tokio::test]
 async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
-    let daemon = TestDaemon::new().await;
+    const HOUR: Duration = Duration::from_secs(3600);
+    let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
+    let daemon = TestDaemon::with_clock(&clock).await;
     let definition = json!({
         "initial_state": "ask",
         "states": {
             "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?", "answered_by": "anyone"}},
-                    "transitions": [{"condition": "success", "next_state": "rest"}]},
-            "rest": {"action": {"tool": "sleep", "params": {"seconds": 0.1}},
-                     "transitions": [{"condition": "success", "next_state": "long"}]},
-            "long": {"action": {"tool": "sleep", "params": {"seconds": 60}}, "timeout": 60},
+                    "transitions": [{"condition": "success", "next_state": "long"}]},
+            "long": {"action": {"tool": "sleep", "params": {"seconds": 250}}, "timeout": 300},
         },
     });
     let verb = RunWorkflow {
         workflow_definition: Some(definition),
-        execution_timeout: Some(1.0),
-        wait_seconds: Some(20.0),
+        execution_timeout: Some(200.0),
+        wait_seconds: Some(60.0),
         ..RunWorkflow::default()
     };
     let begun = daemon.call(verb).await;
     assert_eq!(begun.status, "waiting", "{begun:?}");
     let run = begun.run_id;
-    // Longer than its limit in total, first at the gate, then paused.
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    // Each longer than its limit: first at the gate, then paused.
+    clock.advance(HOUR);
     pause(&daemon, &run).await;
     let answer = AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    clock.advance(HOUR);
     let daemon = daemon.restarted().await;
     assert_eq!(record(&daemon, &run).await.state, "running");
     go_on(&daemon, &run).await;
+    let limit = clock.now().after(Duration::from_secs(200));
+    eventually("the rest of the limit is the whole limit", async || {
+        if clock.sleepers().first() == Some(&limit) { Ok(()) } else { Err(clock.sleepers()) }
+    })
+    .await;
+    clock.advance(Duration::from_secs(199));
+    assert_eq!(record(&daemon, &run).await.state, "running");
+    clock.advance(Duration::from_secs(1));
     let over = end(&daemon, &run).await;
-    assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (1.0s) exceeded in state 'long'"));
+    assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (200.0s) exceeded in state 'long'"));
     daemon.stop().await;
 }
 

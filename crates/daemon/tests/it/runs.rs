@@ -8,7 +8,7 @@ use steplatch_protocol::{
     CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, ListWorkflows, OpenTerminal,
     RunReply, RunWorkflow, Subscribe,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, eventually};
 
 /// Returns a state that does something and continues when it worked.
 fn state(tool: &str, params: &Value, next: &str) -> Value {
@@ -347,11 +347,11 @@ async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
     let listed = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
     assert_eq!(listed.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), ids);
     // Every line that was typed arrived once, in any order.
-    let lines = || std::fs::read_to_string(file.path()).unwrap();
-    while lines().lines().count() < 2 * RUNS {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let lines = lines();
+    let lines = eventually("all lines are in the file", async || {
+        let lines = std::fs::read_to_string(file.path()).unwrap();
+        if lines.lines().count() < 2 * RUNS { Err(lines) } else { Ok(lines) }
+    });
+    let lines = lines.await;
     let mut lines: Vec<&str> = lines.lines().collect();
     lines.sort_unstable();
     let mut expected: Vec<String> =

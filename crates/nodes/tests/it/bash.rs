@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_nodes::{Call, ErrorType, MASK, Node, NodeResult, Nodes, Surroundings};
+use steplatch_patience::eventually;
 use tokio_util::sync::CancellationToken;
 
 fn node(declaration: Value) -> Node {
@@ -23,15 +24,11 @@ async fn sh(command: &str) -> NodeResult {
 
 /// Waits until a process has left its number behind, and returns it.
 async fn pid_in(file: &Path) -> i32 {
-    for _ in 0..2000 {
-        if let Ok(text) = std::fs::read_to_string(file)
-            && text.ends_with('\n')
-        {
-            return text.trim().parse().unwrap();
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("nothing was written to {}", file.display());
+    eventually(&format!("a process id in {}", file.display()), async || {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if text.ends_with('\n') { Ok(text.trim().parse().unwrap()) } else { Err(text) }
+    })
+    .await
 }
 
 /// Returns whether a process runs; one that has ended and was not collected does not.
@@ -147,13 +144,7 @@ async fn a_call_that_is_dropped_leaves_nothing_running() {
     let running = tokio::spawn(async move { nodes.run(&slow, Call::new(command)).await });
     let pid = pid_in(&file).await;
     running.abort();
-    for _ in 0..1000 {
-        if !runs(pid) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("process {pid} outlived the call that started it");
+    eventually(&format!("process {pid} ends with the call that started it"), async || !runs(pid)).await;
 }
 
 #[tokio::test]

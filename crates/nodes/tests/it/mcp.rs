@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::support::node;
 use serde_json::{Value, json};
 use steplatch_nodes::{Call, ErrorType, Nodes, Surroundings};
+use steplatch_patience::eventually;
 
 fn nodes() -> Nodes {
     let secrets = BTreeMap::from([("KEY".to_owned(), "hunter22".to_owned())]);
@@ -41,13 +42,7 @@ fn runs(pid: i32) -> bool {
 }
 
 async fn ends(pid: i32) {
-    for _ in 0..2000 {
-        if !runs(pid) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("process {pid} did not end");
+    eventually(&format!("process {pid} ends"), async || !runs(pid)).await;
 }
 
 #[tokio::test]

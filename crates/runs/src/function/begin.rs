@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_project::{Function, FunctionWorkflow, Project, python};
@@ -120,7 +119,7 @@ impl Engine {
         let variables = || RunArguments::of_variables(verb.initial_variables.clone().unwrap_or_default());
         let RunArguments { input, params } = given.unwrap_or_else(variables);
         let started = Started {
-            at: clock::now(),
+            at: self.clock.now(),
             run: RunId::random(),
             workflow,
             is_call: false,
@@ -240,7 +239,7 @@ impl Engine {
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, String> {
         let started = Started {
-            at: clock::now(),
+            at: self.clock.now(),
             run: RunId::random(),
             workflow: node,
             is_call: true,

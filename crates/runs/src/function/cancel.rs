@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use steplatch_clock as clock;
 use steplatch_python_api::{FailureKind, State};
 use steplatch_workflow::Timestamp;
 
@@ -16,7 +15,6 @@ use super::entry::Entry;
 use super::frame::{Frame, FrameInput};
 use super::history::ROOT;
 use super::run::FunctionRun;
-use super::work::until;
 
 /// How long a cancelled run waits for the end of its calls before it raises in its function.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -79,7 +77,7 @@ impl FunctionRun {
         match &self.folded.cancel {
             Some(cancel) if cancel.is_told => {
                 // The time between two daemons does not count.
-                self.ending.cleans_up_until = Some(clock::now().after(CLEANS_UP_WITHIN));
+                self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANS_UP_WITHIN));
                 true
             }
             Some(_) => self.tell_of_cancel().await,
@@ -99,16 +97,22 @@ impl FunctionRun {
         if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&ROOT) {
             held.clear();
         }
-        self.ending.cleans_up_until = Some(clock::now().after(CLEANS_UP_WITHIN));
-        self.function_goes_on(ROOT, vec![Entry::Interrupted { at: clock::now() }], FrameInput::Cancelled).await
+        self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANS_UP_WITHIN));
+        self.function_goes_on(
+            ROOT,
+            vec![Entry::Interrupted { at: self.recorder.shared.clock.now() }],
+            FrameInput::Cancelled,
+        )
+        .await
     }
 
     /// Returns a future that completes when a function of a cancelled run has computed for too long.
     pub(super) fn out_of_patience(&self) -> impl Future<Output = ()> + use<> {
-        let (cancelling, cleans_up_until) = (self.recorder.run.cancelling.clone(), self.ending.cleans_up_until);
+        let (cancelling, clock) = (self.recorder.run.cancelling.clone(), self.recorder.shared.clock.clone());
+        let cleans_up_until = self.ending.cleans_up_until;
         async move {
             match cleans_up_until {
-                Some(at) => until(at).await,
+                Some(at) => clock.sleep_until(at).await,
                 None => {
                     cancelling.cancelled().await;
                     tokio::time::sleep(COMPUTES_FOR).await;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeResult;
 use steplatch_project::{FunctionWorkflow, SavedMachine, WorkflowRef};
@@ -88,10 +87,10 @@ pub(super) fn perform(
         let run = &child.run;
         tokio::select! {
             biased;
-            _ = run.over_within(None) => {}
+            () = run.finished() => {}
             never = tell_of_waits(run, &parent, &step) => match never {},
             () = interrupt.cancelled() => give_up(run).await,
-            () = after(at, timeout) => {
+            () = after(&shared.clock, at, timeout) => {
                 give_up(run).await;
                 let seconds = timeout.unwrap_or_default();
                 return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
@@ -179,7 +178,7 @@ async fn begin_function(
 ) -> Result<Arc<Run>, String> {
     let ChildFunctionLaunch { run, step, input, params, depth, timeout } = begins;
     let started = Started {
-        at: clock::now(),
+        at: shared.clock.now(),
         run,
         workflow,
         is_call: false,

@@ -4,7 +4,6 @@
 //! is performed.
 
 use serde_json::Value;
-use steplatch_clock as clock;
 use steplatch_nodes::graph::{
     Decision, Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, hold, result, resume,
 };
@@ -19,7 +18,7 @@ use super::decide::{Abandonment, Advance, DeferredAnswer, FunctionSteps, RaisedE
 use super::entry::Entry;
 use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
-use super::work::{CallOutcome, until};
+use super::work::CallOutcome;
 use crate::engine::Attempt;
 
 /// A caller within a run: the root function, a function node, a graph, or the request to call one node.
@@ -127,7 +126,7 @@ impl FunctionRun {
             Ok(Some(gone)) => Ok(gone),
             Err(error) => Err(error.to_string()),
         };
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         let gone = gone.map_err(|error| RaisedError { error, traceback: None });
         if let Ok(Gone { state, .. }) = &gone {
             self.note_raised(number, state);
@@ -192,7 +191,7 @@ impl FunctionRun {
         input: GraphInput,
         call: Option<u64>,
     ) -> bool {
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         let is_paused = self.folded.paused.is_some();
         let ended = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.what) {
             Some(CallTarget::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
@@ -246,10 +245,10 @@ impl FunctionRun {
 
     fn delay(&mut self, number: u64, step: NodeId, due: Timestamp) {
         let Some(Frame::Graph(of)) = self.frames.get(&number) else { return };
-        let waits = of.waits.clone();
+        let (waits, over) = (of.waits.clone(), self.recorder.shared.clock.sleep_until(due));
         self.work.spawn(number, async move {
             tokio::select! {
-                () = until(due) => {}
+                () = over => {}
                 () = waits.cancelled() => {}
             }
             CallOutcome::DelayOver(step)
@@ -258,7 +257,7 @@ impl FunctionRun {
 
     /// Starts a frame, or restores it from its history.
     pub(super) async fn begin_frame(&mut self, number: u64) -> bool {
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         match self.frames.get(&number) {
             Some(Frame::Function { .. }) => self.function_goes_on(number, Vec::new(), FrameInput::Nothing).await,
             Some(Frame::Graph(of)) => {
@@ -354,7 +353,7 @@ impl FunctionRun {
 
     /// Delivers the outcome of a call to the frame that made it.
     pub(super) async fn answer(&mut self, number: u64, open: PendingCall, came: CallOutcome, by: Option<By>) -> bool {
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         self.work.interrupt(number);
         let Abandonment { mut entries, calls } = self.folded.abandon_below(&self.recorder.run.id, number, at);
         self.drop_calls(&calls);
@@ -407,7 +406,7 @@ impl FunctionRun {
                 if self.folded.end.is_some() {
                     return true;
                 }
-                let entries = vec![Entry::Told { at: clock::now(), number: answered }];
+                let entries = vec![Entry::Told { at: self.recorder.shared.clock.now(), number: answered }];
                 if !self.function_goes_on(number, entries, FrameInput::Answer(ordinal, answer)).await {
                     return false;
                 }

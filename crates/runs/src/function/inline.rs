@@ -6,7 +6,6 @@
 //! the call is then answered.
 
 use serde_json::Value;
-use steplatch_clock as clock;
 use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
 use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::Timestamp;
@@ -94,7 +93,7 @@ impl FunctionRun {
         let mut closing = late;
         closing.extend(self.folded.open.orphans());
         while !closing.is_empty() {
-            let at = clock::now();
+            let at = self.recorder.shared.clock.now();
             let mut entries = Vec::new();
             for number in closing {
                 entries.extend(self.abandoned(number, at));

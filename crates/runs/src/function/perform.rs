@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_clock as clock;
 use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
 use steplatch_project::Function;
 use steplatch_python_api::{Answer, CallKind, Limits, Start};
@@ -56,7 +55,9 @@ impl FunctionRun {
             // A gate is reported as part of the run's progress; its answer arrives as an input.
             CallKind::Gate { timeout: None, .. } => {}
             CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), CallOutcome::value(Value::Null)),
-            CallKind::Now {} => self.work.came(number, CallOutcome::value(clock::now().as_seconds())),
+            CallKind::Now {} => {
+                self.work.came(number, CallOutcome::value(self.recorder.shared.clock.now().as_seconds()))
+            }
             CallKind::Random {} => self.work.came(number, drawn()),
             CallKind::RunWorkflow { workflow, timeout: Some(timeout), .. } if timeout <= 0.0 => {
                 self.work.came(number, CallOutcome::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
@@ -153,7 +154,7 @@ impl FunctionRun {
                 let interrupt = self.work.interrupt_for(number);
                 let (declared, caller) = (self.declared.clone(), self.recorder.caller.clone());
                 let step = super::history::call_step(&self.recorder.run.id, number).to_string();
-                let message = too_long("Node", id, timeout);
+                let (message, late) = (too_long("Node", id, timeout), after(&self.recorder.shared.clock, at, timeout));
                 self.work.spawn(number, async move {
                     let call = NodeCall { input, interrupt: interrupt.clone(), ..NodeCall::default() };
                     let performing = declared.perform(&caller, &node, call, step);
@@ -161,7 +162,7 @@ impl FunctionRun {
                     tokio::select! {
                         biased;
                         result = &mut performing => CallOutcome::node(result),
-                        () = after(at, timeout) => {
+                        () = late => {
                             // The processes that it started have ended when it returns.
                             interrupt.cancel();
                             performing.await;

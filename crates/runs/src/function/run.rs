@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::graph::GraphInput;
 use steplatch_python_api::{Answer, Call, CallKind};
@@ -178,10 +177,11 @@ impl RunKind for FunctionRun {
             self.publish();
             return true;
         }
-        self.folded.begins_by(clock::now());
+        self.folded.begins_by(self.recorder.shared.clock.now());
         if let Err(error) = Box::pin(self.take_up()).await {
             tracing::error!(run = %self.recorder.run.id, error, "a run can not be taken up");
-            if !self.append(vec![Entry::Failed { at: clock::now(), error, traceback: None }]).await {
+            if !self.append(vec![Entry::Failed { at: self.recorder.shared.clock.now(), error, traceback: None }]).await
+            {
                 return false;
             }
         }
@@ -194,8 +194,9 @@ impl RunKind for FunctionRun {
     }
 
     async fn next_event(&mut self) -> FunctionEvent {
+        let clock = self.recorder.shared.clock.clone();
         let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
-        if out_of_time.is_some_and(|at| at <= clock::now()) {
+        if out_of_time.is_some_and(|at| at <= self.recorder.shared.clock.now()) {
             return FunctionEvent::OutOfTime;
         }
         loop {
@@ -204,8 +205,8 @@ impl RunKind for FunctionRun {
             tokio::select! {
                 biased;
                 Some((number, came)) = self.work.next() => return FunctionEvent::Outcome { number, came, by: None },
-                () = due(out_of_time) => return FunctionEvent::OutOfTime,
-                () = due(self.ending.cleans_up_until) => return FunctionEvent::CleanedUpTooLong,
+                () = due(&clock, out_of_time) => return FunctionEvent::OutOfTime,
+                () = due(&clock, self.ending.cleans_up_until) => return FunctionEvent::CleanedUpTooLong,
                 () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
                     return FunctionEvent::Outcome { number, came, by: None };
                 },
@@ -250,12 +251,13 @@ impl FunctionRun {
         file: Option<Arc<OwnFile>>,
         frame: Frame,
     ) -> Self {
+        let clock = recorder.shared.clock.clone();
         Self {
             recorder,
             declared,
             frames: HashMap::from([(ROOT, frame)]),
             folded,
-            work: PendingWork::default(),
+            work: PendingWork::new(clock),
             to_begin: Vec::new(),
             depth: started.depth,
             timeout: started.limit(),
@@ -267,7 +269,7 @@ impl FunctionRun {
 
     /// Records and performs what follows from it. Returns false when this daemon must no longer drive the run.
     async fn take(&mut self, happened: FunctionEvent) -> bool {
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         match happened {
             FunctionEvent::Cancelled { reason } => self.cancel(at, reason).await,
             FunctionEvent::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_clock as clock;
+use steplatch_clock::Clock;
 use steplatch_nodes::graph::StepOutcome;
 use steplatch_nodes::{ErrorType, NodeId, NodeResult};
 use steplatch_python_api::Answer;
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 const LONGEST: f64 = 1e9;
 
 /// The pending work.
-#[derive(Default)]
 pub(super) struct PendingWork {
+    clock: Clock,
     tasks: JoinSet<(u64, CallOutcome)>,
     /// Ends a call, by its number.
     interrupts: HashMap<u64, CancellationToken>,
@@ -75,6 +75,10 @@ impl CallOutcome {
 }
 
 impl PendingWork {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, tasks: JoinSet::new(), interrupts: HashMap::new(), ready: VecDeque::new() }
+    }
+
     /// Adds an outcome that is ready now.
     pub(super) fn came(&mut self, number: u64, came: CallOutcome) {
         self.ready.push_back((number, came));
@@ -119,10 +123,10 @@ impl PendingWork {
 
     /// Adds an outcome that is ready a time after `at`, unless the call ends first.
     pub(super) fn later(&mut self, number: u64, at: Timestamp, seconds: Option<f64>, came: CallOutcome) {
-        let interrupt = self.interrupt_for(number);
+        let (interrupt, over) = (self.interrupt_for(number), after(&self.clock, at, seconds));
         self.spawn(number, async move {
             tokio::select! {
-                () = after(at, seconds) => {}
+                () = over => {}
                 () = interrupt.cancelled() => {}
             }
             came
@@ -150,22 +154,18 @@ impl PendingWork {
 }
 
 /// Waits until so many seconds after `at`; without a number, forever.
-pub(super) async fn after(at: Timestamp, seconds: Option<f64>) {
-    match seconds.filter(|seconds| *seconds < LONGEST) {
-        Some(seconds) => until(at.end_of(Duration::from_secs_f64(seconds.max(0.0)), clock::now())).await,
-        None => std::future::pending().await,
-    }
+pub(super) fn after(clock: &Clock, at: Timestamp, seconds: Option<f64>) -> impl Future<Output = ()> + Send + use<> {
+    let limit = seconds.filter(|seconds| *seconds < LONGEST).map(|seconds| Duration::from_secs_f64(seconds.max(0.0)));
+    due(clock, limit.map(|limit| at.end_of(limit, clock.now())))
 }
 
-/// Waits for a point in time.
-pub(crate) async fn until(at: Timestamp) {
-    tokio::time::sleep(at.since(clock::now())).await;
-}
-
-/// Does the same; without a time, waits forever.
-pub(crate) async fn due(at: Option<Timestamp>) {
-    match at {
-        Some(at) => until(at).await,
-        None => std::future::pending().await,
+/// Waits for a point in time; without one, forever.
+pub(crate) fn due(clock: &Clock, at: Option<Timestamp>) -> impl Future<Output = ()> + Send + use<> {
+    let passed = at.map(|at| clock.sleep_until(at));
+    async move {
+        match passed {
+            Some(passed) => passed.await,
+            None => std::future::pending().await,
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
-use steplatch_clock as clock;
+use steplatch_clock::Clock;
 use steplatch_protocol::ExitTerminal;
 use steplatch_sessions::{LookupError, action_catalog, actions};
 use steplatch_workflow::{Outcome, Timestamp};
@@ -32,7 +32,7 @@ pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
         let called = Box::pin(call::perform(&shared, &caller, call::NodeCallRequest { graph, params, step, attempt }));
-        return limited(limit, called).await.unwrap_or(Outcome::TimedOut);
+        return limited(&shared.clock, limit, called).await.unwrap_or(Outcome::TimedOut);
     }
     if attempt.is_repeated()
         && let Some(outcome) = done_before(&shared, &tool, &params).await
@@ -46,7 +46,7 @@ pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         };
     };
     let (done, result) = oneshot::channel();
-    let sessions = shared.sessions.clone();
+    let (sessions, clock) = (shared.sessions.clone(), shared.clock.clone());
     let opens = tool == "open_terminal";
     let acting = async move {
         let result = actions::perform(&sessions, &caller, verb, params, step).await;
@@ -65,10 +65,10 @@ pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     // dropped.
     let result = if opens {
         tokio::spawn(acting);
-        limited(limit, result).await
+        limited(&clock, limit, result).await
     } else {
         let acting = Box::pin(acting);
-        limited(limit, async { tokio::join!(acting, result).1 }).await
+        limited(&clock, limit, async { tokio::join!(acting, result).1 }).await
     };
     match result {
         None => Outcome::TimedOut,
@@ -101,26 +101,25 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -
 }
 
 /// Sleeps until a point in time.
-pub(super) async fn sleep(until: Timestamp, limit: Option<Duration>) -> Outcome {
-    let time = until.since(clock::now());
-    if time.is_zero() {
+pub(super) async fn sleep(clock: Clock, until: Timestamp, limit: Option<Duration>) -> Outcome {
+    if until <= clock.now() {
         return Outcome::Finished { result: Map::new() };
     }
-    match limited(limit, tokio::time::sleep(time)).await {
+    match limited(&clock, limit, clock.sleep_until(until)).await {
         Some(()) => Outcome::Finished { result: Map::new() },
         None => Outcome::TimedOut,
     }
 }
 
 /// Waits until the gate expires, and returns a timeout.
-pub(super) async fn expire(at: Timestamp) -> Outcome {
-    tokio::time::sleep(at.since(clock::now())).await;
+pub(super) async fn expire(clock: Clock, at: Timestamp) -> Outcome {
+    clock.sleep_until(at).await;
     Outcome::TimedOut
 }
 
-async fn limited<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
+async fn limited<T>(clock: &Clock, limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     match limit {
-        Some(limit) => tokio::time::timeout(limit, future).await.ok(),
+        Some(limit) => clock.timeout(limit, future).await.ok(),
         None => Some(future.await),
     }
 }

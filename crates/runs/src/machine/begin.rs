@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
-use steplatch_clock as clock;
 use steplatch_library::Signature;
 use steplatch_workflow::{Definition, Start};
 
@@ -80,7 +79,7 @@ impl Engine {
         }
         let about = RunHeader {
             workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
-            started: clock::now(),
+            started: self.clock.now(),
             input,
             params,
             parent: start.parent.clone(),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_access::Caller;
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ExitTerminal;
 use steplatch_sessions::{TerminalTools, TerminalUse};
@@ -145,7 +144,7 @@ impl RunKind for MachineRun {
     async fn start(&mut self, attempt: Attempt) -> bool {
         let effects = match attempt {
             Attempt::First => std::mem::take(&mut self.first),
-            Attempt::AfterRestart => resume(&self.history, clock::now()),
+            Attempt::AfterRestart => resume(&self.history, self.recorder.shared.clock.now()),
         };
         self.perform_all(effects, attempt).await;
         // A passphrase may have been set while no daemon was running that could seal the private part.
@@ -187,7 +186,7 @@ impl RunKind for MachineRun {
         let ending = RunEnding {
             completed: self.progress().state == RunState::Completed,
             states: self.history.states_executed(),
-            at: self.history.ended_at().unwrap_or_else(clock::now),
+            at: self.history.ended_at().unwrap_or_else(|| self.recorder.shared.clock.now()),
             again: self.ended_before,
         };
         let Recorder { shared, about, .. } = &self.recorder;
@@ -300,7 +299,7 @@ impl MachineRun {
     fn decide(&mut self, input: Input) -> Decision {
         // A secret must be known before the first follower of the run sees it.
         let mut secrets = contract::secrets_of(&self.definition, &self.history, &input);
-        let decision = decide(&self.definition, &self.history, input, clock::now());
+        let decision = decide(&self.definition, &self.history, input, self.recorder.shared.clock.now());
         secrets.extend(decision.effects.iter().filter_map(typed_unseen));
         for secret in secrets {
             self.recorder.shared.secrets.add(&secret);
@@ -345,7 +344,9 @@ impl MachineRun {
                 let action = act::Action { tool, params, step: step.to_string(), limit, attempt };
                 self.await_outcome(step, act::perform(shared, caller, action));
             }
-            Effect::Sleep { step, until, limit } => self.await_outcome(step, act::sleep(until, limit)),
+            Effect::Sleep { step, until, limit } => {
+                self.await_outcome(step, act::sleep(shared.clock.clone(), until, limit))
+            }
             Effect::StartRun { step, child, limit } => {
                 let parent = self.recorder.run.inputs();
                 self.await_outcome(step.clone(), child::perform(shared, caller, parent, step, *child, limit));
@@ -353,7 +354,7 @@ impl MachineRun {
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
             // A gate is reported as part of the run's progress; its answer arrives as an ordinary input.
             Effect::OpenGate { .. } => {}
-            Effect::ExpireGate { step, at } => self.await_outcome(step, act::expire(at)),
+            Effect::ExpireGate { step, at } => self.await_outcome(step, act::expire(shared.clock.clone(), at)),
             Effect::SetVariables { step, session_id, variables } => {
                 let answering = async move { contract::set(&shared.sessions, &caller, session_id, variables).await };
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
@@ -385,9 +386,9 @@ impl MachineRun {
                 }
             }
             Effect::ArmDeadline { after } => {
-                let inputs = self.recorder.run.inputs();
+                let (inputs, passed) = (self.recorder.run.inputs(), shared.clock.sleep(after));
                 let timer = tokio::spawn(async move {
-                    tokio::time::sleep(after).await;
+                    passed.await;
                     // Ignored if the run has finished.
                     inputs.send(Input::DeadlinePassed);
                 });

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_clock as clock;
 use steplatch_remote::{
     AskError, Cancelled, Ids, LocalEnd, PollResult, StartError, StartedRun, State as There, Status, clean_text, jitter,
     pace, result,
@@ -27,7 +26,7 @@ const MOST_UNKNOWN: u32 = 3;
 
 impl RemoteRun {
     pub(super) async fn started(&mut self, answer: Result<StartedRun, StartError>) -> bool {
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         match answer {
             Ok(StartedRun { correlation_id, workflow_instance: instance }) => {
                 self.service.numbers.started();
@@ -78,7 +77,7 @@ impl RemoteRun {
             }
         };
         self.unknown = 0;
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         let gate = status.pending_gate.as_ref().map(bounded);
         let known = self.state.there.as_ref();
         let is_same = known
@@ -129,7 +128,7 @@ impl RemoteRun {
 
     /// Ends a run that was cancelled or late, with what is known of it at the service.
     pub(super) async fn give_up(&mut self, there: &str) -> bool {
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };
         let told = format!("{reason}; {there}");
         match late {
@@ -147,7 +146,7 @@ impl RemoteRun {
 
     pub(super) async fn fail(&mut self, error: String, status: &str) -> bool {
         let result = self.result(Some(LocalEnd { status, error: &error }));
-        self.append(Entry::Failed { at: clock::now(), error, result }).await
+        self.append(Entry::Failed { at: self.recorder.shared.clock.now(), error, result }).await
     }
 
     /// Returns the result of the run, with its last known status.

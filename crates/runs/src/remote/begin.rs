@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ToolInfo;
 
@@ -55,7 +54,7 @@ impl Engine {
         }
         let RemoteLaunch { run, tool, input, timeout, parent, key } = begins;
         let began = RemoteStart {
-            at: clock::now(),
+            at: self.clock.now(),
             run: run.clone(),
             tool: tool.name.clone(),
             service: tool.remote.unwrap_or_default(),

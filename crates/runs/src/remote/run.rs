@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, PollBackoff, StartError, StartedRun, Status};
 use steplatch_services::{Permit, RunEnd, Service, ServiceClient};
@@ -14,7 +13,7 @@ use steplatch_workflow::Input;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
-use crate::function::{due, until};
+use crate::function::due;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
@@ -167,7 +166,7 @@ impl RunKind for RemoteRun {
                 "a run of a remote workflow started"
             );
         }
-        self.state.begins_by(clock::now());
+        self.state.begins_by(self.recorder.shared.clock.now());
         // For a recovered run: the last daemon may have learned a secret and ended before it sealed it.
         self.record(&[]).await && self.ask_next().await
     }
@@ -180,7 +179,7 @@ impl RunKind for RemoteRun {
                 self.asking = None;
                 RemoteEvent::Reply(came)
             }
-            () = due(late) => RemoteEvent::Late,
+            () = due(&self.recorder.shared.clock, late) => RemoteEvent::Late,
         }
     }
 
@@ -273,16 +272,16 @@ impl RemoteRun {
                 if turn.is_none()
                     && not_before.is_none()
                     && !self.state.queued
-                    && !self.append(Entry::Queued { at: clock::now() }).await
+                    && !self.append(Entry::Queued { at: self.recorder.shared.clock.now() }).await
                 {
                     return false;
                 }
-                let service = self.service.clone();
+                let (service, clock) = (self.service.clone(), self.recorder.shared.clock.clone());
                 self.asking = Some(PendingRequest {
                     what: RequestKind::Turn,
                     answer: Box::pin(async move {
                         if let Some(not_before) = not_before {
-                            until(not_before).await;
+                            clock.sleep_until(not_before).await;
                         }
                         // A service without a configuration may be configured again.
                         service.usable().await;
@@ -327,8 +326,9 @@ impl RemoteRun {
         F: Future<Output = ServiceReply> + Send + 'static,
     {
         let (service, workflow) = (self.service.clone(), self.began.workflow_id.clone());
+        let waited = self.recorder.shared.clock.sleep(after);
         let answer = Box::pin(async move {
-            tokio::time::sleep(after).await;
+            waited.await;
             let setup = service.usable().await;
             setup.hide_token().await;
             ask(setup, workflow).await
@@ -338,7 +338,7 @@ impl RemoteRun {
 
     /// Records an input.
     async fn input_recorded(&mut self, input: Input) -> Handled {
-        let at = clock::now();
+        let at = self.recorder.shared.clock.now();
         let entry = match input {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return Handled::Ignored,
             Input::Cancel { reason } if matches!(self.state.phase, Phase::ToStart | Phase::ToStartAt(_)) => {
@@ -366,7 +366,7 @@ impl RemoteRun {
         let seconds = self.limit().as_secs_f64();
         let reason = format!("It took longer than {seconds} s, which is its limit");
         self.asking = None;
-        self.append(Entry::Cancelling { at: clock::now(), reason, late: true }).await
+        self.append(Entry::Cancelling { at: self.recorder.shared.clock.now(), reason, late: true }).await
     }
 
     /// Handles an answer. Returns false when this daemon must no longer drive the run.
@@ -376,7 +376,7 @@ impl RemoteRun {
             ServiceReply::Turn(turn) => {
                 self.turn = Some(turn);
                 // Recorded before the request is sent, since its outcome may stay unknown.
-                if !self.append(Entry::Starting { at: clock::now() }).await {
+                if !self.append(Entry::Starting { at: self.recorder.shared.clock.now() }).await {
                     return false;
                 }
                 let (key, input) = (self.began.run.to_string(), self.began.input.clone());

@@ -1,7 +1,6 @@
 //! Programs on pipes.
 
-use std::time::Duration;
-
+use steplatch_patience::eventually;
 use steplatch_terminal::{Exit, PipedSpec, Programs, SpawnError, Stdin};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
@@ -64,13 +63,7 @@ async fn a_program_that_is_dropped_is_ended_with_its_family() {
     BufReader::new(piped.take_stdout().unwrap()).read_line(&mut pid).await.unwrap();
     assert!(runs(pid.trim()));
     drop(piped);
-    for _ in 0..1000 {
-        if !runs(pid.trim()) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("process {pid} outlived what started it");
+    eventually(&format!("process {pid} ends with what started it"), async || !runs(pid.trim())).await;
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use steplatch_patience::eventually;
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{
     CommandRequest, CommandResult, Input, InputError, Integration, Limit, Opened, Options, Part, Quiet, Reason,
@@ -144,29 +145,21 @@ impl Session {
     /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may
     /// hand it over a little after the program has begun.
     async fn leaves_the_foreground(&self, shell: &str) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            match self.tries("refused").await {
-                Err(RunError::Busy { program: Some(program) }) if program != shell => return,
-                Err(RunError::Busy { .. }) => {}
-                other => panic!("{shell} is not busy: {other:?}"),
-            }
-            assert!(Instant::now() < deadline, "{shell} keeps the foreground");
-            tokio::task::yield_now().await;
-        }
+        eventually(&format!("{shell} hands the foreground over"), async || match self.tries("refused").await {
+            Err(RunError::Busy { program: Some(program) }) => program != shell,
+            Err(RunError::Busy { program: None }) => false,
+            other => panic!("{shell} is not busy: {other:?}"),
+        })
+        .await;
     }
 
     /// Looks until the states are as wanted: no output reports a process that begins to sleep.
     async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
+        eventually(what, async || {
             let view = self.view().await;
-            if wanted(&view) {
-                return view;
-            }
-            assert!(Instant::now() < deadline, "{what}: {:?} {}", view.awaiting_input, view.screen);
-            tokio::task::yield_now().await;
-        }
+            if wanted(&view) { Ok(view) } else { Err((view.awaiting_input, view.screen)) }
+        })
+        .await
     }
 }
 

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 use crate::configuration::Configuration;
 use crate::connection;
 use crate::lock::{LockError, StateLock};
-use crate::service::Dispatcher;
+use crate::service::{Dispatcher, DispatcherParts};
 
 /// The setup of a daemon.
 #[derive(Debug, Clone)]
@@ -140,22 +140,19 @@ impl Daemon {
             // The thread has ended, so it has made its attempt.
             let _ = may_start.wait_for(|joined| *joined).await;
             if let Err(error) = first.prepare().await {
-                tracing::warn!(%error, "whoever opens the first terminal is told");
+                tracing::warn!(%error, "no terminal host could be started; the next terminal tries again");
             }
         });
-        let service = Arc::new(
-            Dispatcher::start(
-                place,
-                hosts,
-                Workers::new(options.workers),
-                secrets,
-                options.runs,
-                options.configuration,
-                options.clock,
-                alone.then_some(in_group),
-            )
-            .await?,
-        );
+        let parts = DispatcherParts {
+            place,
+            hosts,
+            workers: Workers::new(options.workers),
+            secrets,
+            keep: options.runs,
+            configuration: options.configuration,
+            clock: options.clock,
+        };
+        let service = Arc::new(Dispatcher::start(parts, alone.then_some(in_group)).await?);
         Ok(Self { service, listener, ours, _lock: lock })
     }
 

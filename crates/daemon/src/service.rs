@@ -81,6 +81,21 @@ impl Drop for ConnectionGuard<'_> {
     }
 }
 
+/// What a dispatcher is made of.
+pub(crate) struct DispatcherParts {
+    pub(crate) place: DaemonPaths,
+    /// The processes that have the terminals.
+    pub(crate) hosts: Hosts,
+    /// Execute functions.
+    pub(crate) workers: Workers,
+    pub(crate) secrets: Arc<Redactor>,
+    /// How many finished runs are kept.
+    pub(crate) keep: RetentionPolicy,
+    /// Settings that may change while the daemon runs.
+    pub(crate) configuration: watch::Receiver<Configuration>,
+    pub(crate) clock: Clock,
+}
+
 impl Dispatcher {
     /// Takes over what the last daemon left. `in_group` is present if the process is only a daemon, and becomes true
     /// once the processes that it starts are in its control group.
@@ -89,15 +104,10 @@ impl Dispatcher {
     ///
     /// When the journal of runs cannot be used.
     pub(crate) async fn start(
-        place: DaemonPaths,
-        hosts: Hosts,
-        workers: Workers,
-        secrets: Arc<Redactor>,
-        keep: RetentionPolicy,
-        configuration: watch::Receiver<Configuration>,
-        clock: Clock,
+        parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
+        let DispatcherParts { place, hosts, workers, secrets, keep, configuration, clock } = parts;
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
         let workflows = Workflows::new(workers.clone());

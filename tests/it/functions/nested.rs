@@ -205,7 +205,7 @@ fn runs_below_a_machine_count_with_those_that_its_children_start() {
         let begun = story.events(&machine).into_iter().find(|event| event["event_type"] == "nested_workflow_started");
         begun.map(|event| json!({"run_id": event["data"]["child_run_id"]}))
     };
-        let child = eventually_blocking("the function has begun", child);
+    let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
     refuses(&story, &child, 4);
     let cancelled = story.agent.calls("cancel_run", json!({"run_id": machine["run_id"]}));

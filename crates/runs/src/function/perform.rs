@@ -56,7 +56,7 @@ impl FunctionRun {
             CallKind::Gate { timeout: None, .. } => {}
             CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), CallOutcome::value(Value::Null)),
             CallKind::Now {} => {
-                self.work.came(number, CallOutcome::value(self.recorder.shared.clock.now().as_seconds()))
+                self.work.came(number, CallOutcome::value(self.recorder.shared.clock.now().as_seconds()));
             }
             CallKind::Random {} => self.work.came(number, drawn()),
             CallKind::RunWorkflow { workflow, timeout: Some(timeout), .. } if timeout <= 0.0 => {

@@ -345,7 +345,7 @@ impl MachineRun {
                 self.await_outcome(step, act::perform(shared, caller, action));
             }
             Effect::Sleep { step, until, limit } => {
-                self.await_outcome(step, act::sleep(shared.clock.clone(), until, limit))
+                self.await_outcome(step, act::sleep(shared.clock.clone(), until, limit));
             }
             Effect::StartRun { step, child, limit } => {
                 let parent = self.recorder.run.inputs();

@@ -55,7 +55,8 @@ async fn events_of(daemon: &TestDaemon, run: &RunReply) -> Vec<RunEvent> {
     assert!(reply.success);
     let mut all: Vec<RunEvent> = Vec::new();
     while !all.last().is_some_and(RunEvent::is_last) {
-        all.push(serde_json::from_value(events.next().await.unwrap()).unwrap());
+        let event = eventually("the next event of the run", async || Some(events.next().await)).await;
+        all.push(serde_json::from_value(event.unwrap()).unwrap());
     }
     all
 }

@@ -120,6 +120,8 @@ struct Task {
 }
 
 fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
+    // A task has a place for everything that it moves: thousands of commands wait at once.
+    let command = Box::new(command);
     let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();
     // Held until the task is noted, so that it cannot end before that.
@@ -129,14 +131,14 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
     let running = tokio::spawn(async move {
         let _place = place;
         let Task { request_id, sessions, warnings, sink, step, turn: _turn } = task;
-        let (answer, following) = match service.other_session(&caller, &sessions).await {
+        let (answer, following) = match Box::pin(service.other_session(&caller, &sessions)).await {
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,
         };
         // Ignored if the reply cannot be sent: what follows ends by itself without a client.
         let _ = sink.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
-            following.forward(&request_id, &sink).await;
+            Box::pin(following.forward(&request_id, &sink)).await;
         }
         done.lock().remove(&name);
     });

@@ -221,12 +221,12 @@ impl Dispatcher {
     pub(crate) async fn answer(
         &self,
         caller: &Arc<Caller>,
-        command: Command,
+        command: Box<Command>,
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
         // Every verb has a box of its own, so that a waiting command takes the room of its verb and not of the largest one.
-        let answer = match command {
+        let answer = match *command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
                 Err(refusal) => VerbReply::failure(refusal.error),

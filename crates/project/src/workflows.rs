@@ -1,6 +1,7 @@
 //! Saved workflows: found by name, kept, counted.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::Value;
@@ -106,7 +107,7 @@ impl Workflows {
     /// # Errors
     ///
     /// When it cannot be written.
-    pub async fn keep(&self, folder: &Path, definition: Value) -> Result<SaveOutcome, KeepError> {
+    pub async fn keep(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
         let library = Library::open(folder);
         let shelf = self.functions.of(folder).await?;
         let kept = self.disk.writing(move || {

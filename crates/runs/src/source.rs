@@ -292,7 +292,7 @@ impl Engine {
                     );
                 }
                 let kept =
-                    self.workflows.keep(folder, definition.document().clone()).await.map_err(|error| error.to_string());
+                    self.workflows.keep(folder, definition.shared_document()).await.map_err(|error| error.to_string());
                 let kept =
                     kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
                 (folder, LibraryCopy { saved: kept.saved, name: kept.name })

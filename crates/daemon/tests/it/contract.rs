@@ -428,7 +428,7 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
     let fresh = daemon.call(run(None, "echo x=$x; no-such-program")).await;
     assert!(fresh.output.starts_with("x=\n") && fresh.output.contains("not found"), "{}", fresh.output);
     assert_eq!((fresh.exit_code, fresh.session_id), (Some(127), None));
-    let slow = RunCommand { timeout: 0.2, ..run(None, "echo begun; sleep 1000") };
+    let slow = RunCommand { timeout: 2.0, ..run(None, "echo begun; sleep 1000") };
     let slow = daemon.call(slow).await;
     assert!(slow.timed_out && !slow.success && slow.output == "begun\n", "{slow:?}");
     let left = slow.session_id.unwrap();
@@ -444,6 +444,8 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
             ..Default::default()
         })
         .await;
+    // The program may be started by a script, which is in the foreground until then.
+    python.sees(">>> ").await;
     let elsewhere = daemon.call(run(Some(&python.id), "print(1)")).await;
     let error = elsewhere.error.unwrap();
     assert!(error.contains("'python3' runs") && error.ends_with("send_input and await_output"), "{error}");

@@ -56,10 +56,10 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     let workflows = alone();
     let library = workflows.folder(&caller);
     assert_eq!(library, folder.path().join("library"));
-    let kept = workflows.keep(&library, machine("nap", 1)).await.unwrap();
+    let kept = workflows.keep(&library, machine("nap", 1).into()).await.unwrap();
     assert!(kept.saved && kept.name.as_str() == "nap");
-    assert!(!workflows.keep(&library, machine("other", 1)).await.unwrap().saved, "it does the same");
-    assert_eq!(workflows.keep(&library, machine("nap", 2)).await.unwrap().name.as_str(), "nap_2");
+    assert!(!workflows.keep(&library, machine("other", 1).into()).await.unwrap().saved, "it does the same");
+    assert_eq!(workflows.keep(&library, machine("nap", 2).into()).await.unwrap().name.as_str(), "nap_2");
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 
     let WorkflowRef::Machine(saved) = workflows.find(&caller, "nap").await.unwrap() else { panic!("a machine") };
@@ -85,7 +85,7 @@ async fn no_more_names_are_available_than_somebody_reads() {
     let caller = caller(&folder, "library");
     let workflows = alone();
     for number in 0..60 {
-        workflows.keep(&workflows.folder(&caller), machine(&format!("w{number:02}"), number)).await.unwrap();
+        workflows.keep(&workflows.folder(&caller), machine(&format!("w{number:02}"), number).into()).await.unwrap();
     }
     let names = workflows.available(&caller).await;
     assert_eq!((names.len(), names[0].as_str(), names[49].as_str()), (50, "w00", "w49"));
@@ -98,17 +98,17 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
     let disk = BlockingPool::new();
     let workflows = Workflows { disk: disk.within(Duration::from_millis(100)), ..alone() };
     let library = workflows.folder(&caller);
-    alone().keep(&library, machine("nap", 1)).await.unwrap();
+    alone().keep(&library, machine("nap", 1).into()).await.unwrap();
     let lock = fs::File::open(library.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for _ in 0..=WRITERS {
-        let error = workflows.keep(&library, machine("other", 2)).await.unwrap_err();
+        let error = workflows.keep(&library, machine("other", 2).into()).await.unwrap_err();
         assert!(error.to_string().contains("another program holds its lock"), "{error}");
     }
     let patient = Workflows { disk: workflows.disk.within(PATIENCE), ..workflows.clone() };
     assert!(patient.find(&caller, "nap").await.is_ok());
     drop(lock);
-    assert!(patient.keep(&library, machine("third", 3)).await.unwrap().saved, "the turns were given back");
+    assert!(patient.keep(&library, machine("third", 3).into()).await.unwrap().saved, "the turns were given back");
 }
 
 #[test]

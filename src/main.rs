@@ -4,17 +4,17 @@
 
 mod action;
 mod asciicast;
-mod asking;
 mod attach;
 mod calls_view;
+mod child_runs;
 mod clients;
 mod commander;
 mod commands;
 mod doctor;
 mod failure;
-mod family;
 mod front;
-mod listening;
+mod gate_prompt;
+mod http_listener;
 mod pager;
 mod passphrase;
 mod print;
@@ -22,7 +22,7 @@ mod question;
 mod record;
 mod run_view;
 mod settings;
-mod wording;
+mod translation;
 
 use std::process::ExitCode;
 

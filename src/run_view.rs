@@ -13,7 +13,7 @@ use crate::action::{self, Outcome, detail, succeeded};
 use crate::calls_view::Calls;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
-use crate::wording::for_people;
+use crate::translation::for_people;
 
 /// A display of the events of a run.
 pub(crate) trait View {

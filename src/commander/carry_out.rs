@@ -6,7 +6,7 @@ use super::conversation::Conversation;
 use super::line::{self, Kind, Line};
 use super::order::{self, Order};
 use super::session::State;
-use super::{help, told};
+use super::{format, help};
 use crate::commands::runs;
 use crate::failure::Failure;
 use crate::print::{self, visible};
@@ -39,11 +39,11 @@ impl Conversation<'_> {
             Order::Cancel => self.cancels(rest).await?,
             Order::Foreground => self.brings_back(rest).await?,
             Order::Background => {
-                let lines = told::calls(self.session.not_over());
+                let lines = format::calls(self.session.not_over());
                 self.tells(&lines, "nothing is under way; /bg LINE begins a call without waiting for it")?;
             }
             Order::History => {
-                let lines = told::calls(self.session.entries());
+                let lines = format::calls(self.session.entries());
                 self.tells(&lines, "nothing was called yet; /help says how it is done")?;
             }
             Order::Target => self.sets_target(rest).await?,
@@ -96,7 +96,7 @@ impl Conversation<'_> {
         let rows = reply.nodes.iter().map(|node| {
             vec![format!("@{}", node.id), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
         });
-        let lines = told::table(["NODE", "TYPE", "DESCRIPTION"], rows);
+        let lines = format::table(["NODE", "TYPE", "DESCRIPTION"], rows);
         self.tells(&lines, "no node is like that")?;
         self.tells_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
@@ -110,7 +110,7 @@ impl Conversation<'_> {
             let about = visible(graph.description.as_deref().unwrap_or_default());
             vec![format!("#{}", graph.id), visible(&graph.steps.join(", ")), about]
         });
-        let lines = told::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
+        let lines = format::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
         self.tells(&lines, "there is no such graph; /help graphs says what one is")?;
         self.tells_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
@@ -126,7 +126,7 @@ impl Conversation<'_> {
             let about = visible(workflow.description.as_deref().unwrap_or_default());
             vec![format!("%{}", workflow.name), workflow.status.clone(), runs, about]
         });
-        let lines = told::table(["WORKFLOW", "STATUS", "DONE WELL", "DESCRIPTION"], rows);
+        let lines = format::table(["WORKFLOW", "STATUS", "DONE WELL", "DESCRIPTION"], rows);
         self.tells(&lines, "there is no such workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
         let more = reply.total.saturating_sub(reply.workflows.len());
         if more > 0 && containing.is_empty() {
@@ -158,13 +158,13 @@ impl Conversation<'_> {
             words.runs.retain(|known| !ids.contains(known));
             words.runs.splice(0..0, ids);
         });
-        let lines = told::table(["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"], found.iter().map(runs::row));
+        let lines = format::table(["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"], found.iter().map(runs::row));
         Ok(self.tells(&lines, "there are no such runs; %NAME begins one")?)
     }
 
     async fn lists_gates(&mut self) -> Result<(), Failure> {
         let gates = self.work.questions().await?;
-        let lines = told::questions(&gates);
+        let lines = format::questions(&gates);
         self.tells(&lines, "no run waits for an answer")?;
         for (_, gate) in gates {
             let entry = self.session.of_run(&gate.run_id);
@@ -223,7 +223,7 @@ impl Conversation<'_> {
                 }
                 _ => {
                     let result = self.session.result(number).map_err(Failure::usage)?;
-                    let lines = told::result(number, &entry.target, result);
+                    let lines = format::result(number, &entry.target, result);
                     self.screen.say(&lines)?;
                 }
             }

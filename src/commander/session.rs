@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use steplatch_protocol::GateInfo;
 
-use crate::asking::GatePrompt;
+use crate::gate_prompt::GatePrompt;
 
 use super::line::{self, Line, Target};
 use super::order::{self, Order};

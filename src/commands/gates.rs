@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::approver::unlock_here;
 use super::runs::{all, find, not_found};
-use crate::asking::GatePrompt;
 use crate::failure::Failure;
+use crate::gate_prompt::GatePrompt;
 use crate::print::{self, QUIET, STRONG, visible};
 use crate::question::{Person, bounded, judged};
 use crate::{front, pager, passphrase, question};

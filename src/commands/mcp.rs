@@ -8,7 +8,7 @@ use steplatch_protocol::{DaemonPaths, ReconnectingClient};
 
 use crate::failure::Failure;
 use crate::front;
-use crate::listening::{Listening, Listens};
+use crate::http_listener::{Listening, Listens};
 use crate::print::{self, QUIET};
 
 #[derive(Debug, Args)]

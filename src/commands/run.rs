@@ -15,9 +15,9 @@ use steplatch_protocol::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::asking::GatePrompt;
+use crate::child_runs::{ChildRuns, child};
 use crate::failure::{FAILED, Failure};
-use crate::family::{ChildRuns, child};
+use crate::gate_prompt::GatePrompt;
 use crate::question::{Person, TWICE_WITHIN};
 use crate::run_view::{Shown, View};
 use crate::{front, passphrase, print};

@@ -13,7 +13,7 @@ use steplatch_ids::RunId;
 use steplatch_protocol::{CancelWorkflow, DaemonPaths, ListWorkflowRuns, RunRecord};
 
 use crate::failure::{FAILED, Failure};
-use crate::wording::for_people;
+use crate::translation::for_people;
 use crate::{front, print};
 
 /// How many runs are requested at a time.

@@ -8,7 +8,7 @@ use steplatch_http::{Token, token_file};
 use steplatch_protocol::{DaemonPaths, ensure_private};
 
 use crate::failure::Failure;
-use crate::listening::{Listening, Listens};
+use crate::http_listener::{Listening, Listens};
 use crate::print::{self, QUIET};
 
 #[derive(Debug, Args)]

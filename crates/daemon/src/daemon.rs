@@ -23,8 +23,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::configuration::Configuration;
 use crate::connection;
+use crate::dispatcher::{Dispatcher, DispatcherParts};
 use crate::lock::{LockError, StateLock};
-use crate::service::{Dispatcher, DispatcherParts};
 
 /// The setup of a daemon.
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! The offer to agents: each tool is a verb of the daemon, or a workflow that the daemon runs.
 
+mod client_pool;
 mod gates;
 mod prompts;
 mod registry;
@@ -7,7 +8,6 @@ mod resources;
 mod tasks;
 mod tools;
 mod waiting;
-mod ways;
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -22,9 +22,9 @@ use steplatch_protocol::{
 use tokio::sync::broadcast;
 
 use crate::offer::{CachedList, Call, Called, Changed, ClientContext, ClientInput, Outcome, ServerBackend, Updates};
+use client_pool::ClientPool;
 use gates::{Caller, Elicitor, GateStep};
 use registry::{FoundTool, Registry};
-use ways::ClientPool;
 
 /// The server's instructions to an agent. The most important comes first, because some clients cut at 2,048 characters.
 const INSTRUCTIONS: &str = "\

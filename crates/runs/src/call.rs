@@ -15,9 +15,9 @@ use super::child::CancelOnDrop;
 use super::start_key::StartKey;
 use super::{function, pins};
 use crate::engine::Attempt;
+use crate::engine_state::Engine;
 use crate::nodes::{self, NodeCall};
 use crate::runs::Runs;
-use crate::shared::Engine;
 
 /// The call of a node or graph by a step.
 pub(super) struct NodeCallRequest {

@@ -18,8 +18,8 @@ use super::machine::MachineLaunch;
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
 use super::source::{DefinitionSource, INVALID, ResolvedTarget};
+use crate::engine_state::Engine;
 use crate::quota::{DescendantQuota, QuotaExceeded};
-use crate::shared::Engine;
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);

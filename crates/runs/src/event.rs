@@ -10,7 +10,7 @@ use steplatch_store::ReadError;
 use steplatch_workflow::By;
 
 use super::run::Run;
-use crate::shared::Engine;
+use crate::engine_state::Engine;
 
 /// The events of one run for one follower.
 #[derive(Debug)]

@@ -12,13 +12,13 @@ use steplatch_workflow::Outcome;
 
 use crate::child::LEFT_ALONE;
 use crate::engine::RecoveredRun;
+use crate::engine_state::Engine;
 use crate::event::Unreadable;
 use crate::function::{self, FunctionRun};
 use crate::gates::ClosedGate;
 use crate::machine::{self, MachineRun};
 use crate::remote::{self, RemoteRun};
 use crate::run::Run;
-use crate::shared::Engine;
 
 /// The kinds of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

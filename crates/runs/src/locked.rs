@@ -21,9 +21,9 @@ use tokio::sync::{Mutex, watch};
 use super::child;
 use super::kind::Kind;
 use super::run::{Run, RunInputs, RunState, RunStatus};
+use crate::engine_state::Engine;
 use crate::runs::Runs;
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// Why a locked run does not continue, and what unlocks it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use steplatch_ids::{RunId, StepId};
 
-use crate::shared::Engine;
+use crate::engine_state::Engine;
 
 /// The most runs that may be under way below one run.
 const MOST_BELOW: usize = 500;

@@ -21,13 +21,13 @@ use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::engine_state::{Engine, RetentionPolicy};
 use crate::event::RunEvents;
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
 use crate::machine::{self, MachineLaunch};
 use crate::remote::RemoteLaunch;
 use crate::run::{Run, RunState, RunStatus};
-use crate::shared::{Engine, RetentionPolicy};
 use crate::source::RunTarget;
 use crate::start_key::StartKey;
 use crate::{ExecutorFactory, Nodes, function, remote, run, source};

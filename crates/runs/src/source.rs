@@ -16,10 +16,10 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
 use super::pins;
+use crate::engine_state::Engine;
 use crate::kind::Kind;
 use crate::runs::not_started;
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// The most bytes that are read of a file: those of a definition with much white space.
 const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_clock as clock;
 use steplatch_nodes::{Call, Node, Nodes, Surroundings};
-use steplatch_remote::{Config, Listing, clean_text, jitter, pace};
+use steplatch_remote::{Config, Listing, backoff, clean_text, jitter};
 
 use super::catalog::CatalogDiff;
 use super::service::ServiceClient;
@@ -46,7 +46,7 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
         let due = match (is_new, failures, setup.config.discovery_interval) {
             (true, ..) => Some(Duration::ZERO),
             (_, 0, interval) => interval,
-            (_, failures, interval) => Some(pace::rediscovery(failures, interval, None, jitter())),
+            (_, failures, interval) => Some(backoff::rediscovery(failures, interval, None, jitter())),
         };
         tokio::select! {
             () = service.wake.notified() => {

@@ -8,9 +8,9 @@ use steplatch_remote::{Client, Config, Token};
 use steplatch_workflow::Timestamp;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
+use super::admission_queue::{AdmissionQueue, Permit};
 use super::catalog::Catalog;
 use super::discovery::Refreshed;
-use super::line::{AdmissionQueue, Permit};
 use super::numbers::ServiceMetrics;
 use crate::error::DiscoveryError;
 

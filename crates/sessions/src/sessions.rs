@@ -25,7 +25,7 @@ use steplatch_terminal::{
 use tokio::sync::watch;
 
 use crate::ending::ShutdownMode;
-use crate::held::{HeldTerminals, TerminalKey};
+use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
 

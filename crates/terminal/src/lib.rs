@@ -15,8 +15,8 @@ mod exchange;
 #[cfg(test)]
 mod fuzz;
 mod guard;
+mod hidden_input;
 mod history;
-mod hushed;
 mod intake;
 mod integration;
 mod keys;
@@ -33,7 +33,7 @@ mod wait;
 
 pub use command::{CommandRequest, CommandResult, RunError};
 pub use exchange::{Variable, VariablesError};
-pub use hushed::{HiddenInputLog, SecretText};
+pub use hidden_input::{HiddenInputLog, SecretText};
 pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use memory::MemoryReturn;

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
 use tokio::sync::{mpsc, watch};
 
+use crate::hidden_input::HiddenInputLog;
 use crate::history::{Disk, History};
-use crate::hushed::HiddenInputLog;
 use crate::integration::Integration;
 use crate::memory::MemoryReturn;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, Streams, TERMINAL_VARIABLE};

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
 use crate::question::bounded;
-use crate::wording::for_people;
+use crate::translation::for_people;
 
 /// Shows one run.
 pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {

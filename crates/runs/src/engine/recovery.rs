@@ -10,10 +10,10 @@ use steplatch_store::{Journal as _, KnownRun, Record};
 
 use super::recorder::{Recorder, RecorderParts};
 use super::runner::{Attempt, RunKind, drive};
+use crate::engine_state::Engine;
 use crate::origin::{Environment, ResumeContext};
 use crate::run::{Run, RunHeader, RunInputs};
 use crate::seal::{LiveSeal, Seal};
-use crate::shared::Engine;
 
 /// How a kind of run is recovered.
 pub(crate) trait Recovery: Send + Sized + 'static {

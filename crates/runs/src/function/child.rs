@@ -21,11 +21,11 @@ use super::entry::{Entry, Started};
 use super::run::OwnFile;
 use super::work::{CallOutcome, after};
 use crate::child::{ChildError, RunningChild, give_up, outcome_with, tell_of_waits};
+use crate::engine_state::Engine;
 use crate::machine::MachineLaunch;
 use crate::remote::RemoteLaunch;
 use crate::run::{Run, RunInbox, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::{DefinitionSource, ResolvedTarget};
 
 /// How deep runs that functions start may be nested.

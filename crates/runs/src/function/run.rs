@@ -18,10 +18,10 @@ use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, chi
 use super::node::DeclaredNodes;
 use super::work::{CallOutcome, PendingWork, due};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::DefinitionSource;
 
 /// One run of functions and graphs.

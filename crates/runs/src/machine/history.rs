@@ -7,10 +7,10 @@ use steplatch_protocol::RunEvent;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{ChildEnd, Event, History, Outcome};
 
+use crate::engine_state::Engine;
 use crate::event::{Unreadable, envelope, tell_by};
 use crate::run::{Run, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// Reads an entry of a history. A mark unknown to the seal remains hidden.
 pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {

@@ -5,9 +5,9 @@ use steplatch_workflow::{History, Outcome, child_outcome};
 
 use super::report::shorten;
 use crate::child::refused;
+use crate::engine_state::Engine;
 use crate::run::Run;
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
 /// above and reported with it; the child's own history has all of it.

@@ -13,11 +13,11 @@ use steplatch_workflow::Input;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine_state::Engine;
 use crate::function::due;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// How long a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
 const LAST_ANSWER: Duration = Duration::from_secs(8);

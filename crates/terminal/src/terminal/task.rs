@@ -28,8 +28,8 @@ use super::{
     Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, Sent, View, excerpt,
 };
 use crate::echo::{Echo, Followed};
+use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
-use crate::hushed::{HiddenInputLog, HiddenLine};
 use crate::intake::OutputPipeline;
 use crate::integration::IntegrationSession;
 use crate::keys;

@@ -11,10 +11,10 @@ use steplatch_workflow::Outcome;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Phase, State};
 use crate::child::outcome_with;
+use crate::engine_state::Engine;
 use crate::event::{Unreadable, envelope};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::DefinitionSource;
 
 /// Returns an entry as an event; `None` if the entry is not shown to followers.

@@ -7,13 +7,13 @@ use serde_json::Value;
 use steplatch_protocol::{NodeReply, RunEvent};
 
 use super::conversation::{Conversation, WAITING};
+use super::format;
 use super::line::Target;
 use super::session::{PendingText, State};
-use super::told;
 use super::work::{JobEvent, Outcome};
+use crate::child_runs::child;
 use crate::commands::graphs;
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::family::child;
 use crate::print::{QUIET, visible};
 
 impl Conversation<'_> {
@@ -108,11 +108,11 @@ impl Conversation<'_> {
 
     fn tells_end(&mut self, number: usize, target: &Target, outcome: &Outcome) -> io::Result<()> {
         let State::Done { took, .. } = self.session.entry(number).state else { return Ok(()) };
-        let end = |error: Option<&str>| told::end(number, target, error, took);
+        let end = |error: Option<&str>| format::end(number, target, error, took);
         match outcome {
             Outcome::Node(reply) => {
                 self.screen.output(number, &reply.output)?;
-                self.screen.notes(&told::beside(reply))?;
+                self.screen.notes(&format::beside(reply))?;
                 self.screen.notes(&graphs::steps(reply))?;
                 self.tells_node(reply, &end(failed(reply)))
             }

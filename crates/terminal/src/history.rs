@@ -54,8 +54,8 @@ pub(crate) struct History {
     /// Older text, oldest first: so many blocks on disk, then those in memory.
     sealed: VecDeque<Sealed>,
     on_disk: usize,
-    in_memory: Held,
-    spilled: Held,
+    in_memory: BlockTotals,
+    spilled: BlockTotals,
     hot: String,
     /// Offset of the first byte of `hot`.
     hot_start: u64,
@@ -74,14 +74,14 @@ pub(crate) struct History {
 
 /// How much some blocks hold.
 #[derive(Debug, Default)]
-struct Held {
+struct BlockTotals {
     /// Compressed.
     bytes: usize,
     /// As text.
     text: usize,
 }
 
-impl Held {
+impl BlockTotals {
     fn add(&mut self, block: &Sealed) {
         self.bytes += block.kept.length();
         self.text += block.length;
@@ -137,8 +137,8 @@ impl History {
         Self {
             sealed: VecDeque::new(),
             on_disk: 0,
-            in_memory: Held::default(),
-            spilled: Held::default(),
+            in_memory: BlockTotals::default(),
+            spilled: BlockTotals::default(),
             hot: String::new(),
             hot_start: 0,
             zones: VecDeque::from([(0, Zone::Output)]),

@@ -293,7 +293,7 @@ impl Terminals {
         let terminal = reservation.keep();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
-            let real = Terminal::new(terminal, pid, life, requests).told_by(agreed);
+            let real = Terminal::new(terminal, pid, life, requests).with_integration(agreed);
             self.lock().insert(id.clone(), real.clone());
             real
         };

@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// Sends the progress, as a growing number out of `total`.
-    pub async fn tell(&mut self, done: f64, total: Option<f64>) {
+    pub async fn report(&mut self, done: f64, total: Option<f64>) {
         let mut progress = ProgressNotificationParam::new(self.token.clone(), done);
         progress.total = total;
         self.told = done;

@@ -106,7 +106,7 @@ pub(super) enum Unreadable {
 }
 
 /// Adds the author of an answer to its data.
-pub(super) fn tell_by(data: &mut Value, by: Option<By>) {
+pub(super) fn add_author(data: &mut Value, by: Option<By>) {
     let By { who, through, proof, shown } = by.unwrap_or_default();
     data["by"] = who.into();
     data["through"] = through.into();

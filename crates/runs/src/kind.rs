@@ -128,7 +128,7 @@ impl Engine {
         let mut recovered: Vec<Box<dyn RecoveredRun>> = Vec::with_capacity(left.len());
         for known in left {
             let id = known.run.clone();
-            let run = Run::told(known.clone());
+            let run = Run::from_journal(known.clone());
             let found = match run.kind() {
                 Kind::Machine => self.recover_run::<MachineRun>(known, key, &mut callers).await,
                 Kind::Function => self.recover_run::<FunctionRun>(known, key, &mut callers).await,

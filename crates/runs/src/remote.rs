@@ -13,4 +13,4 @@ mod views;
 
 pub(super) use begin::RemoteLaunch;
 pub(super) use run::RemoteRun;
-pub(super) use views::{event, outcome_of, report, result_of, there};
+pub(super) use views::{event, outcome_of, remote_ids, report, result_of};

@@ -208,7 +208,11 @@ impl Engine {
     /// # Errors
     ///
     /// With the reply that says why nothing can be run.
-    pub(super) async fn asked(&self, caller: &Arc<Caller>, verb: &RunWorkflow) -> Result<RunTarget, Box<RunReply>> {
+    pub(super) async fn requested_target(
+        &self,
+        caller: &Arc<Caller>,
+        verb: &RunWorkflow,
+    ) -> Result<RunTarget, Box<RunReply>> {
         let invalid = |problems: String| not_started("definition_invalid", problems);
         let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
             + usize::from(verb.workflow_definition.is_some());
@@ -247,13 +251,13 @@ impl Engine {
             }
         };
         let definition = parsed.map_err(|problems| invalid(format!("{INVALID}:\n{problems}")))?;
-        let source = self.given(caller, verb.save_on_success).await;
+        let source = self.inline_source(caller, verb.save_on_success).await;
         Ok(RunTarget::Machine(Box::new(definition), source))
     }
 
     /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to
     /// completion, unless `save_on_success` is false.
-    pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
+    pub(super) async fn inline_source(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
         if !save_on_success {
             return DefinitionSource::Given;
         }

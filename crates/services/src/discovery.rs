@@ -92,7 +92,7 @@ fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, Disc
             for reason in &skipped {
                 tracing::warn!(remote = service.name, reason, "an entry of a remote service's list is left out");
             }
-            let changed = remotes.inner.catalog.take(&service.name, listing);
+            let changed = remotes.inner.catalog.replace(&service.name, listing);
             {
                 let mut health = service.health();
                 (health.reachable, health.error, health.skipped) = (true, None, skipped);

@@ -121,7 +121,7 @@ impl Engine {
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
         let records = self.journal.read(&known.run, 1).await.map_err(|error| unreadable(&error))?;
         let seq = records.len() as u64;
-        let about = Run::told(known.clone()).about;
+        let about = Run::from_journal(known.clone()).about;
         let StoredRun { history, seal, environment } = K::read(self, &about, &known.run, records, seal).await?;
         let (run, inputs, progress) = self.driverless(&known);
         self.lock().insert(known.run, run.clone());

@@ -80,7 +80,7 @@ impl PendingWork {
     }
 
     /// Adds an outcome that is ready now.
-    pub(super) fn came(&mut self, number: u64, came: CallOutcome) {
+    pub(super) fn add_ready(&mut self, number: u64, came: CallOutcome) {
         self.ready.push_back((number, came));
     }
 

@@ -218,7 +218,7 @@ impl RunKind for MachineRun {
                 );
             }
             None => match self.history.current() {
-                Some(current) => held.go_on(&self.recorder.run.id, &current.step, TerminalUse::of(&current.tool)),
+                Some(current) => held.note_step(&self.recorder.run.id, &current.step, TerminalUse::of(&current.tool)),
                 None => held.release(&self.recorder.run.id),
             },
         }

@@ -52,7 +52,7 @@ impl Commander {
         } else {
             Lines::plain()
         };
-        Conversation::new(place, daemon, lines).goes_on().await
+        Conversation::new(place, daemon, lines).converse().await
     }
 }
 

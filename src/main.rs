@@ -38,11 +38,11 @@ fn main() -> ExitCode {
     print::logs_to_stderr(arguments.verbose);
     let runtime = match arguments.runtime().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failure::Failure::system("the program could not start", &error).tell(json),
+        Err(error) => return failure::Failure::system("the program could not start", &error).report(json),
     };
     let code = match runtime.block_on(commands::run(arguments)) {
         Ok(code) => code,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.report(json),
     };
     // A thread that waits for a person's input must not delay the exit.
     runtime.shutdown_background();

@@ -143,7 +143,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
 }
 
 /// Returns a run as lines.
-pub(crate) async fn told(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
+pub(crate) async fn describe(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     show::lines(place, id).await
 }
 

@@ -59,11 +59,11 @@ impl Reload {
     /// Reads the settings again.
     fn again(&mut self) {
         let read = Settings::load();
-        self.take(read);
+        self.apply(read);
     }
 
     /// Applies new settings; invalid ones change nothing.
-    fn take(&mut self, read: Result<Settings, BadSettings>) {
+    fn apply(&mut self, read: Result<Settings, BadSettings>) {
         let settings = match read {
             Ok(settings) => settings,
             Err(bad) if self.complaint.as_ref() == Some(&bad) => return,
@@ -119,17 +119,17 @@ mod tests {
     fn what_changed_is_told_once_and_a_mistake_changes_nothing() {
         let (sender, mut receiver) = tokio::sync::watch::channel(Configuration::default());
         let mut reload = Reload::new(read("", &[]).unwrap(), sender);
-        reload.take(read("tools.library = true", &[]));
+        reload.apply(read("tools.library = true", &[]));
         assert!(receiver.has_changed().unwrap());
         assert!(receiver.borrow_and_update().library_tools);
-        reload.take(read("tools.library = true # a remark", &[]));
+        reload.apply(read("tools.library = true # a remark", &[]));
         assert!(!receiver.has_changed().unwrap(), "a remark is no change");
-        reload.take(read("tools.library = 'perhaps'", &[]));
+        reload.apply(read("tools.library = 'perhaps'", &[]));
         assert!(!receiver.has_changed().unwrap());
         assert!(receiver.borrow().library_tools, "it stays as it was");
-        reload.take(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
+        reload.apply(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
         assert_eq!(receiver.borrow_and_update().remotes[0].name, "a");
-        reload.take(read("", &[]));
+        reload.apply(read("", &[]));
         assert!(!receiver.borrow_and_update().library_tools, "what is taken out is the default again");
     }
 }

@@ -83,9 +83,9 @@ impl Reload {
         }
         for key in settings.changed_since(&self.settings) {
             if key.hot {
-                tracing::info!("{} changed, and holds from now on", key.name);
+                tracing::info!("{} changed and is applied", key.name);
             } else {
-                tracing::warn!("{} changed, and holds from the next start on: steplatch daemon restart", key.name);
+                tracing::warn!("{} changed and is applied by the next start: steplatch daemon restart", key.name);
             }
         }
         let before: BTreeMap<&str, &Config> = self.settings.services().collect();
@@ -93,12 +93,12 @@ impl Reload {
         for (name, config) in &after {
             match before.get(name) {
                 Some(old) if old == config => {}
-                Some(_) => tracing::info!("remote '{name}' changed, and holds from now on"),
+                Some(_) => tracing::info!("remote '{name}' changed and is applied"),
                 None => tracing::info!("remote '{name}' was added"),
             }
         }
         for name in before.keys().filter(|name| !after.contains_key(*name)) {
-            tracing::info!("remote '{name}' was taken out");
+            tracing::info!("remote '{name}' was removed");
         }
         self.told.send_if_modified(|configuration| {
             let new = settings.configuration();

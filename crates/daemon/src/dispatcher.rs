@@ -116,7 +116,7 @@ impl Dispatcher {
         if in_group.is_some()
             && let Err(error) = hands.adopt_orphans()
         {
-            tracing::warn!(%error, "what nodes leave behind is not adopted");
+            tracing::warn!(%error, "processes that nodes leave behind are not adopted");
         }
         let nodes = Arc::new(Nodes::new(hands.clone()));
         let changes = ChangeHub::default();

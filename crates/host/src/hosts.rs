@@ -452,7 +452,11 @@ impl Hosts {
         match state {
             HostState::Current | HostState::Silent => {}
             HostState::Older => {
-                tracing::info!(pid = greeting.pid, version = greeting.version, "an older terminal host goes on");
+                tracing::info!(
+                    pid = greeting.pid,
+                    version = greeting.version,
+                    "a terminal host of an older version runs until its last terminal ends"
+                );
                 // It ends with its last terminal; if it has ended already, nothing is left to do.
                 let _ = host.ask::<()>(&Ask::Retire).await;
             }

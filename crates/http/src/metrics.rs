@@ -86,7 +86,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
     let asked = app.daemon.call(GetMetrics {}).await;
     let reached = asked.is_ok();
     if let Err(error) = &asked {
-        tracing::warn!(%error, "the daemon's numbers are left out");
+        tracing::warn!(%error, "the metrics of the daemon are omitted");
     }
     let mut all = asked.map(|reply| reply.metrics).unwrap_or_default();
     all.extend(app.metrics.collect());

@@ -139,7 +139,7 @@ impl Token {
                 let now = match Version::of(file) {
                     Ok(now) => now,
                     Err(error) => {
-                        tracing::warn!(file = %file.display(), %error, "the token can not be looked at");
+                        tracing::warn!(file = %file.display(), %error, "the token file can not be checked");
                         return false;
                     }
                 };
@@ -147,7 +147,7 @@ impl Token {
                     *known = match read(file) {
                         Ok(secret) => Some((now, secret)),
                         Err(error) => {
-                            tracing::warn!(%error, "nobody is let in");
+                            tracing::warn!(%error, "the token can not be read; requests are refused");
                             None
                         }
                     };

@@ -254,7 +254,7 @@ impl ServerBackend for Contract {
 
     async fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
         resources::complete(what, argument, self.ways.unnamed()).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "nothing can be completed");
+            tracing::debug!(%error, "completions are not available");
             Vec::new()
         })
     }

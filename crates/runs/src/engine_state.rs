@@ -329,7 +329,7 @@ impl Engine {
                     return Some(last);
                 }
                 Ok(Appended::Existing { run: existing }) => {
-                    tracing::error!(%run, %existing, "an append without a key was taken for another run's");
+                    tracing::error!(%run, %existing, "an append without a key was mistaken for a repeated one");
                     return None;
                 }
                 Err(AppendError::Storage(StorageError::NotOwner { .. })) => {
@@ -357,7 +357,7 @@ impl Engine {
 
     /// Ends this daemon, because another one has taken over the journal. This happens when the lock file is removed.
     fn give_way(&self) {
-        tracing::error!("another daemon has taken this state over, so this one ends");
+        tracing::error!("another daemon uses this state directory now, so this one stops");
         self.stop.send_replace(Some(ShutdownMode::GiveWay));
     }
 

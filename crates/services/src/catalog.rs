@@ -91,7 +91,7 @@ impl Catalog {
                     CatalogFile::default()
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the lists of remote services make no sense and are begun anew");
+                    tracing::warn!(%error, "the lists of remote services are not valid and are rebuilt");
                     CatalogFile::default()
                 }
             },
@@ -211,7 +211,7 @@ impl Catalog {
             Ok(())
         });
         if let Err(error) = written {
-            tracing::warn!(%error, "the lists of remote services are not kept for the next daemon");
+            tracing::warn!(%error, "the lists of remote services are not stored for the next daemon");
         }
     }
 }

@@ -90,7 +90,7 @@ fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, Disc
         Ok(listing) => {
             let skipped = listing.skipped.clone();
             for reason in &skipped {
-                tracing::warn!(remote = service.name, reason, "an entry of a remote service's list is left out");
+                tracing::warn!(remote = service.name, reason, "an entry of a remote service's list is skipped");
             }
             let changed = remotes.inner.catalog.replace(&service.name, listing);
             {
@@ -110,7 +110,7 @@ fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, Disc
             tracing::warn!(
                 remote = service.name,
                 error = words,
-                "a remote service did not tell its list; the last one stays"
+                "a remote service did not return its list; the last one is kept"
             );
             let mut health = service.health();
             (health.reachable, health.error) = (false, Some(words));

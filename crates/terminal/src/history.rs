@@ -303,7 +303,7 @@ impl History {
                 Ok(place) => break Some(place),
                 // A full disk leaves the room that the file has already.
                 Err(error) if spill.stop_growing() => {
-                    tracing::warn!(%error, "the disk takes no more of the older output: less of it is kept");
+                    tracing::warn!(%error, "older output can not be written to disk: less of it is kept");
                 }
                 Err(error) => {
                     tracing::warn!(%error, "older output is no longer kept on disk");

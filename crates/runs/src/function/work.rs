@@ -98,7 +98,7 @@ impl PendingWork {
             match self.tasks.join_next().await? {
                 Ok(done) => return Some(done),
                 // The task that failed has logged its error already.
-                Err(error) => tracing::error!(%error, "what a call started broke off"),
+                Err(error) => tracing::error!(%error, "the task of a call panicked or was aborted"),
             }
         }
     }

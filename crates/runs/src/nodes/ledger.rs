@@ -137,7 +137,7 @@ impl OnceCalls {
                 waiting.send_replace(Some(reply));
             }
             Err(error) => {
-                tracing::error!(%error, step, "a call broke off");
+                tracing::error!(%error, step, "a call panicked or was aborted");
                 // Without a reply, waiters see the closed channel.
                 self.lock().note(step, None);
             }

@@ -56,7 +56,7 @@ const TO_ITS_END: f64 = 7200.0;
 /// The daemon's verbs and workflows, offered as MCP tools, prompts, resources and tasks.
 #[derive(Debug)]
 pub struct Contract {
-    ways: ClientPool,
+    clients: ClientPool,
     people: Elicitor,
     registry: Registry,
 }
@@ -67,12 +67,12 @@ impl Contract {
     pub fn new(daemon: ReconnectingClient) -> Self {
         // On a connection of its own, because watching the list of tools belongs to no client's call.
         let registry = Registry::new(daemon.apart("mcp tools"));
-        Self { registry, people: Elicitor::default(), ways: ClientPool::new(daemon) }
+        Self { registry, people: Elicitor::default(), clients: ClientPool::new(daemon) }
     }
 
     /// Returns the connection to the daemon that carries the client's name.
     fn daemon_of(&self, asker: &ClientContext<'_>) -> ReconnectingClient {
-        self.ways.of(asker.name())
+        self.clients.of(asker.name())
     }
 
     async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<ToolReply> {
@@ -249,11 +249,11 @@ impl ServerBackend for Contract {
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
-        resources::follow(uri, self.ways.unnamed()).await.map_err(|error| internal(&error))
+        resources::follow(uri, self.clients.unnamed()).await.map_err(|error| internal(&error))
     }
 
     async fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
-        resources::complete(what, argument, self.ways.unnamed()).await.unwrap_or_else(|error| {
+        resources::complete(what, argument, self.clients.unnamed()).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "completions are not available");
             Vec::new()
         })

@@ -82,7 +82,7 @@ impl Outcome {
     }
 
     /// Returns the outcome in words, where there is more to say than that it succeeded.
-    pub(crate) fn told(self, tool: &str, result: &Value) -> String {
+    pub(crate) fn describe(self, tool: &str, result: &Value) -> String {
         let text = |name: &str| result.get(name).and_then(Value::as_str);
         match self {
             Self::TimedOut => return "time is up".to_owned(),

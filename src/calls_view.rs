@@ -36,7 +36,7 @@ impl Calls {
     }
 
     /// Records an event. Returns the line that shows it, if there is one.
-    pub(crate) fn take(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
+    pub(crate) fn record(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let call = event.data.get("call").and_then(Value::as_u64);
         match event.event_type.as_str() {
@@ -166,7 +166,7 @@ mod tests {
             (event("draft_ready", json!({"round": 1}), "03.000"), Some("draft_ready event round=1")),
             (event("graph_step_completed", json!({"step_id": "one"}), "03.000"), None),
         ] {
-            let told = calls.take(&event, None).map(|line| anstream::adapter::strip_str(&line).to_string());
+            let told = calls.record(&event, None).map(|line| anstream::adapter::strip_str(&line).to_string());
             let words = told.map(|told| told.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
             assert_eq!(words.as_deref(), expected, "{}", event.event_type);
         }

@@ -3,23 +3,23 @@
 //! The meaning of a line (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and the state of the session
 //! (`session.rs`) are values independent of the terminal and of the daemon, so that another view can draw them.
 //! `conversation.rs` connects them with the terminal (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`): it
-//! reads lines, `carry_out.rs` executes commands, `answering.rs` asks the questions of gates, and `hearing.rs` shows
+//! reads lines, `carry_out.rs` executes commands, `questions.rs` asks the questions of gates, and `job_events.rs` shows
 //! events.
 
-mod answering;
 mod carry_out;
 mod catalog;
 mod completion;
 mod conversation;
 mod editor;
-mod hearing;
+mod format;
 mod help;
+mod job_events;
 mod line;
 mod order;
+mod questions;
 mod reference;
 mod screen;
 mod session;
-mod told;
 mod work;
 
 use std::io::{self, IsTerminal as _};
@@ -52,7 +52,7 @@ impl Commander {
         } else {
             Lines::plain()
         };
-        Conversation::new(place, daemon, lines).goes_on().await
+        Conversation::new(place, daemon, lines).converse().await
     }
 }
 

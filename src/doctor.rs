@@ -114,7 +114,7 @@ async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
     for (about, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
         let command = probe::Command { program: &ours.program, arguments: &arguments, environment: &[] };
         match probe::speak(command, era).await {
-            Ok(spoken) => tell_spoken(&mut checks, about, &spoken),
+            Ok(spoken) => check_answer(&mut checks, about, &spoken),
             Err(why) => checks.problem(
                 about,
                 why,
@@ -128,7 +128,7 @@ async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
 /// How long a server may take to end once its client is gone, without a warning.
 const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
 
-fn tell_spoken(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
+fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
     let said = format!(
         "{} tools, speaks {}; answered after {}, listed in {}, ended in {}",
         spoken.tools,
@@ -160,7 +160,7 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
             }
             let about =
                 if scope == Scope::User { client.label.to_owned() } else { format!("{} (project)", client.label) };
-            let setup = mend(client, scope);
+            let setup = setup_command(client, scope);
             let text = match file::read(&path) {
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
@@ -189,12 +189,12 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 checks.warn(
                     client.label,
                     "does not know steplatch",
-                    format!("add it with: {}", mend(client, Scope::User)),
+                    format!("add it with: {}", setup_command(client, Scope::User)),
                 );
             }
             (false, false, true) => checks.absent(client.label, "not found"),
             (false, _, false) => {
-                let setup = mend(client, Scope::User);
+                let setup = setup_command(client, Scope::User);
                 checks.problem(client.label, "does not know steplatch", format!("add it with: {setup}"));
             }
         }
@@ -202,14 +202,14 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
     checks
 }
 
-fn mend(client: &Client, scope: Scope) -> String {
+fn setup_command(client: &Client, scope: Scope) -> String {
     let scope = if scope == Scope::Project { " --scope project" } else { "" };
     format!("steplatch setup --client {}{scope}", client.name)
 }
 
 /// Tries one entry.
 async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnEntry, around: &UserPaths, setup: &str) {
-    let told = print::visible(&found.told());
+    let told = print::visible(&found.describe());
     let Some(command) = &found.command else {
         match &found.url {
             Some(url) => match reach::listens(url).await {

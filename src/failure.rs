@@ -24,7 +24,7 @@ pub(crate) fn misread(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let sentence = text.split("\n\n").next().unwrap_or_default().trim();
         let failure = Failure::usage(sentence.strip_prefix("error: ").unwrap_or(sentence));
-        failure.tell_programs();
+        failure.print_json();
     }
     // clap prints its own message, with its colours and its pointer to the help.
     error.exit()
@@ -73,15 +73,15 @@ impl Failure {
     }
 
     /// Prints the failure on standard error, with `json` on standard output too, and returns the exit code.
-    pub(crate) fn tell(self, json: bool) -> ExitCode {
+    pub(crate) fn report(self, json: bool) -> ExitCode {
         if json {
-            self.tell_programs();
+            self.print_json();
         }
         print::error(&self.message);
         ExitCode::from(self.code)
     }
 
-    fn tell_programs(&self) {
+    fn print_json(&self) {
         if let Err(error) = print::json_line(&self.document()) {
             // Standard output is closed; the exit code still reports the failure.
             tracing::debug!(%error, "standard output can not be written");

@@ -4,17 +4,17 @@
 
 mod action;
 mod asciicast;
-mod asking;
 mod attach;
 mod calls_view;
+mod child_runs;
 mod clients;
 mod commander;
 mod commands;
 mod doctor;
 mod failure;
-mod family;
 mod front;
-mod listening;
+mod gate_prompt;
+mod http_listener;
 mod pager;
 mod passphrase;
 mod print;
@@ -22,7 +22,7 @@ mod question;
 mod record;
 mod run_view;
 mod settings;
-mod wording;
+mod translation;
 
 use std::process::ExitCode;
 
@@ -38,11 +38,11 @@ fn main() -> ExitCode {
     print::logs_to_stderr(arguments.verbose);
     let runtime = match arguments.runtime().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failure::Failure::system("the program could not start", &error).tell(json),
+        Err(error) => return failure::Failure::system("the program could not start", &error).report(json),
     };
     let code = match runtime.block_on(commands::run(arguments)) {
         Ok(code) => code,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.report(json),
     };
     // A thread that waits for a person's input must not delay the exit.
     runtime.shutdown_background();

@@ -83,7 +83,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
         // The terminal's echo is restored before this program exits.
         _ = interrupted.recv() => None,
     };
-    person.heard();
+    person.end_question();
     match line {
         Some(line) if !line.is_empty() => Ok(Passphrase(line)),
         Some(_) => Err(Failure::usage("the passphrase is empty")),

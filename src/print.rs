@@ -13,7 +13,7 @@ pub(crate) use steplatch_protocol::visible;
 use tracing_subscriber::EnvFilter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::wording::for_people;
+use crate::translation::for_people;
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();

@@ -49,14 +49,14 @@ impl Person {
         self.since = Some(Instant::now());
     }
 
-    /// As `listen`, for hidden input. The echo is restored by [`Self::heard`].
+    /// As `listen`, for hidden input. The echo is restored by [`Self::end_question`].
     pub(crate) fn listen_unseen(&mut self) {
         self.listen();
         self.unseen = self.unseen.take().or_else(EchoOff::begin);
     }
 
     /// Ends a question that is answered or obsolete.
-    pub(crate) fn heard(&mut self) {
+    pub(crate) fn end_question(&mut self) {
         self.unseen = None;
     }
 

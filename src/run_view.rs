@@ -13,7 +13,7 @@ use crate::action::{self, Outcome, detail, succeeded};
 use crate::calls_view::Calls;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
-use crate::wording::for_people;
+use crate::translation::for_people;
 
 /// A display of the events of a run.
 pub(crate) trait View {
@@ -125,7 +125,7 @@ impl Story {
         }
         let outcome = Outcome::of(event.data.get("outcome").and_then(Value::as_str), result);
         let (mark, style) = outcome.mark();
-        let detail = action::led_to(&current.detail, &outcome.told(&current.tool, result));
+        let detail = action::led_to(&current.detail, &outcome.describe(&current.tool, result));
         let time = duration(Duration::from_secs_f64(seconds));
         Some(line(&format!("{style}{mark}{style:#}"), &current.state, &current.tool, &detail, &time, width))
     }
@@ -230,7 +230,7 @@ pub(crate) struct Shown {
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// Returns the line of an event about a run that a remote service executes.
-fn told_elsewhere(event: &RunEvent) -> String {
+fn remote_line(event: &RunEvent) -> String {
     let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
     let asked = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
     match (event.event_type.as_str(), asked) {
@@ -261,12 +261,12 @@ impl Shown {
     ///
     /// For callers that write elsewhere than on standard output, such as above a line that is being typed; they put so
     /// many `taken` columns before each line.
-    pub(crate) fn told(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
+    pub(crate) fn event_lines(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
         if self.run.is_empty() {
             self.run.clone_from(&event.run_id);
         }
         if event.run_id != self.run {
-            return self.told_nested(event, taken).into_iter().map(|line| format!("  {line}")).collect();
+            return self.nested_line(event, taken).into_iter().map(|line| format!("  {line}")).collect();
         }
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
@@ -302,20 +302,20 @@ impl Shown {
                 Vec::new()
             }
             remote if remote.starts_with("remote_") => {
-                let told = told_elsewhere(event);
+                let told = remote_line(event);
                 let told = self.width(taken + 2).map_or(told.clone(), |width| fitted(&told, width));
                 vec![format!("  {QUIET}{told}{QUIET:#}")]
             }
             _ if event.is_last() => self.story.finished(event),
             _ => {
                 let width = self.width(taken);
-                self.story.calls.take(event, width).into_iter().collect()
+                self.story.calls.record(event, width).into_iter().collect()
             }
         }
     }
 
     /// Returns the line of a nested run's state as it ends, within the state that started the run.
-    fn told_nested(&mut self, event: &RunEvent, taken: usize) -> Option<String> {
+    fn nested_line(&mut self, event: &RunEvent, taken: usize) -> Option<String> {
         let width = self.width(taken + 2);
         let story = self.nested.entry(event.run_id.clone()).or_default();
         let ended = match event.event_type.as_str() {
@@ -325,7 +325,7 @@ impl Shown {
             }
             "state_completed" => story.leave(event, width),
             "gate_answered" => Some(answered(event, width)),
-            _ => story.calls.take(event, width),
+            _ => story.calls.record(event, width),
         };
         if event.is_last() {
             self.nested.remove(&event.run_id);
@@ -351,7 +351,7 @@ impl Shown {
 
 impl View for Shown {
     fn show(&mut self, event: &RunEvent) -> io::Result<()> {
-        let lines = self.told(event, 0);
+        let lines = self.event_lines(event, 0);
         let mut out = anstream::stdout().lock();
         if !lines.is_empty() {
             self.clear(&mut out)?;

@@ -65,7 +65,7 @@ pub(crate) fn edited(
             differences = found.differences(ours, around);
             match differences.is_empty() {
                 true => (Outcome::Kept, None),
-                false => (Outcome::Changed { before: found.told() }, Some(Change::Set(&differences))),
+                false => (Outcome::Changed { before: found.describe() }, Some(Change::Set(&differences))),
             }
         }
     };

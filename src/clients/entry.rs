@@ -81,7 +81,7 @@ impl FoundEntry {
     }
 
     /// Returns the entry as text for people.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match (&self.command, &self.url) {
             (Some(command), _) => {
                 let words = std::iter::once(command).chain(&self.args).map(|word| shell_words::quote(word));

@@ -6,7 +6,7 @@ use super::conversation::Conversation;
 use super::line::{self, Kind, Line};
 use super::order::{self, Order};
 use super::session::State;
-use super::{help, told};
+use super::{format, help};
 use crate::commands::runs;
 use crate::failure::Failure;
 use crate::print::{self, visible};
@@ -39,12 +39,12 @@ impl Conversation<'_> {
             Order::Cancel => self.cancels(rest).await?,
             Order::Foreground => self.brings_back(rest).await?,
             Order::Background => {
-                let lines = told::calls(self.session.not_over());
-                self.tells(&lines, "nothing is under way; /bg LINE begins a call without waiting for it")?;
+                let lines = format::calls(self.session.not_over());
+                self.show_list(&lines, "nothing is under way; /bg LINE begins a call without waiting for it")?;
             }
             Order::History => {
-                let lines = told::calls(self.session.entries());
-                self.tells(&lines, "nothing was called yet; /help says how it is done")?;
+                let lines = format::calls(self.session.entries());
+                self.show_list(&lines, "nothing was called yet; /help says how it is done")?;
             }
             Order::Target => self.sets_target(rest).await?,
             Order::Clear if self.screen.is_watched() => print::clear()?,
@@ -84,7 +84,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    fn tells(&mut self, lines: &[String], nothing: &str) -> std::io::Result<()> {
+    fn show_list(&mut self, lines: &[String], nothing: &str) -> std::io::Result<()> {
         if lines.is_empty() { self.screen.note(nothing) } else { self.screen.say(lines) }
     }
 
@@ -96,9 +96,9 @@ impl Conversation<'_> {
         let rows = reply.nodes.iter().map(|node| {
             vec![format!("@{}", node.id), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
         });
-        let lines = told::table(["NODE", "TYPE", "DESCRIPTION"], rows);
-        self.tells(&lines, "no node is like that")?;
-        self.tells_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
+        let lines = format::table(["NODE", "TYPE", "DESCRIPTION"], rows);
+        self.show_list(&lines, "no node is like that")?;
+        self.show_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
 
     async fn lists_graphs(&mut self, containing: &str) -> Result<(), Failure> {
@@ -110,9 +110,9 @@ impl Conversation<'_> {
             let about = visible(graph.description.as_deref().unwrap_or_default());
             vec![format!("#{}", graph.id), visible(&graph.steps.join(", ")), about]
         });
-        let lines = told::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
-        self.tells(&lines, "there is no such graph; /help graphs says what one is")?;
-        self.tells_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
+        let lines = format::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
+        self.show_list(&lines, "there is no such graph; /help graphs says what one is")?;
+        self.show_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
 
     async fn lists_workflows(&mut self, containing: &str) -> Result<(), Failure> {
@@ -126,16 +126,16 @@ impl Conversation<'_> {
             let about = visible(workflow.description.as_deref().unwrap_or_default());
             vec![format!("%{}", workflow.name), workflow.status.clone(), runs, about]
         });
-        let lines = told::table(["WORKFLOW", "STATUS", "DONE WELL", "DESCRIPTION"], rows);
-        self.tells(&lines, "there is no such workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
+        let lines = format::table(["WORKFLOW", "STATUS", "DONE WELL", "DESCRIPTION"], rows);
+        self.show_list(&lines, "there is no such workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
         let more = reply.total.saturating_sub(reply.workflows.len());
         if more > 0 && containing.is_empty() {
             self.screen.note(&format!("and {more} more; /workflows TEXT finds them"))?;
         }
-        self.tells_broken(reply.broken.iter().map(|broken| (None, &*broken.file, &*broken.reason)))
+        self.show_broken(reply.broken.iter().map(|broken| (None, &*broken.file, &*broken.reason)))
     }
 
-    fn tells_broken<'b>(
+    fn show_broken<'b>(
         &mut self,
         broken: impl Iterator<Item = (Option<&'b str>, &'b str, &'b str)>,
     ) -> Result<(), Failure> {
@@ -158,19 +158,19 @@ impl Conversation<'_> {
             words.runs.retain(|known| !ids.contains(known));
             words.runs.splice(0..0, ids);
         });
-        let lines = told::table(["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"], found.iter().map(runs::row));
-        Ok(self.tells(&lines, "there are no such runs; %NAME begins one")?)
+        let lines = format::table(["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"], found.iter().map(runs::row));
+        Ok(self.show_list(&lines, "there are no such runs; %NAME begins one")?)
     }
 
     async fn lists_gates(&mut self) -> Result<(), Failure> {
         let gates = self.work.questions().await?;
-        let lines = told::questions(&gates);
-        self.tells(&lines, "no run waits for an answer")?;
+        let lines = format::questions(&gates);
+        self.show_list(&lines, "no run waits for an answer")?;
         for (_, gate) in gates {
             let entry = self.session.of_run(&gate.run_id);
-            self.session.asks(gate, entry, false);
+            self.session.add_question(gate, entry, false);
         }
-        Ok(self.asks()?)
+        Ok(self.show_question()?)
     }
 
     /// Executes `/answer ANSWER` and `/answer RUN ANSWER`.
@@ -181,7 +181,7 @@ impl Conversation<'_> {
         let gates: Vec<GateInfo> = self.work.questions().await?.into_iter().map(|(_, gate)| gate).collect();
         let (gate, answer) = self.meant(gates, rest).map_err(Failure::usage)?;
         let (id, entry) = (gate.gate_id.clone(), self.session.of_run(&gate.run_id));
-        self.session.asks(gate, entry, true);
+        self.session.add_question(gate, entry, true);
         self.answers(&id, answer).await
     }
 
@@ -194,7 +194,7 @@ impl Conversation<'_> {
             beginning.len() >= OF_AN_ID && without.starts_with(beginning)
         };
         let of_run: Vec<&GateInfo> = gates.iter().filter(begins).collect();
-        match (&of_run[..], self.session.asked(), &gates[..]) {
+        match (&of_run[..], self.session.current_question(), &gates[..]) {
             ([_, ..], _, _) if after.trim().is_empty() => Err(format!("after /answer {first} comes the answer")),
             ([gate], _, _) => Ok(((*gate).clone(), after.trim())),
             ([_, _, ..], Some(asked), _) if of_run.iter().any(|gate| gate.gate_id == asked.asking.gate().gate_id) => {
@@ -218,19 +218,19 @@ impl Conversation<'_> {
             let entry = self.session.entry(number);
             match (&entry.state, entry.run.clone()) {
                 (State::Coming, Some(run)) => {
-                    let lines = runs::told(self.place, &run).await?;
+                    let lines = runs::describe(self.place, &run).await?;
                     self.screen.say(&lines)?;
                 }
                 _ => {
                     let result = self.session.result(number).map_err(Failure::usage)?;
-                    let lines = told::result(number, &entry.target, result);
+                    let lines = format::result(number, &entry.target, result);
                     self.screen.say(&lines)?;
                 }
             }
             return Ok(());
         }
         let run = self.run(what, "/show").await?;
-        let lines = runs::told(self.place, &run).await?;
+        let lines = runs::describe(self.place, &run).await?;
         Ok(self.screen.say(&lines)?)
     }
 
@@ -300,8 +300,8 @@ impl Conversation<'_> {
         let asks = self.session.questions().find(|question| question.entry == Some(number));
         if let Some(gate) = asks.map(|question| question.asking.gate().clone()) {
             // The run cannot continue before it is answered.
-            self.session.asks(gate, Some(number), true);
-            return Ok(self.asks()?);
+            self.session.add_question(gate, Some(number), true);
+            return Ok(self.show_question()?);
         }
         let target = visible(&self.session.entry(number).target.to_string());
         self.screen.note(&format!("waiting for ::{number} {target}"))?;

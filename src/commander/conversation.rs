@@ -83,7 +83,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Runs until the person leaves or the input ends. Returns the exit code of the last line.
-    pub(crate) async fn goes_on(mut self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn converse(mut self) -> Result<ExitCode, Failure> {
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
         let mut hung_up = signal(SignalKind::hangup())?;
@@ -113,8 +113,8 @@ impl<'a> Conversation<'a> {
                     done = self.reads(typed) => done?,
                     _ = interrupted.recv() => self.screen.note("interrupted")?,
                 },
-                news = self.work.next() => self.hears(news)?,
-                () = patience(until) => self.goes_to_background()?,
+                news = self.work.next() => self.handle_event(news)?,
+                () = patience(until) => self.move_to_background()?,
                 _ = interrupted.recv() => self.interrupts()?,
                 _ = terminated.recv() => self.over = true,
                 _ = hung_up.recv() => self.over = true,
@@ -135,9 +135,9 @@ impl<'a> Conversation<'a> {
         self.screen.note(&format!("{counts} here; /help teaches, Ctrl-D leaves"))?;
         self.screen.lines.change_words(|words| words.catalog = catalog);
         for (_, gate) in self.work.questions().await? {
-            self.session.asks(gate, None, false);
+            self.session.add_question(gate, None, false);
         }
-        self.asks()?;
+        self.show_question()?;
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl<'a> Conversation<'a> {
         self.screen.error(error)
     }
 
-    pub(super) fn goes_to_background(&mut self) -> io::Result<()> {
+    pub(super) fn move_to_background(&mut self) -> io::Result<()> {
         let Some(Foreground { number, .. }) = self.foreground.take() else { return Ok(()) };
         self.still_of(number)?;
         let target = visible(&self.session.entry(number).target.to_string());
@@ -308,7 +308,7 @@ impl<'a> Conversation<'a> {
     /// Ends a call that is not a run.
     pub(super) fn ends(&mut self, number: usize) -> Result<(), Failure> {
         self.work.abandon(number);
-        self.hears_end(number, &Outcome::Nothing("interrupted".to_owned()))
+        self.handle_end(number, &Outcome::Nothing("interrupted".to_owned()))
     }
 
     /// Removes the animated line, because something else is printed.

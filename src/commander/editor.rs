@@ -255,7 +255,7 @@ fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, 
                     .add_history_entry(line)
                     .and_then(|new| if new { editor.append_history(history) } else { Ok(()) });
                 if let Err(error) = kept {
-                    tracing::debug!(%error, "a line can not be remembered");
+                    tracing::debug!(%error, "a line can not be added to the history");
                 }
                 continue;
             }

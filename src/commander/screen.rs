@@ -5,9 +5,9 @@ use std::io;
 use serde_json::Value;
 
 use super::editor::Lines;
-use super::told;
+use super::format;
 use crate::print::{self, BAD, QUIET, visible};
-use crate::wording::for_people;
+use crate::translation::for_people;
 
 /// The person's terminal, or the standard streams of a script.
 #[derive(Debug)]
@@ -64,12 +64,12 @@ impl Screen {
     /// Prints the output of a call: unchanged to a program, without cursor movements to a person.
     pub(crate) fn output(&mut self, number: usize, value: &Value) -> io::Result<()> {
         if self.is_watched() {
-            return self.say(&told::lines(&told::whole(value), number));
+            return self.say(&format::lines(&format::whole(value), number));
         }
         match value {
             Value::Null => Ok(()),
             Value::String(text) if text.ends_with('\n') || text.is_empty() => print::exactly(text),
-            other => print::line(told::whole(other)),
+            other => print::line(format::whole(other)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use steplatch_protocol::GateInfo;
 
-use crate::asking::GatePrompt;
+use crate::gate_prompt::GatePrompt;
 
 use super::line::{self, Line, Target};
 use super::order::{self, Order};
@@ -120,7 +120,7 @@ impl Session {
 
     /// Interprets a line: one without a sign at its beginning answers the current question.
     pub(crate) fn read(&self, line: &str) -> ParsedLine {
-        let asked = self.asked().map(|question| &question.asking);
+        let asked = self.current_question().map(|question| &question.asking);
         if let Some(asking) = asked {
             let gate = asking.gate();
             let plainly = |text: &str| ParsedLine::Answer(gate.gate_id.clone(), PinnedRefs::plain(text));
@@ -299,7 +299,7 @@ impl Session {
 
     /// Adds a question: after the others, or `ahead` of them. Returns whether it has become the current one. A question
     /// that exists already keeps its state.
-    pub(crate) fn asks(&mut self, gate: GateInfo, entry: Option<usize>, ahead: bool) -> bool {
+    pub(crate) fn add_question(&mut self, gate: GateInfo, entry: Option<usize>, ahead: bool) -> bool {
         let at = self.questions.iter().position(|known| known.asking.gate().gate_id == gate.gate_id);
         let known = match at {
             Some(at) if ahead && at > 0 => self.questions.remove(at),
@@ -326,7 +326,7 @@ impl Session {
     }
 
     /// Returns the current question, which the next line answers.
-    pub(crate) fn asked(&self) -> Option<&Question> {
+    pub(crate) fn current_question(&self) -> Option<&Question> {
         self.questions.front()
     }
 
@@ -408,9 +408,12 @@ mod tests {
     fn words_answer_the_question_that_is_asked_and_nothing_else() {
         let mut session = Session::default();
         assert!(matches!(session.read("2"), ParsedLine::Misread(said) if said.starts_with("nothing is asked")));
-        assert!(session.asks(gate("a", &["yes", "@no"]), None, false));
-        assert!(!session.asks(gate("b", &[]), Some(0), false), "one at a time");
-        assert!(!session.asks(gate("a", &["yes", "@no"]), None, false) && session.questions().count() == 2, "once");
+        assert!(session.add_question(gate("a", &["yes", "@no"]), None, false));
+        assert!(!session.add_question(gate("b", &[]), Some(0), false), "one at a time");
+        assert!(
+            !session.add_question(gate("a", &["yes", "@no"]), None, false) && session.questions().count() == 2,
+            "once"
+        );
         let answer = |session: &Session, line: &str| match session.read(line) {
             ParsedLine::Answer(gate, text) => (gate, text.filled(|_| Err(String::new())).unwrap()),
             other => panic!("{other:?}"),
@@ -421,14 +424,14 @@ mod tests {
         assert_eq!(session.read(" "), ParsedLine::Nothing, "it may be left alone");
         assert!(matches!(session.settled("a"), Some((_, true))) && session.settled("a").is_none());
         assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
-        assert!(session.asks(gate("c", &["first"]), Some(1), true), "what is watched asks first");
+        assert!(session.add_question(gate("c", &["first"]), Some(1), true), "what is watched asks first");
         assert_eq!(answer(&session, "first"), ("c".to_owned(), json!("first")));
         assert!(
-            session.asks(gate("b", &[]), None, true) && session.questions().count() == 2,
+            session.add_question(gate("b", &[]), None, true) && session.questions().count() == 2,
             "or what is wanted first"
         );
         session.settled("c");
-        assert_eq!((session.leaves(), session.asked().is_none()), (1, true));
+        assert_eq!((session.leaves(), session.current_question().is_none()), (1, true));
     }
 
     // Document 003, line 1152: `other -> Direct input to current target`.
@@ -449,7 +452,7 @@ mod tests {
         }
         assert!(matches!(session.read("/bg hello"), ParsedLine::Quietly(target, _) if target == greet));
         assert!(matches!(session.read("@other x"), ParsedLine::Call(target, _) if target.name == "other"));
-        session.asks(gate("a", &[]), None, false);
+        session.add_question(gate("a", &[]), None, false);
         assert!(matches!(session.read("hello"), ParsedLine::Answer(gate, _) if gate == "a"), "a question comes first");
         session.settled("a");
         session.set_target(None);
@@ -461,7 +464,7 @@ mod tests {
         let mut session = Session::default();
         let form = json!({"properties": {"version": {"type": "string"}, "note": {"type": "string"}},
                           "required": ["version"]});
-        session.asks(GateInfo { form: Some(form), ..gate("form", &[]) }, None, false);
+        session.add_question(GateInfo { form: Some(form), ..gate("form", &[]) }, None, false);
         assert_eq!(session.read(""), ParsedLine::Nothing, "nothing is filled in yet");
         let asking = &mut session.question("form").unwrap().asking;
         assert!(asking.line("1.2").unwrap().is_none());

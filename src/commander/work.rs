@@ -14,8 +14,8 @@ use tokio::task::AbortHandle;
 use super::catalog::Catalog;
 use super::line::{Kind, Target};
 use super::reference;
+use crate::child_runs::ChildRuns;
 use crate::failure::Failure;
-use crate::family::ChildRuns;
 
 /// JobEvent about the call of a number.
 #[derive(Debug)]

@@ -336,12 +336,12 @@ async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print::json(&status)?;
     } else {
-        print::line(told(&status))?;
+        print::line(status_text(&status))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(status: &DaemonStatusReply) -> String {
+fn status_text(status: &DaemonStatusReply) -> String {
     let rows = [
         ("daemon", format!("pid {}, version {}, protocol {}", status.pid, status.version, status.protocol_version)),
         ("socket", status.socket.clone()),

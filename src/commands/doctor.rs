@@ -23,7 +23,8 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let checks = examine(place, &self.client, |section| if self.json { Ok(()) } else { tell(section) }).await?;
+        let checks =
+            examine(place, &self.client, |section| if self.json { Ok(()) } else { print_section(section) }).await?;
         let count = |state| checks.iter().filter(|check| check.state == state).count();
         let (problems, warnings) = (count(State::Problem), count(State::Warning));
         let reply = json!({"success": problems == 0, "problems": problems, "warnings": warnings, "checks": checks});
@@ -50,7 +51,7 @@ impl Doctor {
 /// The column width of the subjects.
 const ABOUT: usize = 21;
 
-fn tell(section: &[Check]) -> Result<(), Failure> {
+fn print_section(section: &[Check]) -> Result<(), Failure> {
     let Some(first) = section.first() else { return Ok(()) };
     print::line(format!("{STRONG}{}{STRONG:#}", first.section))?;
     for check in section {

@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::approver::unlock_here;
 use super::runs::{all, find, not_found};
-use crate::asking::GatePrompt;
 use crate::failure::Failure;
+use crate::gate_prompt::GatePrompt;
 use crate::print::{self, QUIET, STRONG, visible};
 use crate::question::{Person, bounded, judged};
 use crate::{front, pager, passphrase, question};
@@ -120,7 +120,7 @@ impl Show {
         if self.json {
             print::json(&gate)?;
         } else {
-            pager::show(&told(&gate, &judged(&gate), ""))?;
+            pager::show(&question_lines(&gate, &judged(&gate), ""))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -156,7 +156,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
                 print::line("")?;
             }
             print::line(format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(workflow), gate.run_id))?;
-            told(gate, &bounded(gate), "  ").iter().try_for_each(print::line)?;
+            question_lines(gate, &bounded(gate), "  ").iter().try_for_each(print::line)?;
         }
         let is_for_person = gates.iter().any(|(_, gate)| gate.answered_by == AnsweredBy::Human.name());
         if is_for_person && !front::ask(place, GetApprover {}).await?.is_set {
@@ -167,7 +167,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Returns a question, its content to `judge`, its choices and how to answer, one line each.
-pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<String> {
+pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
     let mut lines = vec![format!("{indent}{} {QUIET}asked {since}{QUIET:#}", visible(&gate.prompt))];
     lines.extend(judge.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
@@ -179,7 +179,7 @@ pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<Strin
     for field in form.iter().flat_map(Form::fields) {
         let default = field.default_in_words().map(|default| format!(", {} if left out", visible(&default)));
         let default = default.unwrap_or_else(|| if field.is_required() { "" } else { ", may be left out" }.to_owned());
-        let about = format!("{}{default}", visible(&field.wanted()));
+        let about = format!("{}{default}", visible(&field.constraint()));
         lines.push(format!("{indent}  {STRONG}{}{STRONG:#}  {QUIET}{about}{QUIET:#}", field.name()));
     }
     let answer = match &form {
@@ -305,7 +305,7 @@ impl Answer {
         mut answer: AnswerGate,
         mut person: Option<Person>,
     ) -> Result<ExitCode, Failure> {
-        let said = told_of(&answer);
+        let said = answer_text(&answer);
         let mut reply = give(place, &answer).await?;
         while reply.passphrase_wanted
             && let Some(person) = &mut person
@@ -371,7 +371,7 @@ impl Answer {
                     line = person.line() => line,
                     _ = interrupted.recv() => None,
                 };
-                person.heard();
+                person.end_question();
                 let Some(line) = line else {
                     print::line("")?;
                     return Err(Failure::work("not everything was answered; what is left waits on"));
@@ -390,7 +390,7 @@ impl Answer {
                 };
                 let reply = give(place, &answer).await?;
                 if reply.success {
-                    print::line(format!("  answered: {}; the run is now {}", told_of(&answer), reply.status))?;
+                    print::line(format!("  answered: {}; the run is now {}", answer_text(&answer), reply.status))?;
                     break;
                 }
                 if let Some(why) = asking.refused(answer, &reply) {
@@ -438,7 +438,7 @@ async fn waits(place: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> {
 }
 
 /// Returns an answer on one line.
-fn told_of(answer: &AnswerGate) -> String {
+fn answer_text(answer: &AnswerGate) -> String {
     match &answer.form {
         Some(form) => question::answered(&Value::Object(form.clone())),
         None => question::answered(&answer.answer.as_str().into()),

@@ -44,7 +44,7 @@ impl Graphs {
                 let (input, timeout) = (given.input()?, given.timeout()?);
                 let reply = front::ask(place, RunGraph { graph_id: name, input, timeout }).await?;
                 steps(&reply).iter().for_each(|line| print::note(line));
-                given.tell(&reply)
+                given.print_reply(&reply)
             }
         }
     }

@@ -8,7 +8,7 @@ use steplatch_protocol::{DaemonPaths, ReconnectingClient};
 
 use crate::failure::Failure;
 use crate::front;
-use crate::listening::{Listening, Listens};
+use crate::http_listener::{HttpListener, ListenOptions};
 use crate::print::{self, QUIET};
 
 #[derive(Debug, Args)]
@@ -22,15 +22,15 @@ pub(crate) struct Mcp {
     json: bool,
 
     #[command(flatten)]
-    listening: Listening,
+    options: ListenOptions,
 }
 
 impl Mcp {
     pub(super) async fn run(self, place: DaemonPaths) -> Result<ExitCode, Failure> {
         if self.http {
-            return over_http(&place, self.listening, self.json).await;
+            return over_http(&place, self.options, self.json).await;
         }
-        if self.listening.is_said() {
+        if self.options.has_options() {
             return Err(Failure::usage(
                 "where to listen is said together with --http; without it, MCP is on standard input",
             ));
@@ -41,16 +41,16 @@ impl Mcp {
     }
 }
 
-async fn over_http(place: &DaemonPaths, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
-    let listens = listening.listen(place).await?;
-    listens.tell(&[("mcp", "/mcp")], json)?;
+async fn over_http(place: &DaemonPaths, options: ListenOptions, json: bool) -> Result<ExitCode, Failure> {
+    let listener = options.listen(place).await?;
+    listener.print_address(&[("mcp", "/mcp")], json)?;
     if !json {
-        let (token, url) = (listens.token_in_shell(), &listens.url);
+        let (token, url) = (listener.token_in_shell(), &listener.url);
         let add =
             format!("claude mcp add --transport http steplatch {url}/mcp --header \"Authorization: Bearer {token}\"");
         print::line(format!("  {QUIET}add it   {QUIET:#}  {add}"))?;
         print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
     }
-    Listens::serve(listens.server).await?;
+    HttpListener::serve(listener.server).await?;
     Ok(ExitCode::SUCCESS)
 }

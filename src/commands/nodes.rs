@@ -74,7 +74,7 @@ impl Nodes {
             Self::Run(Run { name, given }) => {
                 let (input, timeout) = (given.input()?, given.timeout()?);
                 let reply = front::ask(place, RunNode { node_id: name, input, timeout }).await?;
-                given.tell(&reply)
+                given.print_reply(&reply)
             }
         }
     }
@@ -241,7 +241,7 @@ impl NodeInput {
     }
 
     /// Prints the outcome of a call: its output on standard output, the rest on standard error.
-    pub(super) fn tell(&self, reply: &NodeReply) -> Result<ExitCode, Failure> {
+    pub(super) fn print_reply(&self, reply: &NodeReply) -> Result<ExitCode, Failure> {
         if self.json && reply.success {
             print::json(reply)?;
         } else if !self.json {

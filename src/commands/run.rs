@@ -15,9 +15,9 @@ use steplatch_protocol::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::asking::GatePrompt;
+use crate::child_runs::{ChildRuns, child};
 use crate::failure::{FAILED, Failure};
-use crate::family::{ChildRuns, child};
+use crate::gate_prompt::GatePrompt;
 use crate::question::{Person, TWICE_WITHIN};
 use crate::run_view::{Shown, View};
 use crate::{front, passphrase, print};
@@ -219,7 +219,7 @@ impl Watching<'_> {
                         return Err(Failure::work(format!("stopped watching; the run goes on: {}", self.run)));
                     }
                     if let Some(asked) = self.questions.front().map(|question| question.gate().clone()) {
-                        self.heard();
+                        self.end_question();
                         self.view.remark("the question is left open; Ctrl-C again cancels the run")?;
                         if tokio::time::timeout(TWICE_WITHIN, interrupted.recv()).await.is_err() {
                             return Ok(self.leave_to_others(&asked)?.unwrap_or(Rest::Waits));
@@ -286,7 +286,7 @@ impl Watching<'_> {
                 let asked = self.questions.front().is_some_and(|asked| asked.gate().gate_id == gate);
                 self.questions.retain(|question| question.gate().gate_id != gate);
                 if asked {
-                    self.heard();
+                    self.end_question();
                     self.ask()?;
                 }
             }
@@ -327,33 +327,33 @@ impl Watching<'_> {
         Ok(())
     }
 
-    fn heard(&mut self) {
+    fn end_question(&mut self) {
         if let Some(person) = &mut self.person {
-            person.heard();
+            person.end_question();
         }
     }
 
     /// Passes a line to the first question, and sends the answer to the daemon once it is complete.
     async fn answer(&mut self, line: Option<String>) -> Result<Option<Rest>, Failure> {
-        self.heard();
+        self.end_question();
         let Some(mut asking) = self.questions.pop_front() else { return Ok(None) };
         let Some(line) = line else { return self.leave_to_others(asking.gate()) };
         let refused = match asking.line(&line) {
             Ok(Some(answer)) => match self.give(&answer).await? {
                 Some(reply) => match asking.refused(answer, &reply) {
                     Some(why) => Some(why),
-                    None => return self.goes_on(asking),
+                    None => return self.continue_question(asking),
                 },
                 None => None,
             },
-            Ok(None) => return self.goes_on(asking),
+            Ok(None) => return self.continue_question(asking),
             Err(misread) => Some(misread),
         };
         if let Some(error) = refused {
             self.view.remark(&error)?;
             // Another client may just have answered it.
             if self.open_gate(&asking.gate().run_id, &asking.gate().gate_id).await?.is_some() {
-                return self.goes_on(asking);
+                return self.continue_question(asking);
             }
         }
         self.ask()?;
@@ -361,7 +361,7 @@ impl Watching<'_> {
     }
 
     /// Continues a question with the prompt for its next line.
-    fn goes_on(&mut self, asking: GatePrompt) -> Result<Option<Rest>, Failure> {
+    fn continue_question(&mut self, asking: GatePrompt) -> Result<Option<Rest>, Failure> {
         self.questions.push_front(asking);
         self.ask_on()?;
         Ok(None)

@@ -13,7 +13,7 @@ use steplatch_ids::RunId;
 use steplatch_protocol::{CancelWorkflow, DaemonPaths, ListWorkflowRuns, RunRecord};
 
 use crate::failure::{FAILED, Failure};
-use crate::wording::for_people;
+use crate::translation::for_people;
 use crate::{front, print};
 
 /// How many runs are requested at a time.
@@ -143,7 +143,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
 }
 
 /// Returns a run as lines.
-pub(crate) async fn told(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
+pub(crate) async fn describe(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     show::lines(place, id).await
 }
 

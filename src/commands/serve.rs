@@ -8,7 +8,7 @@ use steplatch_http::{Token, token_file};
 use steplatch_protocol::{DaemonPaths, ensure_private};
 
 use crate::failure::Failure;
-use crate::listening::{Listening, Listens};
+use crate::http_listener::{HttpListener, ListenOptions};
 use crate::print::{self, QUIET};
 
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub(crate) struct Serve {
     command: Option<ServeRequest>,
 
     #[command(flatten)]
-    listening: Listening,
+    options: ListenOptions,
 
     /// Print where it listens as JSON
     #[arg(long)]
@@ -42,7 +42,7 @@ impl Serve {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self.command {
             Some(ServeRequest::Token { new, json }) => token(place, new, json),
-            None => serve(place, self.listening, self.json).await,
+            None => serve(place, self.options, self.json).await,
         }
     }
 }
@@ -56,17 +56,17 @@ const ROWS: [(&str, &str); 5] = [
     ("metrics", "/metrics"),
 ];
 
-async fn serve(place: &DaemonPaths, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
-    let listens = listening.listen(place).await?;
-    listens.tell(&ROWS, json)?;
+async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool) -> Result<ExitCode, Failure> {
+    let listener = options.listen(place).await?;
+    listener.print_address(&ROWS, json)?;
     if !json {
-        let (token, url) = (listens.token_in_shell(), &listens.url);
+        let (token, url) = (listener.token_in_shell(), &listener.url);
         print::line(format!(
             "  {QUIET}try it   {QUIET:#}  curl -H \"Authorization: Bearer {token}\" {url}/api/v1/runs"
         ))?;
         print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
     }
-    Listens::serve(listens.server.with_api()).await?;
+    HttpListener::serve(listener.server.with_api()).await?;
     Ok(ExitCode::SUCCESS)
 }
 

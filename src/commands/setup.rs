@@ -61,7 +61,7 @@ impl Setup {
             "clients": done.iter().map(|done| done.document(self.dry_run)).collect::<Vec<_>>(),
         });
         if !self.json {
-            self.tell(&done, &around)?;
+            self.print_outcome(&done, &around)?;
         }
         if !failed.is_empty() {
             return Err(Failure::work(failed.join("\n")).with(&reply));
@@ -103,10 +103,10 @@ impl Setup {
         Done { client, file: path, outcome: Some(outcome), diff: difference }
     }
 
-    fn tell(&self, done: &[Done], around: &UserPaths) -> Result<(), Failure> {
+    fn print_outcome(&self, done: &[Done], around: &UserPaths) -> Result<(), Failure> {
         let width = done.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
         for done in done {
-            let (sign, said) = done.said(self.dry_run);
+            let (sign, said) = done.summary(self.dry_run);
             let file = if done.outcome.is_some() { around.shown(&done.file) } else { String::new() };
             let label = print::padded(done.client.label, width);
             let line = format!("  {sign} {label}  {}  {QUIET}{file}{QUIET:#}", print::padded(&said, 22));
@@ -153,7 +153,7 @@ impl From<file::FileError> for Refused {
 
 impl Done {
     /// Returns a sign and a few words for people.
-    fn said(&self, dry_run: bool) -> (String, String) {
+    fn summary(&self, dry_run: bool) -> (String, String) {
         let good = format!("{GOOD}✓{GOOD:#}");
         let quiet = format!("{QUIET}·{QUIET:#}");
         let would = |done: &str, would: &str| if dry_run { would.to_owned() } else { done.to_owned() };

@@ -55,7 +55,7 @@ pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
         Ok(Err(error)) => checks.problem("daemon", error.to_string(), RESTART),
         Ok(Ok(Err(error))) => checks.problem("daemon", error.to_string(), RESTART),
         Ok(Ok(Ok((status, approver)))) => {
-            tell_daemon(&mut checks, &status, RESTART);
+            check_daemon(&mut checks, &status, RESTART);
             match approver.is_set {
                 true => checks.good("approver", "a passphrase is set: answers to gates for people need it"),
                 false => checks.absent("approver", passphrase::RECOMMENDED),
@@ -65,7 +65,7 @@ pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
     checks
 }
 
-fn tell_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) {
+fn check_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) {
     let uptime = print::duration(Duration::try_from_secs_f64(status.uptime_seconds).unwrap_or_default());
     let said = format!(
         "version {}, pid {}, up {uptime}; terminals: {}, runs: {}",
@@ -118,7 +118,7 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
             continue;
         }
         match told.iter().find(|told| told.name == *name) {
-            Some(told) => tell_remote(&mut checks, told),
+            Some(told) => check_remote(&mut checks, told),
             None => {
                 let said = "the daemon does not know it: it was started with other settings, or another environment";
                 checks.warn(name, said, "start it again with: steplatch daemon restart");
@@ -128,7 +128,7 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
     checks
 }
 
-fn tell_remote(checks: &mut Checks, told: &RemoteInfo) {
+fn check_remote(checks: &mut Checks, told: &RemoteInfo) {
     let last = told.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
     let said = format!(
         "{}; workflows: {}, listed {last}; under way: {}, waiting: {}",

@@ -59,11 +59,11 @@ impl Reload {
     /// Reads the settings again.
     fn again(&mut self) {
         let read = Settings::load();
-        self.take(read);
+        self.apply(read);
     }
 
     /// Applies new settings; invalid ones change nothing.
-    fn take(&mut self, read: Result<Settings, BadSettings>) {
+    fn apply(&mut self, read: Result<Settings, BadSettings>) {
         let settings = match read {
             Ok(settings) => settings,
             Err(bad) if self.complaint.as_ref() == Some(&bad) => return,
@@ -83,9 +83,9 @@ impl Reload {
         }
         for key in settings.changed_since(&self.settings) {
             if key.hot {
-                tracing::info!("{} changed, and holds from now on", key.name);
+                tracing::info!("{} changed and is applied", key.name);
             } else {
-                tracing::warn!("{} changed, and holds from the next start on: steplatch daemon restart", key.name);
+                tracing::warn!("{} changed and is applied by the next start: steplatch daemon restart", key.name);
             }
         }
         let before: BTreeMap<&str, &Config> = self.settings.services().collect();
@@ -93,12 +93,12 @@ impl Reload {
         for (name, config) in &after {
             match before.get(name) {
                 Some(old) if old == config => {}
-                Some(_) => tracing::info!("remote '{name}' changed, and holds from now on"),
+                Some(_) => tracing::info!("remote '{name}' changed and is applied"),
                 None => tracing::info!("remote '{name}' was added"),
             }
         }
         for name in before.keys().filter(|name| !after.contains_key(*name)) {
-            tracing::info!("remote '{name}' was taken out");
+            tracing::info!("remote '{name}' was removed");
         }
         self.told.send_if_modified(|configuration| {
             let new = settings.configuration();
@@ -119,17 +119,17 @@ mod tests {
     fn what_changed_is_told_once_and_a_mistake_changes_nothing() {
         let (sender, mut receiver) = tokio::sync::watch::channel(Configuration::default());
         let mut reload = Reload::new(read("", &[]).unwrap(), sender);
-        reload.take(read("tools.library = true", &[]));
+        reload.apply(read("tools.library = true", &[]));
         assert!(receiver.has_changed().unwrap());
         assert!(receiver.borrow_and_update().library_tools);
-        reload.take(read("tools.library = true # a remark", &[]));
+        reload.apply(read("tools.library = true # a remark", &[]));
         assert!(!receiver.has_changed().unwrap(), "a remark is no change");
-        reload.take(read("tools.library = 'perhaps'", &[]));
+        reload.apply(read("tools.library = 'perhaps'", &[]));
         assert!(!receiver.has_changed().unwrap());
         assert!(receiver.borrow().library_tools, "it stays as it was");
-        reload.take(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
+        reload.apply(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
         assert_eq!(receiver.borrow_and_update().remotes[0].name, "a");
-        reload.take(read("", &[]));
+        reload.apply(read("", &[]));
         assert!(!receiver.borrow_and_update().library_tools, "what is taken out is the default again");
     }
 }

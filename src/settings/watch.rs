@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     /// Waits until the watch reports a change; a timeout fails the test.
-    async fn said(watch: &mut Watch) {
+    async fn wait_for_change(watch: &mut Watch) {
         tokio::time::timeout(Duration::from_secs(20), watch.changed()).await.expect("a change is told");
     }
 
@@ -172,15 +172,15 @@ mod tests {
         let file = folder.path().join("c.toml");
         let mut watch = Watch::of(&file).unwrap();
         fs::write(&file, "a = 1").unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
         fs::write(folder.path().join("c.new"), "a = 2").unwrap();
         fs::rename(folder.path().join("c.new"), &file).unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
         fs::read(&file).unwrap();
         fs::write(folder.path().join("other.toml"), "a = 3").unwrap();
         assert!(silent(&mut watch).await, "who reads changes nothing, and other files are nothing to us");
         fs::remove_file(&file).unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
     }
 
     #[tokio::test]
@@ -189,17 +189,17 @@ mod tests {
         let file = folder.path().join("config/steplatch/c.toml");
         let mut watch = Watch::of(&file).unwrap();
         fs::create_dir(folder.path().join("config")).unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
         fs::create_dir(folder.path().join("config/steplatch")).unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
         fs::write(&file, "a = 1").unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
         // The whole directory is replaced by another one of the same name.
         fs::rename(file.parent().unwrap(), folder.path().join("old")).unwrap();
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
         fs::write(&file, "a = 2").unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
     }
 
     #[tokio::test]
@@ -212,6 +212,6 @@ mod tests {
         symlink("../kept/c.toml", used.join("c.toml")).unwrap();
         let mut watch = Watch::of(&used.join("c.toml")).unwrap();
         fs::write(kept.join("c.toml"), "a = 2").unwrap();
-        said(&mut watch).await;
+        wait_for_change(&mut watch).await;
     }
 }

@@ -373,7 +373,7 @@ impl Approver {
     }
 
     /// Returns whether a passphrase is set, and since when.
-    pub async fn told(&self) -> GetApproverReply {
+    pub async fn status(&self) -> GetApproverReply {
         match self.stored().await {
             Ok(stored) => GetApproverReply {
                 success: true,
@@ -610,7 +610,7 @@ mod tests {
         assert!(
             approver_of(folder.path()).passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok()
         );
-        assert!(approver.told().await.is_set);
+        assert!(approver.status().await.is_set);
     }
 
     #[tokio::test]

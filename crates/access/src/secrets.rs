@@ -113,7 +113,7 @@ impl Redactor {
             let hidden = SecretText { terminal: hidden.terminal.clone(), text: line.to_owned() };
             let in_terminal = || kept.arrived.iter().filter(|known| known.terminal == hidden.terminal).count();
             if kept.arrived.len() >= MOST || (hidden.terminal.is_some() && in_terminal() >= MOST_TYPED) {
-                tracing::warn!(terminal = ?hidden.terminal, "so many secrets are hidden that one more is not");
+                tracing::warn!(terminal = ?hidden.terminal, "there are too many secrets: one more is not redacted");
                 return;
             }
             self.keep(&mut kept, hidden);

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
-use crate::service::Dispatcher;
+use crate::dispatcher::Dispatcher;
 
 /// The commands in progress of a connection.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;

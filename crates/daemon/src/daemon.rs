@@ -23,8 +23,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::configuration::Configuration;
 use crate::connection;
+use crate::dispatcher::{Dispatcher, DispatcherParts};
 use crate::lock::{LockError, StateLock};
-use crate::service::{Dispatcher, DispatcherParts};
 
 /// The setup of a daemon.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ impl Daemon {
             // is done.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = join_group() {
-                    tracing::info!(%error, "what this daemon starts is in no control group of its own");
+                    tracing::info!(%error, "the daemon could not join a control group of its own");
                 }
                 joined.send_replace(true);
             });

@@ -8,8 +8,8 @@ mod changes;
 mod configuration;
 mod connection;
 mod daemon;
+mod dispatcher;
 mod lock;
-mod service;
 mod tools;
 
 pub use steplatch_clock::Clock;

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use answer::Answer;
-pub use state::{Asked, Route, Run};
+pub use state::{RecordedRequest, Route, Run};
 
 use state::State;
 
@@ -165,14 +165,14 @@ impl FakeService {
 
     /// Returns all requests, in order.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.state().asked.clone()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.state().requests.clone()
     }
 
     /// Returns the number of requests of this kind.
     #[must_use]
     pub fn count(&self, route: Route) -> usize {
-        self.shared.state().asked.iter().filter(|asked| asked.route == Some(route)).count()
+        self.shared.state().requests.iter().filter(|asked| asked.route == Some(route)).count()
     }
 
     /// Returns the runs that were started, by the order of their starts.
@@ -188,7 +188,7 @@ impl FakeService {
     #[must_use]
     pub fn starts_by_key(&self) -> std::collections::BTreeMap<String, usize> {
         let mut starts = std::collections::BTreeMap::new();
-        for asked in self.shared.state().asked.iter().filter(|asked| asked.route == Some(Route::Start)) {
+        for asked in self.shared.state().requests.iter().filter(|asked| asked.route == Some(Route::Start)) {
             let key = asked.headers.get("idempotency-key").cloned().unwrap_or_default();
             *starts.entry(key).or_default() += 1;
         }

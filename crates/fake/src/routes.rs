@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::state::{Asked, Route};
+use crate::state::{RecordedRequest, Route};
 use crate::{Shared, TOKEN, answer, mcp};
 
 pub(crate) fn router(shared: Shared) -> Router {
@@ -17,16 +17,17 @@ pub(crate) fn router(shared: Shared) -> Router {
 }
 
 /// What is in a path.
-struct Wanted {
+struct RequestTarget {
     route: Route,
     workflow: String,
     run: String,
 }
 
 /// Finds out what a request is for.
-fn wanted(method: &str, path: &str) -> Option<Wanted> {
-    let wanted =
-        |route, workflow: &str, run: &str| Some(Wanted { route, workflow: decoded(workflow), run: decoded(run) });
+fn target(method: &str, path: &str) -> Option<RequestTarget> {
+    let wanted = |route, workflow: &str, run: &str| {
+        Some(RequestTarget { route, workflow: decoded(workflow), run: decoded(run) })
+    };
     if path == "/mcp" {
         return wanted(Route::Mcp, "", "");
     }
@@ -67,12 +68,12 @@ async fn serve(
         .iter()
         .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
-    let wanted = wanted(parts.method.as_str(), parts.uri.path());
+    let wanted = target(parts.method.as_str(), parts.uri.path());
     let authorization = headers.get("authorization").cloned().unwrap_or_default();
     let host = headers.get("host").cloned().unwrap_or_default();
     let response = {
         let mut state = shared.state();
-        state.asked.push(Asked {
+        state.requests.push(RecordedRequest {
             route: wanted.as_ref().map(|wanted| wanted.route),
             method: parts.method.to_string(),
             path: parts.uri.to_string(),
@@ -88,7 +89,7 @@ async fn serve(
                 Err((StatusCode::UNAUTHORIZED, Json(json!({ "error": "not with this token" }))).into_response())
             }
             Some(wanted) => {
-                let told = state.told(wanted.route);
+                let told = state.configured_answer(wanted.route);
                 let does = told.as_ref().is_none_or(crate::Answer::does);
                 let usual = if does {
                     usual(&mut state, &wanted, &parts.uri, &host, &headers, &body)
@@ -109,7 +110,7 @@ async fn serve(
 /// Performs the request, and answers as a service should.
 fn usual(
     state: &mut crate::state::State,
-    wanted: &Wanted,
+    wanted: &RequestTarget,
     uri: &axum::http::Uri,
     host: &str,
     headers: &std::collections::BTreeMap<String, String>,

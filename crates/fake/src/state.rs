@@ -23,7 +23,7 @@ pub enum Route {
 
 /// A request that was made.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// The kind of request; `None` for a path that the service does not have.
     pub route: Option<Route>,
     /// Its method.
@@ -66,13 +66,13 @@ pub(crate) struct State {
     pub(crate) always: HashMap<Route, Answer>,
     pub(crate) scripts: BTreeMap<String, Vec<Value>>,
     pub(crate) runs: BTreeMap<String, Run>,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) requests: Vec<RecordedRequest>,
     pub(crate) is_down: bool,
 }
 
 impl State {
     /// Returns the answer that a test configured for requests of this kind, if any.
-    pub(crate) fn told(&mut self, route: Route) -> Option<Answer> {
+    pub(crate) fn configured_answer(&mut self, route: Route) -> Option<Answer> {
         let once = self.once.get_mut(&route).and_then(VecDeque::pop_front);
         once.or_else(|| self.always.get(&route).cloned())
     }

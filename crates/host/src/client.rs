@@ -188,7 +188,7 @@ impl Host {
         self.shared.waiting.lock().events.insert(number, sender);
         let events = Events { received, number, host: self.clone(), event: PhantomData };
         // On an error the events are dropped, and with them their entry in the table.
-        let answer = asked(&self.shared, number, ask).await?;
+        let answer = request(&self.shared, number, ask).await?;
         Ok((answer, events))
     }
 }
@@ -224,10 +224,10 @@ impl<E> Drop for Events<E> {
 }
 
 async fn ask_over<T: DeserializeOwned>(shared: &Shared, ask: &Ask) -> Result<T, AskError> {
-    asked(shared, next_number(), ask).await
+    request(shared, next_number(), ask).await
 }
 
-async fn asked<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -> Result<T, AskError> {
+async fn request<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -> Result<T, AskError> {
     let lost = || AskError::HostLost { pid: shared.greeting.pid };
     let (sender, receiver) = oneshot::channel();
     {

@@ -22,7 +22,7 @@ use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIAB
 use tokio::net::UnixListener;
 
 use crate::client::{AskError, Host, OnSecret};
-use crate::notes;
+use crate::records;
 use crate::server::{Identity, serve};
 use crate::terminal::HostedTerminal;
 use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal};
@@ -168,7 +168,7 @@ impl Hosts {
             .map(|entry| entry.path())
             .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_socket))
             .collect();
-        let noted = notes::all(notes)?;
+        let noted = records::all(notes)?;
         sockets.extend(noted.iter().map(|note| note.socket.clone()));
         sockets.sort();
         sockets.dedup();
@@ -180,7 +180,7 @@ impl Hosts {
             }
             let mut connected = Host::connect(&socket, &hosts.shared.on_secret).await;
             // A socket exists a moment before its host listens at it.
-            for _ in 0..notes::PATIENCE {
+            for _ in 0..records::PATIENCE {
                 let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
                 match (&connected, noted.filter(|note| note.lives())) {
                     (Err(error), Some(note)) if refused(error) => note.moment().await,
@@ -194,7 +194,7 @@ impl Hosts {
                     // The host that listened there has ended without cleaning up.
                     hosts.shared.missed.fetch_or(noted.is_some(), Ordering::Relaxed);
                     let _ = std::fs::remove_file(&socket);
-                    notes::remove(notes, &socket);
+                    records::remove(notes, &socket);
                 }
                 Err(error) => {
                     tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
@@ -398,7 +398,7 @@ impl Hosts {
         let socket = self.shared.folder.join(socket_name());
         let child = self.start(&socket).map_err(HostsError::NotStarted)?;
         let pid = child.as_ref().map_or_else(std::process::id, Child::id);
-        notes::add(&self.shared.notes, &socket, pid).map_err(HostsError::NotStarted)?;
+        records::add(&self.shared.notes, &socket, pid).map_err(HostsError::NotStarted)?;
         let host = Host::connect(&socket, &self.shared.on_secret).await.map_err(HostsError::NotStarted)?;
         self.adopt(host.clone(), child, socket).await;
         Ok(host)
@@ -452,7 +452,11 @@ impl Hosts {
         match state {
             HostState::Current | HostState::Silent => {}
             HostState::Older => {
-                tracing::info!(pid = greeting.pid, version = greeting.version, "an older terminal host goes on");
+                tracing::info!(
+                    pid = greeting.pid,
+                    version = greeting.version,
+                    "a terminal host of an older version runs until its last terminal ends"
+                );
                 // It ends with its last terminal; if it has ended already, nothing is left to do.
                 let _ = host.ask::<()>(&Ask::Retire).await;
             }
@@ -481,7 +485,7 @@ impl Hosts {
             // Its socket has no further use, whether the host could remove it or not.
             let _ = std::fs::remove_file(&socket);
             if let Some(shared) = hosts.upgrade() {
-                notes::remove(&shared.notes, &socket);
+                records::remove(&shared.notes, &socket);
                 Self { shared }.forget(pid);
             }
         });

@@ -25,7 +25,7 @@ pub(crate) async fn read_frames(stream: &UnixStream, mut take: impl FnMut(u64, &
             Err(_) => return,
         }
         if let Err(error) = take_frames(&mut bytes, &mut take) {
-            tracing::warn!(%error, "the other side does not speak as it should");
+            tracing::warn!(%error, "a frame of the peer violates the protocol");
             return;
         }
     }

@@ -67,7 +67,7 @@ impl Outbox {
     }
 
     /// Sends a frame once the other side is not far behind.
-    pub(crate) async fn tell(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
+    pub(crate) async fn send_paced(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         loop {
             let emptied = self.shared.emptied.notified();
             {
@@ -158,7 +158,7 @@ mod tests {
         outbox.say(2, &long).unwrap();
         let late = outbox.clone();
         // There is no room for this one before the other side reads.
-        let told = tokio::spawn(async move { late.tell(3, &"last").await });
+        let told = tokio::spawn(async move { late.send_paced(3, &"last").await });
         let mut read = vec![0; 2 * (700_000 + 5 + 12) + 12 + 5];
         theirs.read_exact(&mut read).await.unwrap();
         assert!(read.ends_with(b"last"));
@@ -171,6 +171,6 @@ mod tests {
         let outbox = Outbox::new(Arc::new(ours));
         drop(theirs);
         assert_eq!(outbox.say(1, &"x"), Err(OutboxClosed));
-        assert_eq!(outbox.tell(1, &"x").await, Err(OutboxClosed));
+        assert_eq!(outbox.send_paced(1, &"x").await, Err(OutboxClosed));
     }
 }

@@ -168,7 +168,7 @@ impl Connection {
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
         tokio::select! {
-            () = read_frames(&stream, |number, body| connection.take(number, read_body(body).ok())) => {}
+            () = read_frames(&stream, |number, body| connection.handle(number, read_body(body).ok())) => {}
             () = outbox.write_on() => {}
             // The sender is ours and stays.
             _ = ending.wait_for(|ending| *ending) => {}
@@ -186,7 +186,7 @@ impl Connection {
     }
 
     /// Takes one request. A task serves what cannot be answered at once.
-    fn take(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
+    fn handle(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
         if let Some(Ask::Cancel(number)) = ask {
             if let Some(task) = self.lock().remove(&number) {
                 task.abort();
@@ -248,7 +248,9 @@ impl Connection {
                 None => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {
                     Ok(said) => said,
-                    Err(steplatch_terminal::Gone) => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
+                    Err(steplatch_terminal::TerminalClosed) => {
+                        self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal))
+                    }
                 },
             },
             Ask::Remember(hidden) => {
@@ -317,7 +319,7 @@ impl Connection {
         terminal: &Terminal,
         number: u64,
         ask: TerminalAsk,
-    ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::Gone> {
+    ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::TerminalClosed> {
         Ok(match ask {
             TerminalAsk::Send(input) => self.say(number, terminal.send(input).await),
             TerminalAsk::Wait(wait) => match compiled(wait) {
@@ -386,7 +388,7 @@ impl Connection {
         &self,
         terminal: &Terminal,
         number: u64,
-    ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::Gone> {
+    ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::TerminalClosed> {
         let Attached { snapshot, size, mut output } = terminal.attach().await?;
         if self.say(number, AttachReply { snapshot, size }).is_err() {
             return Ok(Err(OutboxClosed));
@@ -406,7 +408,7 @@ impl Connection {
                 Err(RecvError::Closed) => AttachEvent::Closed,
             };
             let last = matches!(event, AttachEvent::Ended(_) | AttachEvent::Closed);
-            if self.outbox.tell(number, &event).await.is_err() {
+            if self.outbox.send_paced(number, &event).await.is_err() {
                 return Ok(Err(OutboxClosed));
             }
             if last {

@@ -196,7 +196,7 @@ mod tests {
     fn admission() -> Admission {
         let hosts = ["steplatch.example".to_owned(), "other.example:8443".to_owned()];
         let origins = ["https://page.example/".to_owned()];
-        Admission::new(Token::given(TOKEN, "it").unwrap(), "10.0.0.5", 7878, &hosts, &origins).unwrap()
+        Admission::new(Token::from_text(TOKEN, "it").unwrap(), "10.0.0.5", 7878, &hosts, &origins).unwrap()
     }
 
     fn request(headers: &[(&str, &str)]) -> Request {
@@ -280,7 +280,7 @@ mod tests {
     fn names_that_can_not_be_meant_are_refused() {
         let new = |hosts: &[&str], origins: &[&str]| {
             let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-            Admission::new(Token::given(TOKEN, "it").unwrap(), "127.0.0.1", 1, &own(hosts), &own(origins))
+            Admission::new(Token::from_text(TOKEN, "it").unwrap(), "127.0.0.1", 1, &own(hosts), &own(origins))
         };
         assert!(new(&["a.example"], &["http://b.example:3000"]).is_ok());
         assert!(new(&["a.example:no"], &[]).is_err());

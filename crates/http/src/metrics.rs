@@ -52,7 +52,7 @@ impl Metrics {
     }
 
     /// Returns the recorded metrics.
-    fn told(&self) -> Vec<Metric> {
+    fn collect(&self) -> Vec<Metric> {
         let routes = self.routes.lock();
         let (mut requests, mut durations) = (Vec::new(), Vec::new());
         for ((route, method), answers) in &*routes {
@@ -86,10 +86,10 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
     let asked = app.daemon.call(GetMetrics {}).await;
     let reached = asked.is_ok();
     if let Err(error) = &asked {
-        tracing::warn!(%error, "the daemon's numbers are left out");
+        tracing::warn!(%error, "the metrics of the daemon are omitted");
     }
     let mut all = asked.map(|reply| reply.metrics).unwrap_or_default();
-    all.extend(app.metrics.told());
+    all.extend(app.metrics.collect());
     all.push(Metric::gauge("steplatch_http_connections", "Open connections", app.connections.count() as f64));
     all.push(Metric::gauge("steplatch_http_event_streams", "Clients that follow a run", app.streams.open() as f64));
     all.push(Metric::gauge("steplatch_daemon_up", "Whether the daemon answers", f64::from(u8::from(reached))));
@@ -166,7 +166,7 @@ mod tests {
             let method = Method::from_bytes(made_up.as_bytes()).unwrap();
             metrics.answered(&method, "/x", StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
         }
-        let text = exposition(&metrics.told());
+        let text = exposition(&metrics.collect());
         for line in [
             r#"steplatch_http_request_duration_seconds_bucket{le="0.001",method="GET",route="/x"} 1"#,
             r#"steplatch_http_request_duration_seconds_bucket{le="60",method="GET",route="/x"} 2"#,

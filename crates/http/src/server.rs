@@ -245,7 +245,7 @@ fn turn_away(stream: &TcpStream) {
 async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Router, ended: CancellationToken) {
     // Responses are written in small pieces, and a delayed acknowledgement of one would hold up the next for 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "small answers may be late");
+        tracing::debug!(%error, "TCP_NODELAY could not be set; small answers may be late");
     }
     let connection = seat.connection.clone();
     let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {

@@ -101,7 +101,7 @@ impl SseEvent {
 }
 
 impl BufferedEvents {
-    fn take(&mut self, event: &RunEvent) {
+    fn push(&mut self, event: &RunEvent) {
         let ready = SseEvent::new(event);
         self.bytes += ready.text.len();
         self.events.push_back(ready);
@@ -155,7 +155,7 @@ impl Streams {
             let lock = || keeps.lock();
             loop {
                 match follower.next().await {
-                    Ok(Some(event)) => lock().take(&event),
+                    Ok(Some(event)) => lock().push(&event),
                     Ok(None) => break,
                     Err(error) => {
                         tracing::warn!(run, %error, "a run can not be followed any further");
@@ -186,19 +186,19 @@ struct Following {
     /// The headers of the request. The stream ends once they no longer admit a request.
     headers: HeaderMap,
     ended: CancellationToken,
-    _counted: Counted,
+    _counted: StreamCount,
 }
 
-struct Counted(Arc<AtomicUsize>);
+struct StreamCount(Arc<AtomicUsize>);
 
-impl Counted {
+impl StreamCount {
     fn new(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(open.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for StreamCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -337,7 +337,7 @@ pub(crate) async fn events(
         }
     };
     let following = Following {
-        _counted: Counted::new(&app.streams.open),
+        _counted: StreamCount::new(&app.streams.open),
         ended: app.ended.clone(),
         app,
         run_id,
@@ -390,7 +390,7 @@ mod tests {
         let mut kept = BufferedEvents { from: 5, ..BufferedEvents::default() };
         // Some numbers are missing.
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
-            kept.take(&event(seq, "log"));
+            kept.push(&event(seq, "log"));
         }
         assert_eq!(kept.events.len(), KEPT);
         let oldest = kept.events[0].seq;
@@ -400,7 +400,7 @@ mod tests {
         assert!(kept.from(2000).unwrap().is_empty(), "nothing newer yet");
         let mut long = event(2000, "log");
         long.data.insert("text".to_owned(), "x".repeat(KEPT_BYTES).into());
-        kept.take(&long);
+        kept.push(&long);
         assert_eq!((kept.events.len(), kept.from), (1, 2000));
     }
 }

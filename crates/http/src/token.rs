@@ -91,7 +91,7 @@ impl Token {
     ///
     /// # Errors
     /// When it is too short, or cannot be sent in a header.
-    pub fn given(text: &str, called: &str) -> Result<Self, TokenError> {
+    pub fn from_text(text: &str, called: &str) -> Result<Self, TokenError> {
         if !is_fit(text) {
             return Err(TokenError::Unfit(called.to_owned()));
         }
@@ -139,7 +139,7 @@ impl Token {
                 let now = match Version::of(file) {
                     Ok(now) => now,
                     Err(error) => {
-                        tracing::warn!(file = %file.display(), %error, "the token can not be looked at");
+                        tracing::warn!(file = %file.display(), %error, "the token file can not be checked");
                         return false;
                     }
                 };
@@ -147,7 +147,7 @@ impl Token {
                     *known = match read(file) {
                         Ok(secret) => Some((now, secret)),
                         Err(error) => {
-                            tracing::warn!(%error, "nobody is let in");
+                            tracing::warn!(%error, "the token can not be read; requests are refused");
                             None
                         }
                     };
@@ -245,10 +245,10 @@ mod tests {
     #[test]
     fn a_token_that_is_none_is_refused_and_never_printed() {
         for unfit in ["", "short", "has a blank in it, and more", "ümlaut-ümlaut-ümlaut", &"x".repeat(513)] {
-            let error = Token::given(unfit, "STEPLATCH_HTTP_TOKEN").unwrap_err().to_string();
+            let error = Token::from_text(unfit, "STEPLATCH_HTTP_TOKEN").unwrap_err().to_string();
             assert!(error.starts_with("STEPLATCH_HTTP_TOKEN must be"), "{error}");
         }
-        let token = Token::given("0123456789abcdef", "it").unwrap();
+        let token = Token::from_text("0123456789abcdef", "it").unwrap();
         assert!(token.is("0123456789abcdef") && !format!("{token:?}").contains("0123"));
     }
 }

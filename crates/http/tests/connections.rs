@@ -28,7 +28,7 @@ async fn who_holds_places_without_asking_gives_way_to_who_asks() {
     // No request needs a daemon, so none is started.
     let daemon = ReconnectingClient::new(place, Starter { program: "/nonexistent".into() }, Hello::default());
     let options = Options { port: 0, most_connections: 8, ..Options::default() };
-    let server = Server::bind(&options, Token::given(TOKEN, "it").unwrap(), daemon).await.unwrap().with_api();
+    let server = Server::bind(&options, Token::from_text(TOKEN, "it").unwrap(), daemon).await.unwrap().with_api();
     let port = server.address().port();
     let (end, over) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.serve(async move { drop(over.await) }));

@@ -58,13 +58,13 @@ impl Metadata {
     #[must_use]
     pub fn counts(&self, at: SystemTime) -> bool {
         // Formatted times sort in the order of the times.
-        self.last_run.as_ref().is_some_and(|last| *last >= told(at))
+        self.last_run.as_ref().is_some_and(|last| *last >= to_rfc3339(at))
     }
 
     /// Whether it was first saved at that time, to the second, or later.
     #[must_use]
     pub fn is_created_since(&self, at: SystemTime) -> bool {
-        self.created >= told(at)
+        self.created >= to_rfc3339(at)
     }
 }
 
@@ -75,21 +75,21 @@ impl From<Value> for Metadata {
             _ => Map::new(),
         };
         Self {
-            hash: take(&mut fields, "hash"),
-            created: take(&mut fields, "created"),
+            hash: take_field(&mut fields, "hash"),
+            created: take_field(&mut fields, "created"),
             version: fields.shift_remove("version").map_or(0, |version| version_read(&version)),
-            status: take(&mut fields, "status"),
-            run_count: take(&mut fields, "run_count"),
-            success_count: take(&mut fields, "success_count"),
-            last_run: take(&mut fields, "last_run"),
-            total_states: take(&mut fields, "total_states"),
+            status: take_field(&mut fields, "status"),
+            run_count: take_field(&mut fields, "run_count"),
+            success_count: take_field(&mut fields, "success_count"),
+            last_run: take_field(&mut fields, "last_run"),
+            total_states: take_field(&mut fields, "total_states"),
             other: fields,
         }
     }
 }
 
 /// Takes a value out of `fields`; the default where there is none of its kind.
-fn take<T: DeserializeOwned + Default>(fields: &mut Map<String, Value>, key: &str) -> T {
+fn take_field<T: DeserializeOwned + Default>(fields: &mut Map<String, Value>, key: &str) -> T {
     fields.shift_remove(key).and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn named(definition: Value, name: &WorkflowName) -> Value {
 }
 
 /// Returns a time as in RFC 3339, to the second; 1970 for one that no calendar has.
-pub(crate) fn told(at: SystemTime) -> String {
+pub(crate) fn to_rfc3339(at: SystemTime) -> String {
     let at = Timestamp::try_from(at).and_then(|at| at.round(Unit::Second));
     at.unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }

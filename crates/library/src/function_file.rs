@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
 
-use crate::document::{Status, told};
+use crate::document::{Status, to_rfc3339};
 use crate::{FileError, Signature, Stamp};
 
 /// A file of functions, as the library has it.
@@ -152,7 +152,7 @@ impl Counts {
         }
         self.counted.push(run.to_owned());
         self.run_count = self.run_count.saturating_add(1);
-        self.last_run = Some(told(at));
+        self.last_run = Some(to_rfc3339(at));
         if succeeded {
             self.success_count = self.success_count.saturating_add(1);
             self.status = Status::Proven;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use steplatch_ids::WorkflowName;
 
-use crate::document::{LARGEST, told};
+use crate::document::{LARGEST, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::function_file::{Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 use crate::{CreateError, FileError, FolderError, Library, LookupError, Signature};
@@ -74,7 +74,7 @@ impl Library {
             // A file that exists and cannot be read has no signature that a caller could know.
             Ok(_) | Err(LookupError::Broken { .. }) => return Err(CreateError::Exists { name: name.clone() }),
             Err(LookupError::NotFound { .. }) => {
-                FunctionMetadata { created: told(SystemTime::now()), ..FunctionMetadata::default() }
+                FunctionMetadata { created: to_rfc3339(SystemTime::now()), ..FunctionMetadata::default() }
             }
             Err(LookupError::Folder(error)) => return Err(error.into()),
         };

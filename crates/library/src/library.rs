@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
 
-use crate::document::{self, LARGEST, Metadata, Status, Stored, told};
+use crate::document::{self, LARGEST, Metadata, Status, Stored, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::index::{self, Index, Listing};
 use crate::{CreateError, FolderError, LookupError, Signature};
@@ -182,7 +182,7 @@ impl Library {
         let metadata = &mut stored.metadata;
         metadata.run_count = metadata.run_count.saturating_add(1);
         metadata.total_states = states;
-        metadata.last_run = Some(told(at));
+        metadata.last_run = Some(to_rfc3339(at));
         if succeeded {
             metadata.success_count = metadata.success_count.saturating_add(1);
             metadata.status = Status::Proven;
@@ -243,5 +243,5 @@ fn check_length(definition: &Value) -> Result<(), CreateError> {
 }
 
 fn first(hash: Signature, status: Status) -> Metadata {
-    Metadata { hash, created: told(SystemTime::now()), version: 1, status, ..Metadata::default() }
+    Metadata { hash, created: to_rfc3339(SystemTime::now()), version: 1, status, ..Metadata::default() }
 }

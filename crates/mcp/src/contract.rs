@@ -1,5 +1,6 @@
 //! The offer to agents: each tool is a verb of the daemon, or a workflow that the daemon runs.
 
+mod client_pool;
 mod gates;
 mod prompts;
 mod registry;
@@ -7,7 +8,6 @@ mod resources;
 mod tasks;
 mod tools;
 mod waiting;
-mod ways;
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -21,10 +21,12 @@ use steplatch_protocol::{
 };
 use tokio::sync::broadcast;
 
-use crate::offer::{CachedList, Call, Called, Changed, ClientContext, ClientInput, Outcome, ServerBackend, Updates};
+use crate::offer::{
+    CachedList, Call, ClientContext, ClientInput, ListChange, Outcome, ServerBackend, ToolReply, Updates,
+};
+use client_pool::ClientPool;
 use gates::{Caller, Elicitor, GateStep};
 use registry::{FoundTool, Registry};
-use ways::ClientPool;
 
 /// The server's instructions to an agent. The most important comes first, because some clients cut at 2,048 characters.
 const INSTRUCTIONS: &str = "\
@@ -54,7 +56,7 @@ const TO_ITS_END: f64 = 7200.0;
 /// The daemon's verbs and workflows, offered as MCP tools, prompts, resources and tasks.
 #[derive(Debug)]
 pub struct Contract {
-    ways: ClientPool,
+    clients: ClientPool,
     people: Elicitor,
     registry: Registry,
 }
@@ -65,15 +67,15 @@ impl Contract {
     pub fn new(daemon: ReconnectingClient) -> Self {
         // On a connection of its own, because watching the list of tools belongs to no client's call.
         let registry = Registry::new(daemon.apart("mcp tools"));
-        Self { registry, people: Elicitor::default(), ways: ClientPool::new(daemon) }
+        Self { registry, people: Elicitor::default(), clients: ClientPool::new(daemon) }
     }
 
     /// Returns the connection to the daemon that carries the client's name.
     fn daemon_of(&self, asker: &ClientContext<'_>) -> ReconnectingClient {
-        self.ways.of(asker.name())
+        self.clients.of(asker.name())
     }
 
-    async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<Called> {
+    async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<ToolReply> {
         let daemon = self.daemon_of(&call.asker);
         let may_ask = [RunWorkflow::NAME, GetRun::NAME, CallTool::NAME].contains(&verb);
         let round = std::mem::take(&mut call.round);
@@ -90,13 +92,15 @@ impl Contract {
             Ok(Some((reached, warnings)))
         };
         match asked.await {
-            Ok(Some((GateStep::Reply(data), warnings))) => Outcome::Done(Called::Result(replied(verb, data, warnings))),
+            Ok(Some((GateStep::Reply(data), warnings))) => {
+                Outcome::Done(ToolReply::Result(replied(verb, data, warnings)))
+            }
             Ok(Some((GateStep::Ask(ask), _))) => Outcome::Ask(ask),
             Ok(None) => {
                 let error = "inputResponses come with the requestState of the question that they answer";
                 Outcome::Refused(ErrorData::invalid_params(error, None))
             }
-            Err(error) => Outcome::Done(Called::Result(failed(verb, &call.name, &error))),
+            Err(error) => Outcome::Done(ToolReply::Result(failed(verb, &call.name, &error))),
         }
     }
 }
@@ -200,7 +204,7 @@ impl ServerBackend for Contract {
         self.registry.named(name)
     }
 
-    async fn call(&self, call: &mut Call<'_>) -> Outcome<Called> {
+    async fn call(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
         let arguments = call.arguments.clone();
         let (verb, params) = match self.registry.find(&call.name).await {
             None => return Outcome::Unknown,
@@ -216,9 +220,9 @@ impl ServerBackend for Contract {
         let begins = [RunWorkflow::NAME, CallTool::NAME].contains(&verb);
         if begins && call.asker.takes_tasks() && matches!(call.round.came, ClientInput::Nothing) {
             return match tasks::begin(verb, params, &self.daemon_of(&call.asker)).await {
-                Ok(Ok(task)) => Outcome::Done(Called::Task(task)),
-                Ok(Err((reply, warnings))) => Outcome::Done(Called::Result(replied(verb, reply, warnings))),
-                Err(error) => Outcome::Done(Called::Result(failed(verb, &call.name, &error))),
+                Ok(Ok(task)) => Outcome::Done(ToolReply::Task(task)),
+                Ok(Err((reply, warnings))) => Outcome::Done(ToolReply::Result(replied(verb, reply, warnings))),
+                Err(error) => Outcome::Done(ToolReply::Result(failed(verb, &call.name, &error))),
             };
         }
         self.run(verb, params, call).await
@@ -245,12 +249,12 @@ impl ServerBackend for Contract {
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
-        resources::follow(uri, self.ways.anybody()).await.map_err(|error| internal(&error))
+        resources::follow(uri, self.clients.unnamed()).await.map_err(|error| internal(&error))
     }
 
     async fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
-        resources::complete(what, argument, self.ways.anybody()).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "nothing can be completed");
+        resources::complete(what, argument, self.clients.unnamed()).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "completions are not available");
             Vec::new()
         })
     }
@@ -260,14 +264,14 @@ impl ServerBackend for Contract {
     }
 
     async fn answer_task(&self, id: &str, said: InputResponses, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
-        self.people.told(id, said, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
+        self.people.submit_answers(id, said, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
     }
 
     async fn cancel_task(&self, id: &str, asker: &ClientContext<'_>) -> Result<bool, ErrorData> {
         tasks::cancel(id, &self.daemon_of(asker)).await.map_err(|error| internal(&error))
     }
 
-    fn changes(&self) -> broadcast::Receiver<Changed> {
+    fn changes(&self) -> broadcast::Receiver<ListChange> {
         self.registry.changes()
     }
 }

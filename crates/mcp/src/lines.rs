@@ -73,7 +73,7 @@ where
                 }
                 Ok(None) => {}
                 Err(fault) => {
-                    tracing::debug!(?fault, "a line is no message");
+                    tracing::debug!(?fault, "a line is not a message");
                     self.faults += 1;
                     if self.faults <= MOST_FAULTS {
                         // This future may be dropped at any moment, and half a line would spoil the next one.

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::offer::{Changed, ServerBackend, Updates};
+use crate::offer::{ListChange, ServerBackend, Updates};
 
 /// How long changes of lists are collected.
 const GATHERING: Duration = Duration::from_millis(150);
@@ -81,9 +81,9 @@ impl Listeners {
 }
 
 /// Sends changes of lists to a client from now on.
-pub(crate) fn tell_of_changes(
+pub(crate) fn notify_of_changes(
     listeners: &Arc<Listeners>,
-    changes: broadcast::Receiver<Changed>,
+    changes: broadcast::Receiver<ListChange>,
     peer: Peer<RoleServer>,
     ended: &CancellationToken,
 ) {
@@ -94,8 +94,8 @@ pub(crate) fn tell_of_changes(
         while let Some(changed) = changes.next().await {
             for list in changed {
                 let told = match list {
-                    Changed::Tools => peer.notify_tool_list_changed().await,
-                    Changed::Prompts => peer.notify_prompt_list_changed().await,
+                    ListChange::Tools => peer.notify_tool_list_changed().await,
+                    ListChange::Prompts => peer.notify_prompt_list_changed().await,
                 };
                 if told.is_err() {
                     return;
@@ -135,9 +135,9 @@ pub(crate) async fn listen(
                 }
             });
         }
-        let wanted = |list: &Changed| match list {
-            Changed::Tools => context.accepted().tools_list_changed == Some(true),
-            Changed::Prompts => context.accepted().prompts_list_changed == Some(true),
+        let wanted = |list: &ListChange| match list {
+            ListChange::Tools => context.accepted().tools_list_changed == Some(true),
+            ListChange::Prompts => context.accepted().prompts_list_changed == Some(true),
         };
         loop {
             tokio::select! {
@@ -145,8 +145,8 @@ pub(crate) async fn listen(
                     let Some(changed) = changed else { return std::future::pending().await };
                     for list in changed.into_iter().filter(wanted) {
                         let told = match list {
-                            Changed::Tools => context.sink().notify_tool_list_changed().await,
-                            Changed::Prompts => context.sink().notify_prompt_list_changed().await,
+                            ListChange::Tools => context.sink().notify_tool_list_changed().await,
+                            ListChange::Prompts => context.sink().notify_prompt_list_changed().await,
                         };
                         if told.is_err() {
                             return Ok(());
@@ -170,19 +170,19 @@ pub(crate) async fn listen(
 
 /// Changes of lists, collected over a short interval.
 struct DebouncedChanges {
-    changes: broadcast::Receiver<Changed>,
-    changed: BTreeSet<Changed>,
+    changes: broadcast::Receiver<ListChange>,
+    changed: BTreeSet<ListChange>,
     /// The end of the interval that began with the first change.
     until: Option<Instant>,
 }
 
 impl DebouncedChanges {
-    fn new(changes: broadcast::Receiver<Changed>) -> Self {
+    fn new(changes: broadcast::Receiver<ListChange>) -> Self {
         Self { changes, changed: BTreeSet::new(), until: None }
     }
 
     /// Waits for a change and collects further ones. `None` when there will be no more. Cancellation-safe.
-    async fn next(&mut self) -> Option<BTreeSet<Changed>> {
+    async fn next(&mut self) -> Option<BTreeSet<ListChange>> {
         loop {
             let next = match self.until {
                 Some(until) => tokio::time::timeout_at(until, self.changes.recv()).await.ok(),
@@ -191,7 +191,7 @@ impl DebouncedChanges {
             match next {
                 Some(Ok(list)) => drop(self.changed.insert(list)),
                 // Changes were missed, so any list may have changed.
-                Some(Err(RecvError::Lagged(_))) => self.changed.extend([Changed::Tools, Changed::Prompts]),
+                Some(Err(RecvError::Lagged(_))) => self.changed.extend([ListChange::Tools, ListChange::Prompts]),
                 Some(Err(RecvError::Closed)) if self.changed.is_empty() => return None,
                 Some(Err(RecvError::Closed)) | None => {
                     self.until = None;
@@ -212,19 +212,19 @@ mod tests {
         let (sender, receiver) = broadcast::channel(2);
         let mut gathered = DebouncedChanges::new(receiver);
         let began = Instant::now();
-        sender.send(Changed::Tools).unwrap();
+        sender.send(ListChange::Tools).unwrap();
         tokio::time::timeout(GATHERING / 3, gathered.next()).await.unwrap_err();
-        sender.send(Changed::Tools).unwrap();
-        sender.send(Changed::Prompts).unwrap();
-        assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([Changed::Tools, Changed::Prompts]));
+        sender.send(ListChange::Tools).unwrap();
+        sender.send(ListChange::Prompts).unwrap();
+        assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([ListChange::Tools, ListChange::Prompts]));
         // The clock is the test's; tokio's timers are accurate to a millisecond.
         let took = began.elapsed();
         assert!(took >= GATHERING && took <= GATHERING + Duration::from_millis(2), "{took:?} since the first change");
         // More changes than are buffered for a slow listener.
         for _ in 0..3 {
-            sender.send(Changed::Tools).unwrap();
+            sender.send(ListChange::Tools).unwrap();
         }
-        assert!(gathered.next().await.unwrap().contains(&Changed::Tools));
+        assert!(gathered.next().await.unwrap().contains(&ListChange::Tools));
         drop(sender);
         assert_eq!(gathered.next().await, None);
     }

@@ -35,7 +35,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     fn tool(&self, name: &str) -> Option<Tool>;
 
     /// Calls a tool.
-    fn call(&self, call: &mut Call<'_>) -> impl Future<Output = Outcome<Called>> + Send;
+    fn call(&self, call: &mut Call<'_>) -> impl Future<Output = Outcome<ToolReply>> + Send;
 
     /// Returns the prompts.
     fn prompts(&self) -> CachedList<Prompt>;
@@ -103,7 +103,7 @@ pub trait ServerBackend: Send + Sync + 'static {
 
     /// Returns a receiver of the changes of the lists from now on. Starts the watcher of the lists, since there is a
     /// listener.
-    fn changes(&self) -> broadcast::Receiver<Changed>;
+    fn changes(&self) -> broadcast::Receiver<ListChange>;
 }
 
 /// All items of one kind, and for how long a client may cache them.
@@ -117,7 +117,7 @@ pub struct CachedList<T> {
 
 /// A list that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Changed {
+pub enum ListChange {
     /// The tools.
     Tools,
     /// The prompts.
@@ -183,7 +183,7 @@ pub enum Outcome<T> {
 
 /// The outcome of a tool call.
 #[derive(Debug)]
-pub enum Called {
+pub enum ToolReply {
     /// The tool's result.
     Result(CallToolResult),
     /// A task that will have a result, for a client that supports tasks.

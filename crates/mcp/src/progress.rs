@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// Sends the progress, as a growing number out of `total`.
-    pub async fn tell(&mut self, done: f64, total: Option<f64>) {
+    pub async fn report(&mut self, done: f64, total: Option<f64>) {
         let mut progress = ProgressNotificationParam::new(self.token.clone(), done);
         progress.total = total;
         self.told = done;
@@ -81,7 +81,7 @@ impl Progress {
 
     async fn send(&mut self, progress: ProgressNotificationParam) {
         if let Err(error) = self.peer.notify_progress(progress).await {
-            tracing::debug!(%error, "progress can not be told");
+            tracing::debug!(%error, "the progress can not be sent");
         }
         self.next = tokio::time::Instant::now() + PAUSE;
     }

@@ -19,8 +19,8 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::listeners::{Listeners, listen, tell_of_changes};
-use crate::offer::{Called, ClientContext, Outcome, ServerBackend};
+use crate::listeners::{Listeners, listen, notify_of_changes};
+use crate::offer::{ClientContext, Outcome, ServerBackend, ToolReply};
 use crate::questions::{ActiveCall, IncomingCall};
 use crate::seal::Seals;
 
@@ -86,11 +86,11 @@ impl<O: ServerBackend> Server<O> {
         let context = under_way.call.asker.context();
         loop {
             return match self.offer().call(&mut under_way.call).await {
-                Outcome::Done(Called::Result(mut result)) => {
+                Outcome::Done(ToolReply::Result(mut result)) => {
                     result.meta = self.signed(result.meta, context);
                     Ok(result.into())
                 }
-                Outcome::Done(Called::Task(mut task)) => {
+                Outcome::Done(ToolReply::Task(mut task)) => {
                     task.meta = self.signed(task.meta, context);
                     Ok(task.into())
                 }
@@ -178,7 +178,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        tell_of_changes(&self.listeners, self.offer().changes(), context.peer, &self.ended);
+        notify_of_changes(&self.listeners, self.offer().changes(), context.peer, &self.ended);
     }
 
     async fn list_tools(

@@ -43,7 +43,7 @@ pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
         Ok(running) => {
             // The outcome does not matter: the client is gone and there is nothing left to answer.
             let quit = running.waiting().await;
-            tracing::debug!(?quit, "the client is gone");
+            tracing::debug!(?quit, "the client has disconnected");
             Ok(())
         }
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_mcp::offer::Changed;
+use steplatch_mcp::offer::ListChange;
 use steplatch_mcp::{Contract, ServerBackend as _};
 use steplatch_patience::eventually;
 use steplatch_protocol::{DaemonPaths, Hello, ReconnectingClient, Starter};
@@ -138,9 +138,9 @@ fn workflows(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).filter(|name| name.starts_with("workflow_")).collect()
 }
 
-async fn changed(changes: &mut broadcast::Receiver<Changed>) {
+async fn changed(changes: &mut broadcast::Receiver<ListChange>) {
     let change = tokio::time::timeout(PATIENCE, changes.recv()).await.expect("a change is told").unwrap();
-    assert_eq!(change, Changed::Tools);
+    assert_eq!(change, ListChange::Tools);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio::net::unix::pipe::Sender;
 use crate::call::CallLimit;
 use crate::node::Bash;
 use crate::nodes::Surroundings;
-use crate::result::{Came, ErrorType, Failure};
+use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use capture::Capture;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(
     surroundings: &Surroundings,
     family: Option<String>,
     cut: &CallLimit,
-) -> Came {
+) -> ExecutorOutcome {
     let command = match &bash.command {
         Some(command) => filling.text(command),
         None => match filling.input() {
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     };
     let mut piped = match surroundings.programs.start(spec).await {
         Ok(piped) => piped,
-        Err(error) => return Came::from(not_started(&error)).with("command", command),
+        Err(error) => return ExecutorOutcome::from(not_started(&error)).with("command", command),
     };
     let (mut out, mut err) = (Capture::of(piped.take_stdout()), Capture::of(piped.take_stderr()));
     let feeding = feed(piped.take_stdin(), stdin.unwrap_or_default());
@@ -80,7 +80,7 @@ pub(crate) async fn run(
             (exit, survivors, Some(failure))
         }
     };
-    told(command, &out, &err, exit, &survivors, cut)
+    outcome(command, &out, &err, exit, &survivors, cut)
 }
 
 enum ProgramOutcome {
@@ -99,14 +99,14 @@ async fn end(piped: Piped, out: &mut Capture, err: &mut Capture) -> ProcessEnd {
     }
 }
 
-fn told(
+fn outcome(
     command: String,
     out: &Capture,
     err: &Capture,
     exit: Option<Exit>,
     survivors: &[Survivor],
     cut: Option<Failure>,
-) -> Came {
+) -> ExecutorOutcome {
     let interrupted = cut.is_some();
     let failure = cut.or_else(|| match exit {
         Some(Exit { code: 0, .. }) => None,
@@ -119,7 +119,7 @@ fn told(
         }
         None => Some(Failure::new(ErrorType::Unknown, "How the command ended could not be told.")),
     });
-    let came = Came { output: out.text().into(), failure, attributes: serde_json::Map::new() }
+    let came = ExecutorOutcome { output: out.text().into(), failure, attributes: serde_json::Map::new() }
         .with("stdout", out.text())
         .with("stderr", err.text())
         .with("exit_code", exit.map_or(Value::Null, |exit| exit.code.into()))

@@ -10,7 +10,7 @@ mod plan;
 mod policy;
 mod progress;
 mod read;
-mod told;
+mod result;
 
 use std::num::NonZeroU16;
 
@@ -23,7 +23,7 @@ pub use event::{Ending, GraphEvent, StepOutcome};
 pub use policy::{OnFailure, Policy, Retry};
 pub use progress::{Progress, Status};
 pub(crate) use read::{GraphShape, StepShape, read};
-pub use told::result;
+pub use result::result;
 
 use crate::node::NodeId;
 use plan::Plan;

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 pub(crate) use body::{Bounded, read};
 
 use crate::node::{Http, Method};
-use crate::result::{Came, ErrorType, Failure};
+use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::secrets;
 use crate::template::TemplateValues;
 
@@ -61,14 +61,14 @@ struct Request {
     body_is_private: bool,
 }
 
-pub(crate) async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Came {
+pub(crate) async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> ExecutorOutcome {
     match exchange(http, filling, web).await {
         Ok(came) => came,
         Err(failure) => failure.into(),
     }
 }
 
-async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Result<Came, Failure> {
+async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Result<ExecutorOutcome, Failure> {
     let client = web.client().await?;
     let mut request = Request::of(http, filling)?;
     let mut redirects = 0;
@@ -82,7 +82,7 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
         request.follow(response.status(), target?)?;
     };
     let status = response.status();
-    let headers = told(response.headers());
+    let headers = headers_as_json(response.headers());
     let is_json = content_type(response.headers()).is_some_and(|kind| is_json(&kind));
     let body = match request.method {
         reqwest::Method::HEAD => Bounded::default(),
@@ -101,7 +101,7 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
         let message = format!("The server answered {}{reason}.", status.as_u16());
         Some(Failure::new(ErrorType::Status, message))
     };
-    Ok(Came { output, failure, attributes: Map::new() }
+    Ok(ExecutorOutcome { output, failure, attributes: Map::new() }
         .with("status", status.as_u16())
         .with("headers", headers)
         .with("url", request.url.to_string())
@@ -208,7 +208,7 @@ fn target(response: &Response, from: &Url) -> Option<Result<Url, Failure>> {
     }))
 }
 
-fn told(headers: &HeaderMap) -> Map<String, Value> {
+fn headers_as_json(headers: &HeaderMap) -> Map<String, Value> {
     let mut told = Map::new();
     for name in headers.keys() {
         let values: Vec<String> =

@@ -16,7 +16,7 @@ use crate::call::{CallLimit, OnText};
 use crate::http::{self, HttpClient, content_type, read, unreachable};
 use crate::node::Llm;
 use crate::nodes::as_text;
-use crate::result::{Came, ErrorType, Failure};
+use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use answer::Answer;
 use stream::{Events, StreamError};
@@ -34,7 +34,7 @@ pub(crate) async fn run(
     web: &HttpClient,
     on_text: Option<&OnText>,
     cut: &CallLimit,
-) -> Came {
+) -> ExecutorOutcome {
     let mut asking = Asking { llm, web, on_text, answer: Answer::default(), attempts: 0 };
     let failure = match asking.request(filling) {
         Err(failure) => Some(failure),
@@ -44,7 +44,7 @@ pub(crate) async fn run(
         },
     };
     let Asking { answer, attempts, .. } = asking;
-    answer.told(failure).with("attempts", attempts)
+    answer.into_outcome(failure).with("attempts", attempts)
 }
 
 /// One request, repeated until it is answered.
@@ -133,7 +133,7 @@ impl Asking<'_> {
         if body.is_cut {
             return Err(AttemptError::ForGood(too_large()));
         }
-        let answered = serde_json::from_slice(&body.bytes).ok().filter(|answer| self.answer.take(answer));
+        let answered = serde_json::from_slice(&body.bytes).ok().filter(|answer| self.answer.read(answer));
         if answered.is_none() {
             let message = "The endpoint answered something that is not a chat completion; look at base_url.";
             return Err(AttemptError::ForGood(Failure::new(ErrorType::Protocol, message)));
@@ -148,7 +148,7 @@ impl Asking<'_> {
     async fn follow(&mut self, mut response: Response) -> Result<(), Failure> {
         let mut events = Events::default();
         while let Some(chunk) = response.chunk().await.map_err(|error| http::unreachable(&error))? {
-            for event in events.take(&chunk).map_err(|StreamError::LineTooLong| too_large())? {
+            for event in events.push(&chunk).map_err(|StreamError::LineTooLong| too_large())? {
                 if event == "[DONE]" {
                     return Ok(());
                 }
@@ -157,7 +157,7 @@ impl Asking<'_> {
                     return Err(Failure::new(ErrorType::Protocol, message));
                 };
                 if let Some(error) = piece.get("error") {
-                    let message = format!("The endpoint gave up in the middle of its answer: {}", said(error));
+                    let message = format!("The endpoint gave up in the middle of its answer: {}", error_message(error));
                     return Err(Failure::new(ErrorType::Connection, message));
                 }
                 let text = self.answer.add(&piece);
@@ -192,7 +192,7 @@ async fn refused(status: StatusCode, response: Response) -> AttemptError {
     let body = read(response, MOST_ERROR).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let error = serde_json::from_str::<Value>(&text).ok().and_then(|body| body.get("error").cloned());
-    let why = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), said);
+    let why = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), error_message);
     let colon = if why.is_empty() { "." } else { ": " };
     let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{why}", status.as_u16()));
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
@@ -202,7 +202,7 @@ async fn refused(status: StatusCode, response: Response) -> AttemptError {
     }
 }
 
-fn said(error: &Value) -> String {
+fn error_message(error: &Value) -> String {
     let message = error.get("message").and_then(Value::as_str).or(error.as_str());
     message.map_or_else(|| error.to_string(), str::to_owned)
 }

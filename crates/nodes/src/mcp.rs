@@ -14,10 +14,15 @@ pub(crate) use servers::Servers;
 
 use crate::node::Mcp;
 use crate::nodes::Surroundings;
-use crate::result::{Came, ErrorType, Failure};
+use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 
-pub(crate) async fn run(mcp: &Mcp, filling: &TemplateValues, servers: &Servers, surroundings: &Surroundings) -> Came {
+pub(crate) async fn run(
+    mcp: &Mcp,
+    filling: &TemplateValues,
+    servers: &Servers,
+    surroundings: &Surroundings,
+) -> ExecutorOutcome {
     match call(mcp, filling, servers, surroundings).await {
         Ok(came) => came,
         Err(failure) => failure.into(),
@@ -29,12 +34,12 @@ async fn call(
     filling: &TemplateValues,
     servers: &Servers,
     surroundings: &Surroundings,
-) -> Result<Came, Failure> {
-    let (tool, args) = asked(mcp, filling)?;
+) -> Result<ExecutorOutcome, Failure> {
+    let (tool, args) = requested_call(mcp, filling)?;
     let params = CallToolRequestParams::new(tool.clone()).with_arguments(args.clone());
     let server = servers.get(&mcp.server, filling, surroundings).await?;
     let came = match server.call(params).await {
-        Ok(result) => came(result),
+        Ok(result) => outcome(result),
         Err(ServiceError::McpError(error)) => {
             Failure::new(ErrorType::Tool, format!("The server refused the call: {}", error.message)).into()
         }
@@ -52,7 +57,7 @@ async fn call(
 }
 
 /// Returns which tool is called, and with what.
-fn asked(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<String, Value>), Failure> {
+fn requested_call(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<String, Value>), Failure> {
     let invalid = |message: &str| Failure::new(ErrorType::InvalidInput, message);
     let Some(tool) = &mcp.tool else {
         let message = "The node names no tool, so its input must be {\"tool\": …, \"args\": {…}}.";
@@ -74,7 +79,7 @@ fn asked(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<String, Val
     Ok((tool.clone(), args))
 }
 
-fn came(result: CallToolResult) -> Came {
+fn outcome(result: CallToolResult) -> ExecutorOutcome {
     let text: Vec<&str> = result.content.iter().filter_map(text_of).collect();
     let text = text.join("\n");
     let failure = (result.is_error == Some(true)).then(|| {
@@ -83,7 +88,7 @@ fn came(result: CallToolResult) -> Came {
     });
     let content = serde_json::to_value(&result.content).unwrap_or_default();
     let output = result.structured_content.unwrap_or_else(|| text.into());
-    Came { output, failure, attributes: Map::new() }.with("content", content)
+    ExecutorOutcome { output, failure, attributes: Map::new() }.with("content", content)
 }
 
 fn text_of(block: &ContentBlock) -> Option<&str> {

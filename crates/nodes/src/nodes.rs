@@ -15,7 +15,7 @@ use crate::call::{Call, CallLimit};
 use crate::http::HttpClient;
 use crate::mcp::Servers;
 use crate::node::{Node, NodeKind, Pty};
-use crate::result::{Came, ErrorType, Failure, NodeResult};
+use crate::result::{ErrorType, ExecutorOutcome, Failure, NodeResult};
 use crate::secrets::Secrets;
 use crate::template::TemplateValues;
 use crate::{bash, http, llm, mcp};
@@ -101,7 +101,7 @@ impl Nodes {
         };
         let came = self.perform(&node.kind, &filling, &call, &cut).await;
         let hidden = filling.hidden();
-        let came = Came {
+        let came = ExecutorOutcome {
             output: hidden.value(came.output),
             failure: came.failure.map(|failure| Failure::new(failure.kind, hidden.text(failure.message))),
             attributes: hidden.map(came.attributes),
@@ -109,11 +109,17 @@ impl Nodes {
         NodeResult::of(node, hidden.value(input), came)
     }
 
-    async fn perform(&self, kind: &NodeKind, filling: &TemplateValues, call: &Call, cut: &CallLimit) -> Came {
+    async fn perform(
+        &self,
+        kind: &NodeKind,
+        filling: &TemplateValues,
+        call: &Call,
+        cut: &CallLimit,
+    ) -> ExecutorOutcome {
         let Shared { surroundings, web, servers } = &*self.shared;
         // The future that connects to a server is large; boxed, so that other calls do not reserve its size.
         match kind {
-            NodeKind::Identity(_) => Came::success(call.input.clone()),
+            NodeKind::Identity(_) => ExecutorOutcome::success(call.input.clone()),
             // It has to end its programs before it returns.
             NodeKind::Bash(bash) => bash::run(bash, filling, surroundings, call.family.clone(), cut).await,
             NodeKind::Http(http) => within(cut, http::run(http, filling, web)).await,
@@ -144,7 +150,7 @@ impl Nodes {
     }
 }
 
-async fn within(cut: &CallLimit, work: impl Future<Output = Came>) -> Came {
+async fn within(cut: &CallLimit, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
     tokio::select! {
         came = work => came,
         failure = cut.reached() => failure.into(),

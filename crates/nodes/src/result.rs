@@ -76,7 +76,7 @@ struct Returned {
 
 /// The outcome that an executor returns, without the node and the input.
 #[derive(Debug)]
-pub(crate) struct Came {
+pub(crate) struct ExecutorOutcome {
     pub(crate) output: Value,
     pub(crate) failure: Option<Failure>,
     pub(crate) attributes: Map<String, Value>,
@@ -95,7 +95,7 @@ impl Failure {
     }
 }
 
-impl Came {
+impl ExecutorOutcome {
     pub(crate) fn success(output: impl Into<Value>) -> Self {
         Self { output: output.into(), failure: None, attributes: Map::new() }
     }
@@ -106,14 +106,14 @@ impl Came {
     }
 }
 
-impl From<Failure> for Came {
+impl From<Failure> for ExecutorOutcome {
     fn from(failure: Failure) -> Self {
         Self { output: Value::Null, failure: Some(failure), attributes: Map::new() }
     }
 }
 
 impl NodeResult {
-    pub(crate) fn of(node: &Node, input: Value, came: Came) -> Self {
+    pub(crate) fn of(node: &Node, input: Value, came: ExecutorOutcome) -> Self {
         let (error_type, error) = came.failure.map(|failure| (failure.kind, failure.message)).unzip();
         Self {
             success: error.is_none(),
@@ -156,6 +156,6 @@ impl NodeResult {
     /// Returns the result of a call that succeeded.
     #[must_use]
     pub fn succeeded(node: &Node, input: Value, output: impl Into<Value>) -> Self {
-        Self::of(node, input, Came::success(output))
+        Self::of(node, input, ExecutorOutcome::success(output))
     }
 }

@@ -94,7 +94,7 @@ impl Run<'_> {
                     self.commit(base)?;
                     return Ok(Some(at));
                 }
-                Step::One(one) => self.take(one, at).map(|at| (step + 1, at)),
+                Step::One(one) => self.match_one(one, at).map(|at| (step + 1, at)),
                 Step::Many { one, min, max, mode } => self.many(step, at, one, (*min, *max), *mode)?,
                 Step::Anchor(anchor) => self.stands(*anchor, at).then_some((step + 1, at)),
                 Step::Split { first, second } => {
@@ -172,7 +172,7 @@ impl Run<'_> {
                 }
                 Backtrack::Advance { step, at, left } => {
                     if let Step::Many { one, .. } = &program.steps[step]
-                        && let Some(at) = self.take(one, at)
+                        && let Some(at) = self.match_one(one, at)
                     {
                         if left > 1 {
                             self.push(Backtrack::Advance { step, at, left: left - 1 })?;
@@ -197,7 +197,7 @@ impl Run<'_> {
         let wanted = if mode == RepeatMode::Lazy { min } else { max };
         let (mut end, mut low, mut taken) = (at, at, 0);
         while taken < wanted
-            && let Some(next) = self.take(one, end)
+            && let Some(next) = self.match_one(one, end)
         {
             self.spend(1)?;
             taken += 1;
@@ -279,7 +279,7 @@ impl Run<'_> {
         (end != NOTHING && begin <= end).then_some((begin, end))
     }
 
-    fn take(&self, one: &One, at: usize) -> Option<usize> {
+    fn match_one(&self, one: &One, at: usize) -> Option<usize> {
         let next = self.text[at..].chars().next()?;
         one.takes(next).then(|| at + next.len_utf8())
     }

@@ -90,7 +90,7 @@ pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
         source: Some(FunctionSource {
             text: loaded.text.to_string(),
             line: workflow.line,
-            declares: workflow.declared().iter().map(python::told).collect(),
+            declares: workflow.declared().iter().map(python::declaration_info).collect(),
             loaded_from: loaded.original.as_deref().map(shown),
             note: loaded.note.clone().or(trouble),
             metadata: declared_metadata(workflow),
@@ -167,7 +167,7 @@ fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkf
         success: true,
         workflow_name: name.to_owned(),
         file: Some(shown(&loaded.path)),
-        removed_besides: declared.map(python::told).collect::<Vec<DeclarationInfo>>(),
+        removed_besides: declared.map(python::declaration_info).collect::<Vec<DeclarationInfo>>(),
         ..DeleteWorkflowReply::default()
     })
 }

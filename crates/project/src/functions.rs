@@ -310,7 +310,7 @@ impl FunctionFiles {
 
 /// Returns the library's summary of the declarations.
 pub(super) fn declares(declared: &[Declaration]) -> Vec<Declares> {
-    let short = declared.iter().map(python::told);
+    let short = declared.iter().map(python::declaration_info);
     short.map(|short| Declares { id: short.id, kind: short.kind, description: short.description }).collect()
 }
 
@@ -325,7 +325,7 @@ fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult>
         Err(error) => return vec![ScanResult::Broken(library.folder().to_owned(), with_causes(&error))],
     };
     let rest = found.split_off(found.len().min(MOST_FILES));
-    let mut looked: Vec<ScanResult> = found.into_iter().filter_map(|found| look_at(library, found, seen)).collect();
+    let mut looked: Vec<ScanResult> = found.into_iter().filter_map(|found| scan_file(library, found, seen)).collect();
     if let Some(first) = rest.first() {
         let reason = format!("there are more than {MOST_FILES} files of functions; from this one on they are left out");
         looked.push(ScanResult::Broken(library.folder().join(&first.file), reason));
@@ -334,7 +334,7 @@ fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult>
 }
 
 /// Scans one file; `None` when it was removed meanwhile.
-fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, FileState>) -> Option<ScanResult> {
+fn scan_file(library: &Library, found: FoundFunctions, seen: &HashMap<String, FileState>) -> Option<ScanResult> {
     let path = library.folder().join(&found.file);
     let name = match &found.name {
         Ok(name) => name.clone(),

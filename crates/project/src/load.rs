@@ -64,7 +64,7 @@ impl Workflows {
             }
             Err(cause) => return Err(LoadError::Worker { file: path, cause }),
         };
-        reply.declares = declared.iter().map(python::told).collect();
+        reply.declares = declared.iter().map(python::declaration_info).collect();
         reply.problems = python::problems(&declared, &file_name(&name), &text);
         let project = self.projects.of(caller).await?;
         let asker = LibrarySearch::of(caller);

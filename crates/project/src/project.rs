@@ -136,7 +136,7 @@ impl Project {
         let mut project = Self { folder, files: names, nodes, workflows, loaded: Vec::new(), broken };
         for (file, text) in files {
             match text.map_err(DocumentError::File).and_then(|text| document(&file, &text)) {
-                Ok(document) => project.take(&file, document),
+                Ok(document) => project.read_document(&file, document),
                 Err(error) => {
                     project.broken.push(InvalidDeclaration { name: None, file, reason: error.to_string() });
                 }
@@ -255,7 +255,7 @@ impl Project {
         self.nodes.values().filter_map(document).collect()
     }
 
-    fn take(&mut self, file: &Path, document: Map<String, Value>) {
+    fn read_document(&mut self, file: &Path, document: Map<String, Value>) {
         let mut count = 0;
         let mut tables: Vec<_> = document.into_iter().collect();
         // A node keeps its name when a graph has the same one, in whatever order the file is read.
@@ -455,7 +455,7 @@ mod tests {
             - notes in /p/l/c.py: ID 'notes' conflicts with existing workflow, in /p/l/a.py
             - bad in /p/l/c.py: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
             - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which can not be used itself"#]]
-        .assert_eq(&told(&project));
+        .assert_eq(&summary(&project));
         let files = |id: &str| project.workflow(id).map(|found| found.loaded.path.display().to_string());
         assert_eq!(files("notes").as_deref(), Some("/p/l/a.py"));
         assert_eq!(files("mine").as_deref(), Some("/own/a.py"));
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(told, ("shout_fn", Some("# c"), Some("c.py")));
     }
 
-    fn told(project: &Project) -> String {
+    fn summary(project: &Project) -> String {
         let mut lines: Vec<String> = project.nodes.keys().map(|name| format!("+ {name}")).collect();
         lines.extend(project.broken.iter().map(|InvalidDeclaration { name, file, reason }| {
             format!("- {} in {}: {reason}", name.as_deref().unwrap_or("(file)"), file.display())
@@ -515,13 +515,13 @@ mod tests {
             - twice in steplatch.json: ID 'twice' conflicts with existing graph
             - seven in steplatch.json: a node must be an object
             - (file) in steplatch.json: 'graphs' must hold declarations by name"#]]
-        .assert_eq(&told(&project(&[("steplatch.toml", toml), ("steplatch.json", json)])));
+        .assert_eq(&summary(&project(&[("steplatch.toml", toml), ("steplatch.json", json)])));
     }
 
     #[test]
     fn a_file_that_can_not_be_read_is_named_with_the_place() {
         let files = [("steplatch.toml", "[nodes.a]\ntype = \n"), ("steplatch.json", "{\"nodes\": {}")];
-        let told = told(&project(&files));
+        let told = summary(&project(&files));
         assert!(told.contains("- (file) in steplatch.toml: it is not valid TOML: "), "{told}");
         assert!(told.contains(" at line 2 column 8"), "{told}");
         assert!(told.contains("- (file) in steplatch.json: it is not valid JSON: EOF while parsing"), "{told}");
@@ -556,7 +556,7 @@ mod tests {
             - one in f.json: it calls graphs that call each other in a circle: one → two → one
             - self in f.json: it calls graphs that call each other in a circle: self → self
             - two in f.json: it calls graphs that call each other in a circle: two → one → two"#]]
-        .assert_eq(&told(&project(&[("f.json", json)])));
+        .assert_eq(&summary(&project(&[("f.json", json)])));
     }
 
     #[test]

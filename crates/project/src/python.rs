@@ -9,7 +9,7 @@ use steplatch_python_api::{Declaration, Kind};
 use crate::error::DeclarationError;
 
 /// Returns a short form of a declaration.
-pub(crate) fn told(declared: &Declaration) -> DeclarationInfo {
+pub(crate) fn declaration_info(declared: &Declaration) -> DeclarationInfo {
     let Declaration { id, kind, description, line, settings, .. } = declared;
     let set = || settings.get("description").and_then(Value::as_str).map(str::to_owned);
     DeclarationInfo {
@@ -76,7 +76,7 @@ pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<
     }
     let wrong = declared.iter().filter_map(|declared| {
         let reason = node(declared, file, text).err()?;
-        let what = told(declared).kind;
+        let what = declaration_info(declared).kind;
         let message = format!("{what} '{}': {}", declared.id, reason.to_string().replace('\n', "\n  "));
         Some(FileProblem { line: declared.line, message })
     });

@@ -124,7 +124,7 @@ pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWor
     }
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.iter().partition(|problem| problem.severity == Severity::Error);
     if !errors.is_empty() {
-        let validation_errors = told(&errors);
+        let validation_errors = problem_lines(&errors);
         let what = match validation_errors.as_slice() {
             [only] => only.clone(),
             _ => format!("it has {} problems, listed in validation_errors", errors.len()),
@@ -133,7 +133,7 @@ pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWor
             "Workflow definition does not match current MCP tool schema. The workflow was not saved: {what}. \
              get_workflow_schema documents how workflows are written."
         );
-        return CreateWorkflowReply { validation_errors, warnings: told(&warnings), ..refused(error) };
+        return CreateWorkflowReply { validation_errors, warnings: problem_lines(&warnings), ..refused(error) };
     }
     // A workflow of the project takes precedence over the user's own with the same name.
     let owner = name.as_deref().and_then(|name| project.owner(name));
@@ -148,7 +148,7 @@ pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWor
             stored_file: format!("{}.json", stored.name),
             path: Some(library.file(&stored.name).display().to_string()),
             workflow_signature: workflow_signature(&stored.definition),
-            warnings: told(&warnings),
+            warnings: problem_lines(&warnings),
             ..CreateWorkflowReply::default()
         },
         Err(error @ CreateError::Exists { .. }) => {
@@ -177,7 +177,7 @@ fn missing(document: &Value) -> Vec<Problem> {
         .collect()
 }
 
-fn told(problems: &[&Problem]) -> Vec<String> {
+fn problem_lines(problems: &[&Problem]) -> Vec<String> {
     let line = |problem: &&Problem| {
         let place = if problem.pointer.is_empty() { "" } else { ": " };
         format!("{}{place}{}", problem.pointer, problem.message)
@@ -323,10 +323,10 @@ pub(super) fn describe(
         Ok(definition) => {
             reply.arguments = contract(definition.arguments(), &stored.definition["arguments"]);
             reply.return_values = contract(definition.return_values(), &stored.definition["return_values"]);
-            reply.problems = told(&definition.warnings().iter().collect::<Vec<_>>());
+            reply.problems = problem_lines(&definition.warnings().iter().collect::<Vec<_>>());
             reply.graph = Some(mermaid(&definition));
         }
-        Err(problems) => reply.problems = told(&problems.iter().collect::<Vec<_>>()),
+        Err(problems) => reply.problems = problem_lines(&problems.iter().collect::<Vec<_>>()),
     }
     reply.definition = Some(stored.definition);
     Ok(reply)

@@ -217,7 +217,7 @@ impl Execution {
     ///
     /// When the function cannot be executed any more.
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
-        self.go_on(Ask::Answer { execution: self.id, ordinal, answer }).await
+        self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
     }
 
     /// Leaves a call to the execution itself. Returns the same as [`Self::answer`].
@@ -226,10 +226,10 @@ impl Execution {
     ///
     /// When the function cannot be executed any more.
     pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
-        self.go_on(Ask::Inline { execution: self.id, ordinal }).await
+        self.resume(Ask::Inline { execution: self.id, ordinal }).await
     }
 
-    async fn go_on(&mut self, ask: Ask) -> Result<Option<Progress>, WorkersError> {
+    async fn resume(&mut self, ask: Ask) -> Result<Option<Progress>, WorkersError> {
         let Some(worker) = &self.worker else { return Ok(None) };
         match worker.ask(ask, &self.function.limits).await {
             Ok(Some(Reply::Progressed(progress))) => Ok(Some(progress)),

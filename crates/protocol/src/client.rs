@@ -300,7 +300,7 @@ impl Shared {
                 }
             }
             FromDaemon::Error { error, supported } => {
-                tracing::warn!(error, ?supported, "the daemon complained");
+                tracing::warn!(error, ?supported, "the daemon reported an error");
                 // Without a request it concerns them all.
                 let refusals: Vec<_> = self.lock().results.drain().collect();
                 for (request, waiting) in refusals {

@@ -9,8 +9,8 @@ use tokio::task::AbortHandle;
 
 use crate::client::{CallError, Events};
 use crate::connect::ConnectError;
+use crate::reconnecting_client::{ReconnectingClient, RetryBudget};
 use crate::runs::{RunEvent, Subscribe};
-use crate::steady::{ReconnectingClient, RetryBudget};
 
 /// Events that were received and not taken yet; beyond them the task waits.
 const AHEAD: usize = 64;

@@ -19,11 +19,11 @@ mod message;
 mod metrics;
 mod nodes;
 mod place;
+mod reconnecting_client;
 mod remote;
 mod runs;
 mod schema;
 mod session;
-mod steady;
 mod terminals;
 mod tools;
 mod verb;
@@ -52,6 +52,7 @@ pub use nodes::{
     NodeInfo, NodeReply, RunGraph, RunNode,
 };
 pub use place::{DaemonPaths, DaemonRecord, NotPrivate, ensure_private};
+pub use reconnecting_client::{AskError, ReconnectingClient, RetryPolicy};
 pub use remote::{
     CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, RefreshWorkflows,
     RefreshWorkflowsReply, RemoteInfo, RemoteWorkflowInfo, StatusTimes,
@@ -64,7 +65,6 @@ pub use runs::{
 };
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};
-pub use steady::{AskError, ReconnectingClient, RetryPolicy};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,
     AwaitUntil, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,

@@ -12,7 +12,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Reads a value that is there, which may be null.
-fn there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+fn some_value<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
@@ -205,7 +205,7 @@ pub struct RunReply {
     #[serde(default)]
     pub return_values: Map<String, Value>,
     /// What it returned, if it is a function
-    #[serde(default, deserialize_with = "there", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_value", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// The terminal it worked in last
     #[serde(default)]

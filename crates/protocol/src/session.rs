@@ -29,15 +29,15 @@ pub fn take_session(command: &str, parameters: &mut Value) -> Result<Vec<String>
     }
     let mut names = Vec::new();
     if let Value::Object(fields) = parameters {
-        take(fields, &mut names)?;
+        take_names(fields, &mut names)?;
         if let Some(Value::Object(wrapped)) = fields.get_mut("request") {
-            take(wrapped, &mut names)?;
+            take_names(wrapped, &mut names)?;
         }
     }
     Ok(names)
 }
 
-fn take(fields: &mut Map<String, Value>, names: &mut Vec<String>) -> Result<(), InvalidArguments> {
+fn take_names(fields: &mut Map<String, Value>, names: &mut Vec<String>) -> Result<(), InvalidArguments> {
     for field in FIELDS {
         match fields.shift_remove(field) {
             None | Some(Value::Null) => {}

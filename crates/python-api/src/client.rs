@@ -57,7 +57,7 @@ impl WorkerProtocol {
     ///
     /// # Errors
     /// When no worker of ours sends such a line. The worker is unusable then.
-    pub fn heard(&mut self, line: &str) -> Result<WorkerEvent, ConversationError> {
+    pub fn receive(&mut self, line: &str) -> Result<WorkerEvent, ConversationError> {
         let senseless = |what: &dyn std::fmt::Display| ConversationError::Senseless(what.to_string());
         match serde_json::from_str(line).map_err(|error| senseless(&error))? {
             ResponseLine::Hello { wire: WIRE_VERSION } if !self.greeted => {

@@ -107,7 +107,7 @@ impl Execution {
 
     /// Answers a call. Ignored if the call has an answer already, was abandoned or never existed.
     pub fn answer(&mut self, ordinal: u64, answer: Answer) -> Progress {
-        self.take(ordinal, EarlyInput::Answer(answer))
+        self.supply_input(ordinal, EarlyInput::Answer(answer))
     }
 
     /// Leaves a `run` call to the execution, whose file declares the function node: it executes the function as a part
@@ -115,10 +115,10 @@ impl Execution {
     /// [`CallKind::Ended`] reports its end. The call stays open until the caller answers it for that; an earlier answer
     /// abandons the function.
     pub fn inline(&mut self, ordinal: u64) -> Progress {
-        self.take(ordinal, EarlyInput::Inline)
+        self.supply_input(ordinal, EarlyInput::Inline)
     }
 
-    fn take(&mut self, ordinal: u64, came: EarlyInput) -> Progress {
+    fn supply_input(&mut self, ordinal: u64, came: EarlyInput) -> Progress {
         let mut calls = Vec::new();
         if self.open.contains_key(&ordinal) && !self.early.iter().any(|(early, _)| *early == ordinal) {
             match (std::mem::replace(&mut self.standing, ExecutionPhase::Over), came) {
@@ -126,7 +126,7 @@ impl Execution {
                     if stopped == ordinal =>
                 {
                     self.open.remove(&ordinal);
-                    let step = paused.go_on(match &answer {
+                    let step = paused.resume(match &answer {
                         Answer::Value(value) => Resume::Return(value),
                         Answer::Raise { exception, message } => Resume::Raise { exception, message },
                     });
@@ -240,14 +240,14 @@ impl Execution {
             step = match stop {
                 Stop::Called { paused, .. } if self.last >= self.most => {
                     let most = self.most;
-                    paused.go_on(Resume::Abort(&format!("{TOO_MANY} of {most} calls")))
+                    paused.resume(Resume::Abort(&format!("{TOO_MANY} of {most} calls")))
                 }
                 Stop::Called { paused, .. } if self.told > self.most_told => {
                     let most = self.most_told >> 10;
-                    paused.go_on(Resume::Abort(&format!("{TOO_LONG} of {most} KiB")))
+                    paused.resume(Resume::Abort(&format!("{TOO_LONG} of {most} KiB")))
                 }
                 Stop::Called { number, arguments, paused } => match arguments.and_then(read) {
-                    Err(why) => paused.go_on(Resume::Raise { exception: "TypeError", message: &why.to_string() }),
+                    Err(why) => paused.resume(Resume::Raise { exception: "TypeError", message: &why.to_string() }),
                     // It waits for the second answer to a call.
                     Ok(Request::Inline { of }) => {
                         if self.inlined.contains(&of) {
@@ -255,11 +255,11 @@ impl Execution {
                         } else {
                             self.strays += 1;
                         }
-                        paused.go_on(Resume::Later)
+                        paused.resume(Resume::Later)
                     }
                     Ok(Request::Rest) => {
                         self.resting = Some(number);
-                        paused.go_on(Resume::Later)
+                        paused.resume(Resume::Later)
                     }
                     Ok(Request::Call { within, kind }) => {
                         let (wants_answer, stops) = (kind.wants_answer(), kind.stops());
@@ -276,15 +276,15 @@ impl Execution {
                             self.standing = ExecutionPhase::Stopped { ordinal, paused };
                             return;
                         }
-                        paused.go_on(if wants_answer { Resume::Later } else { Resume::Return(&Value::Null) })
+                        paused.resume(if wants_answer { Resume::Later } else { Resume::Return(&Value::Null) })
                     }
                 },
                 Stop::Waiting { numbers, paused } if self.cancelling => {
                     let raising = self.interrupted(&numbers);
-                    paused.go_on(Resume::AllRaise(&raising, (CANCELLED, "the run was cancelled")))
+                    paused.resume(Resume::AllRaise(&raising, (CANCELLED, "the run was cancelled")))
                 }
                 Stop::Waiting { numbers, paused } => match self.next_early(&numbers) {
-                    Some((ordinal, number, came)) => paused.go_on(Resume::Arrived(
+                    Some((ordinal, number, came)) => paused.resume(Resume::Arrived(
                         number,
                         match &came {
                             EarlyInput::Answer(Answer::Value(value)) => Arrival::Value(value),
@@ -299,7 +299,7 @@ impl Execution {
                     )),
                     None if !self.waits_for_others(&numbers) => {
                         if let Some(number) = self.resting.take() {
-                            step = paused.go_on(Resume::Arrived(number, Arrival::Value(&Value::Null)));
+                            step = paused.resume(Resume::Arrived(number, Arrival::Value(&Value::Null)));
                             continue;
                         }
                         let message = "the function waits for something that nobody was asked for";

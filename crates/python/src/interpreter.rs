@@ -21,7 +21,7 @@ pub(crate) trait Compiled {
 /// A paused program.
 pub(crate) trait Paused: Send {
     /// Runs it until it stops again.
-    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step;
+    fn resume(self: Box<Self>, how: Resume<'_>) -> Step;
 
     /// Lets it compute for this long between two calls, from its next one on.
     fn allow(&mut self, time: Duration);

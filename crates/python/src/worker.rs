@@ -111,15 +111,15 @@ impl<W: Write> Worker<W> {
                         if matches!(progress.state, State::Waiting(_)) {
                             begun.leave_out_waits();
                             self.executions.insert(execution, begun);
-                            self.went_on(execution);
+                            self.mark_awake(execution);
                         }
                         Reply::Progressed(progress)
                     }
                     Err(divergence) => Reply::Diverged(divergence),
                 }
             }
-            Ask::Answer { execution, ordinal, answer } => self.go_on(execution, |known| known.answer(ordinal, answer)),
-            Ask::Inline { execution, ordinal } => self.go_on(execution, |known| known.inline(ordinal)),
+            Ask::Answer { execution, ordinal, answer } => self.resume(execution, |known| known.answer(ordinal, answer)),
+            Ask::Inline { execution, ordinal } => self.resume(execution, |known| known.inline(ordinal)),
             Ask::Forget { execution } => {
                 self.executions.remove(&execution);
                 Reply::Forgotten
@@ -128,18 +128,18 @@ impl<W: Write> Worker<W> {
     }
 
     /// Resumes a known execution.
-    fn go_on(&mut self, execution: u64, how: impl FnOnce(&mut Execution) -> Progress) -> Reply {
+    fn resume(&mut self, execution: u64, how: impl FnOnce(&mut Execution) -> Progress) -> Reply {
         let Some(known) = self.executions.get_mut(&execution) else { return Reply::Unknown };
         let progress = how(known);
         if !matches!(progress.state, State::Waiting(_)) {
             self.executions.remove(&execution);
         } else {
-            self.went_on(execution);
+            self.mark_awake(execution);
         }
         Reply::Progressed(progress)
     }
 
-    fn went_on(&mut self, execution: u64) {
+    fn mark_awake(&mut self, execution: u64) {
         self.awake.retain(|known| *known != execution);
         self.awake.push_back(execution);
         if self.awake.len() > AWAKE

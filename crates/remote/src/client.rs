@@ -18,10 +18,10 @@ use serde_json::{Map, Value, json};
 
 pub use error::{AskError, SetUpError, StartError};
 
+use crate::backoff;
 use crate::config::{Config, is_loopback};
 use crate::filter::Filter;
 use crate::listing::{Listing, MOST_BYTES, MOST_PAGES, Page};
-use crate::pace;
 use crate::status::{StartedRun, Status};
 use answer::Answer;
 use error::Trouble;
@@ -254,7 +254,7 @@ impl Client {
             if !error.passing || attempt > self.0.retry_attempts {
                 return Err(error);
             }
-            match pace::retry(attempt, self.0.limits.pausing, error.retry_after, jitter()) {
+            match backoff::retry(attempt, self.0.limits.pausing, error.retry_after, jitter()) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return Err(error),
             }

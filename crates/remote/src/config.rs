@@ -99,7 +99,7 @@ impl Config {
                     },
                     _ => reading.wrong("token", SettingError::TokenForm),
                 },
-                Some(_) => reading.take(key, given),
+                Some(_) => reading.read_key(key, given),
                 None => reading.wrong(key, SettingError::UnknownKey),
             }
         }
@@ -125,8 +125,8 @@ impl Config {
                     Ok(_) => reading.config.token = Some(Token::Value(value)),
                     Err(error) => reading.wrong(key.name, error.into()),
                 },
-                Ok(value) if key.name == "filter_patterns" => reading.take(key.name, RawValue::separated(&value)),
-                Ok(value) => reading.take(key.name, RawValue::Written(value)),
+                Ok(value) if key.name == "filter_patterns" => reading.read_key(key.name, RawValue::separated(&value)),
+                Ok(value) => reading.read_key(key.name, RawValue::Written(value)),
             }
         }
         if is_there { reading.end().map(Some) } else { Ok(None) }
@@ -149,7 +149,7 @@ impl<P: Fn(&str) -> String> ConfigReader<P> {
         self.invalid.push(ConfigError { place: (self.place)(key), problem });
     }
 
-    fn take(&mut self, key: &str, given: RawValue) {
+    fn read_key(&mut self, key: &str, given: RawValue) {
         if let Err(problem) = self.set(key, &given) {
             self.wrong(key, problem);
         }

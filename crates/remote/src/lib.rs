@@ -7,6 +7,7 @@
 //! Decisions are pure; [`Client`] sends requests, and stores nothing of the responses.
 
 mod answer_error;
+pub mod backoff;
 mod client;
 mod config;
 mod diff;
@@ -15,18 +16,17 @@ mod filter;
 mod listing;
 mod metadata;
 pub mod names;
-pub mod pace;
 pub mod schema;
 mod status;
 mod text;
 
 pub use answer_error::{AnswerError, EntryError};
+pub use backoff::{PollBackoff, PollResult};
 pub use client::{AskError, Cancelled, Client, Limits, SetUpError, StartError, jitter};
 pub use config::{Config, ConfigError, KEYS, Key, RawValue, Secret, SettingError, Token, TokenError};
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};
 pub use filter::Filter;
 pub use listing::{Listing, MOST_BYTES, MOST_PAGES, MOST_WORKFLOWS, Page};
-pub use pace::{PollBackoff, PollResult};
 pub use status::{Ids, LocalEnd, StartedRun, State, Status, failure_words, result};
 pub use text::clean as clean_text;

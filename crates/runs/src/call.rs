@@ -15,9 +15,9 @@ use super::child::CancelOnDrop;
 use super::start_key::StartKey;
 use super::{function, pins};
 use crate::engine::Attempt;
+use crate::engine_state::Engine;
 use crate::nodes::{self, NodeCall};
 use crate::runs::Runs;
-use crate::shared::Engine;
 
 /// The call of a node or graph by a step.
 pub(super) struct NodeCallRequest {
@@ -53,7 +53,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
         Some(kind) if attempt.is_repeated() && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
             let called = NodeCall { id, input, timeout, graph };
-            return told(shared.nodes.call(caller, &project, called, None).await);
+            return outcome_of(shared.nodes.call(caller, &project, called, None).await);
         }
     }
     let key = Some(StartKey::of_step(step.to_string()));
@@ -64,10 +64,10 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
     let _watched = CancelOnDrop::new(shared, run.clone());
     run.finished().await;
     match function::result_of(shared, &run).await {
-        Ok(reply) => told(reply),
+        Ok(reply) => outcome_of(reply),
         Err(error) => {
             let run_id = Some(run.id.to_string());
-            told(NodeReply { error: Some(error), node_id: id, input, run_id, ..NodeReply::default() })
+            outcome_of(NodeReply { error: Some(error), node_id: id, input, run_id, ..NodeReply::default() })
         }
     }
 }
@@ -105,7 +105,7 @@ impl Runs {
     }
 }
 
-fn told(reply: NodeReply) -> Outcome {
+fn outcome_of(reply: NodeReply) -> Outcome {
     match serde_json::to_value(reply) {
         Ok(Value::Object(result)) => Outcome::Finished { result },
         _ => refused("the node returned what is no JSON".to_owned()),

@@ -18,8 +18,8 @@ use super::machine::MachineLaunch;
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
 use super::source::{DefinitionSource, INVALID, ResolvedTarget};
+use crate::engine_state::Engine;
 use crate::quota::{DescendantQuota, QuotaExceeded};
-use crate::shared::Engine;
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(super) fn perform(
                 biased;
                 () = child.run.finished() => true,
                 () = late => false,
-                never = tell_of_waits(&child.run, &parent, &step) => match never {},
+                never = report_waits(&child.run, &parent, &step) => match never {},
             }
         };
         if !over.await {
@@ -114,7 +114,7 @@ impl RunningChild {
             Ok(known) => known,
             Err(error) => return Err(ChildError::Unreadable { run: id, error: error.to_string() }),
         };
-        let quota = DescendantQuota::take(shared, step, known.is_some())?;
+        let quota = DescendantQuota::reserve(shared, step, known.is_some())?;
         let run = match known {
             Some(run) => run,
             None => Box::pin(begin(id)).await?,
@@ -127,7 +127,7 @@ impl RunningChild {
 }
 
 /// Notifies the parent whenever its child starts to wait, starts or stops waiting for a person, or continues.
-pub(super) async fn tell_of_waits(child: &Run, parent: &RunInbox, step: &StepId) -> Infallible {
+pub(super) async fn report_waits(child: &Run, parent: &RunInbox, step: &StepId) -> Infallible {
     let mut progress = child.follow();
     loop {
         let waits_now = |now: &RunStatus| (now.waits(), now.asks_person);
@@ -147,25 +147,25 @@ pub(super) async fn tell_of_waits(child: &Run, parent: &RunInbox, step: &StepId)
 pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, String>>) -> Outcome {
     let state = run.state();
     let mut result = Map::new();
-    let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
-    tell("success", (state == RunState::Completed).into());
-    tell("run_id", run.id.as_str().into());
-    tell("status", state.name().into());
-    tell("workflow_name", run.about.workflow.clone().into());
+    let mut set = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+    set("success", (state == RunState::Completed).into());
+    set("run_id", run.id.as_str().into());
+    set("status", state.name().into());
+    set("workflow_name", run.about.workflow.clone().into());
     if let Some(ended) = run.progress().ended {
-        tell("total_elapsed_time", ended.since(run.about.started).as_secs_f64().into());
+        set("total_elapsed_time", ended.since(run.about.started).as_secs_f64().into());
     }
     let mut error = run.progress().error;
     match returned {
-        Some(Ok(returned)) => tell("result", returned),
+        Some(Ok(returned)) => set("result", returned),
         Some(Err(unreadable)) => {
-            tell("success", false.into());
+            set("success", false.into());
             error = Some(format!("Run {} {unreadable}", run.id));
         }
         None => {}
     }
     if let Some(error) = error {
-        tell("error", error.into());
+        set("error", error.into());
     }
     Outcome::Finished { result }
 }
@@ -204,7 +204,9 @@ async fn begin(
     child: Child,
 ) -> Result<Arc<Run>, String> {
     let (document, source) = match &child.workflow {
-        ChildWorkflow::Inline(document) => (document.clone(), shared.given(caller, child.save_on_success).await),
+        ChildWorkflow::Inline(document) => {
+            (document.clone(), shared.inline_source(caller, child.save_on_success).await)
+        }
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
             ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);

@@ -10,7 +10,7 @@ use steplatch_store::ReadError;
 use steplatch_workflow::By;
 
 use super::run::Run;
-use crate::shared::Engine;
+use crate::engine_state::Engine;
 
 /// The events of one run for one follower.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ pub(super) enum Unreadable {
 }
 
 /// Adds the author of an answer to its data.
-pub(super) fn tell_by(data: &mut Value, by: Option<By>) {
+pub(super) fn add_author(data: &mut Value, by: Option<By>) {
     let By { who, through, proof, shown } = by.unwrap_or_default();
     data["by"] = who.into();
     data["through"] = through.into();

@@ -17,12 +17,12 @@ mod node;
 mod open_calls;
 mod perform;
 mod run;
-mod told;
+mod views;
 mod work;
 
 pub(super) use begin::{FunctionLocation, RunArguments};
 pub(super) use child::{ChildFunctionLaunch, begin_saved, outcome_of, result_of, returned};
 pub(super) use gate::closed_gate;
 pub(super) use run::{FunctionRun, OwnFile};
-pub(super) use told::{event, report};
+pub(super) use views::{event, report};
 pub(super) use work::due;

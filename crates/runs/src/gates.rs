@@ -85,7 +85,7 @@ impl Runs {
     }
 
     /// Returns whether a run, or one below it, needs an answer to continue.
-    pub(super) fn asks(&self, run: &Arc<Run>) -> bool {
+    pub(super) fn waits_for_answer(&self, run: &Arc<Run>) -> bool {
         !self.asking(run).is_empty()
     }
 
@@ -285,7 +285,7 @@ impl Runs {
         }
         match caller.no_person().await.filter(|_| human) {
             // The passphrase proves what the kernel hides.
-            Some(PersonRefusal::Hidden) if approver.told().await.is_set => {}
+            Some(PersonRefusal::Hidden) if approver.status().await.is_set => {}
             Some(why) => return Err(refused(why.to_string())),
             None => {}
         }

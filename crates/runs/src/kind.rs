@@ -12,13 +12,13 @@ use steplatch_workflow::Outcome;
 
 use crate::child::LEFT_ALONE;
 use crate::engine::RecoveredRun;
+use crate::engine_state::Engine;
 use crate::event::Unreadable;
 use crate::function::{self, FunctionRun};
 use crate::gates::ClosedGate;
 use crate::machine::{self, MachineRun};
 use crate::remote::{self, RemoteRun};
 use crate::run::Run;
-use crate::shared::Engine;
 
 /// The kinds of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Engine {
         let mut recovered: Vec<Box<dyn RecoveredRun>> = Vec::with_capacity(left.len());
         for known in left {
             let id = known.run.clone();
-            let run = Run::told(known.clone());
+            let run = Run::from_journal(known.clone());
             let found = match run.kind() {
                 Kind::Machine => self.recover_run::<MachineRun>(known, key, &mut callers).await,
                 Kind::Function => self.recover_run::<FunctionRun>(known, key, &mut callers).await,

@@ -7,6 +7,7 @@
 mod call;
 mod child;
 mod engine;
+mod engine_state;
 mod event;
 mod function;
 mod gates;
@@ -23,12 +24,11 @@ mod remote;
 mod run;
 mod runs;
 mod seal;
-mod shared;
 mod source;
 mod start_key;
 
 pub use crate::nodes::{ExecutorFactory, Nodes};
+pub use engine_state::RetentionPolicy;
 pub use event::RunEvents;
 pub use gates::GateAnswer;
 pub use runs::{RunDependencies, RunListener, Runs};
-pub use shared::RetentionPolicy;

@@ -68,7 +68,7 @@ impl Runs {
             };
             before = page.last().map(|known| known.number);
             let is_last = page.len() < PAGE;
-            let told = page.into_iter().map(|known| self.shared.told(known)).filter(|run| wanted.takes(run));
+            let told = page.into_iter().map(|known| self.shared.run_of(known)).filter(|run| wanted.takes(run));
             for run in told.take(most - runs.len()) {
                 runs.push(self.listed(&run).await);
             }

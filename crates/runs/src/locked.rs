@@ -21,9 +21,9 @@ use tokio::sync::{Mutex, watch};
 use super::child;
 use super::kind::Kind;
 use super::run::{Run, RunInputs, RunState, RunStatus};
+use crate::engine_state::Engine;
 use crate::runs::Runs;
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// Why a locked run does not continue, and what unlocks it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \
@@ -161,7 +161,7 @@ impl Engine {
     pub(super) fn driverless(&self, known: &KnownRun) -> Driverless {
         let locked = self.locked.runs().remove(&known.run);
         locked.unwrap_or_else(|| {
-            let (run, received, progress) = Run::driven(known.run.clone(), Run::told(known.clone()).about);
+            let (run, received, progress) = Run::driven(known.run.clone(), Run::from_journal(known.clone()).about);
             (Arc::new(run), received, progress)
         })
     }
@@ -174,7 +174,7 @@ impl Engine {
     pub(super) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
         let sealed = self.sealed_among(left, None).await?;
         for known in left.iter().filter(|known| sealed.contains(&known.run)) {
-            let told = Run::told(known.clone());
+            let told = Run::from_journal(known.clone());
             let (run, received, progress) = Run::driven(known.run.clone(), told.about.clone());
             let trouble = Some(LOCKED.to_owned());
             // The summary of a run above another may not show it as waiting yet.
@@ -286,7 +286,7 @@ impl Engine {
             {
                 locked.insert(run.clone());
                 // A child began after its parent, so it is reached before the parent.
-                let above = Run::told(known.clone()).about.parent.map(|step| step.run);
+                let above = Run::from_journal(known.clone()).about.parent.map(|step| step.run);
                 locked.extend(above.filter(|above| left.iter().any(|known| known.run == *above)));
             }
         }

@@ -127,7 +127,7 @@ impl Nodes {
             let node = &project.nodes[&wanted.id].node;
             let result = performer.run(node, call, &random_name()).await;
             performer.close().await;
-            told(result)
+            node_reply(result)
         }
     }
 }
@@ -160,7 +160,7 @@ pub(crate) fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> N
 }
 
 /// Converts a result to a reply of the contract.
-pub(crate) fn told(result: NodeResult) -> NodeReply {
+pub(crate) fn node_reply(result: NodeResult) -> NodeReply {
     let word = |value: Result<Value, serde_json::Error>| value.ok().and_then(|word| word.as_str().map(str::to_owned));
     NodeReply {
         success: result.success,

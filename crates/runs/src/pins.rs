@@ -17,7 +17,7 @@ use steplatch_nodes::NodeKind;
 use steplatch_project::{NodeDeclaration, Project};
 
 use super::source::ResolvedTarget;
-use crate::shared::Engine;
+use crate::engine_state::Engine;
 
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use steplatch_ids::{RunId, StepId};
 
-use crate::shared::Engine;
+use crate::engine_state::Engine;
 
 /// The most runs that may be under way below one run.
 const MOST_BELOW: usize = 500;
@@ -22,7 +22,7 @@ pub(crate) struct QuotaExceeded;
 
 impl DescendantQuota {
     /// Takes a place for the run that `step` starts. A run that exists already gets one regardless of the limit.
-    pub(crate) fn take(shared: &Arc<Engine>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
+    pub(crate) fn reserve(shared: &Arc<Engine>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
         let root = {
             let driven = shared.lock();
             let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());

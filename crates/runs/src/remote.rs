@@ -9,8 +9,8 @@ mod begin;
 mod entry;
 mod run;
 mod state;
-mod told;
+mod views;
 
 pub(super) use begin::RemoteLaunch;
 pub(super) use run::RemoteRun;
-pub(super) use told::{event, outcome_of, report, result_of, there};
+pub(super) use views::{event, outcome_of, remote_ids, report, result_of};

@@ -277,7 +277,7 @@ impl Run {
     }
 
     /// Returns a run without a driver, as the journal has it.
-    pub(super) fn told(known: KnownRun) -> Self {
+    pub(super) fn from_journal(known: KnownRun) -> Self {
         let KnownRun { run: id, last: seq, summary, .. } = known;
         let (state, told) = match summary {
             Some(Summary { state, text, .. }) => {

@@ -21,13 +21,13 @@ use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::engine_state::{Engine, RetentionPolicy};
 use crate::event::RunEvents;
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
 use crate::machine::{self, MachineLaunch};
 use crate::remote::RemoteLaunch;
 use crate::run::{Run, RunState, RunStatus};
-use crate::shared::{Engine, RetentionPolicy};
 use crate::source::RunTarget;
 use crate::start_key::StartKey;
 use crate::{ExecutorFactory, Nodes, function, remote, run, source};
@@ -250,7 +250,7 @@ impl Runs {
         let started = if tool.remote.is_some() {
             // The tool that was found is started: a saved workflow may have the same name.
             let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
-            let begun = match self.begun_before(key.as_ref()).await {
+            let begun = match self.run_with_key(key.as_ref()).await {
                 Ok(begun) => begun,
                 Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
             };
@@ -281,9 +281,9 @@ impl Runs {
 
     /// Returns the ids at its service of a run of a remote workflow, given its id here. `None` for other runs, and for
     /// one that its service has not started.
-    pub async fn there(&self, run_id: &str) -> Option<RemoteIds> {
+    pub async fn remote_ids(&self, run_id: &str) -> Option<RemoteIds> {
         let run = self.find(run_id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
-        remote::there(&self.shared, &run).await
+        remote::remote_ids(&self.shared, &run).await
     }
 
     /// Starts a run when it is its turn. What a start needs is much more than what a wait for its turn needs, or a wait
@@ -307,7 +307,7 @@ impl Runs {
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
-        let begun = self.begun_before(key.as_ref()).await?;
+        let begun = self.run_with_key(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
                 Some(run) if run.kind() == Kind::Function && self.is_of_file(&run, caller.folder.join(file)).await => {
@@ -317,7 +317,7 @@ impl Runs {
                 None => self.shared.begin_function(caller, &verb, FunctionLocation::File(file), given, key).await,
             };
         }
-        let asked = match self.shared.asked(caller, &verb).await {
+        let asked = match self.shared.requested_target(caller, &verb).await {
             Ok(RunTarget::Function(workflow)) => {
                 return match begun {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
@@ -406,7 +406,7 @@ impl Runs {
     /// # Errors
     ///
     /// When the key was used for another request.
-    async fn begun_before(&self, key: Option<&StartKey>) -> Result<Option<Arc<Run>>, Box<RunReply>> {
+    async fn run_with_key(&self, key: Option<&StartKey>) -> Result<Option<Arc<Run>>, Box<RunReply>> {
         let Some(key) = key else { return Ok(None) };
         // A journal that cannot be read fails when the run is recorded.
         let Ok(Some(id)) = self.shared.journal.run_with_key(key.as_str()).await else { return Ok(None) };
@@ -417,7 +417,7 @@ impl Runs {
     }
 
     /// Returns the state of a run, after a wait for its end or a gate if requested.
-    pub async fn look_at(&self, verb: GetRun) -> RunReply {
+    pub async fn get_run(&self, verb: GetRun) -> RunReply {
         match self.find(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
@@ -480,7 +480,7 @@ impl Runs {
     pub async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
         match self.find(&verb.run_id).await {
             Ok(run) => {
-                let mut record = self.told(&run);
+                let mut record = self.record_of(&run);
                 if let Some(whole) = self.result_of(&run).await {
                     (record.result, record.result_shortened) = (whole, false);
                     self.shared.secrets.mask_in(&mut record.result);
@@ -530,7 +530,7 @@ impl Runs {
                     progress.mark_unchanged();
                     below.spawn(async move { progress.changed().await });
                 }
-                let asks = run.progress().asks_elsewhere || self.asks(run);
+                let asks = run.progress().asks_elsewhere || self.waits_for_answer(run);
                 if state.is_over() || (state == RunState::Waiting && asks) {
                     return;
                 }
@@ -548,7 +548,7 @@ impl Runs {
         let _ = tokio::time::timeout(at_most, resting).await;
     }
 
-    fn told(&self, run: &Arc<Run>) -> RunRecord {
+    fn record_of(&self, run: &Arc<Run>) -> RunRecord {
         run.record(self.pending_gates(run), &self.shared.secrets)
     }
 
@@ -565,7 +565,7 @@ impl Runs {
 
     /// Returns the record of a run for lists.
     pub(crate) async fn listed(&self, run: &Arc<Run>) -> RunRecord {
-        let mut record = self.told(run);
+        let mut record = self.record_of(run);
         // An older daemon wrote its summary.
         if run.state() == RunState::Completed
             && run.progress().result.is_none()

@@ -20,7 +20,7 @@ use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, Event, filtered_forms};
 
-use crate::shared::Engine;
+use crate::engine_state::Engine;
 
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';

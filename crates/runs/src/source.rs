@@ -16,10 +16,10 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
 use super::pins;
+use crate::engine_state::Engine;
 use crate::kind::Kind;
 use crate::runs::not_started;
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// The most bytes that are read of a file: those of a definition with much white space.
 const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
@@ -208,7 +208,11 @@ impl Engine {
     /// # Errors
     ///
     /// With the reply that says why nothing can be run.
-    pub(super) async fn asked(&self, caller: &Arc<Caller>, verb: &RunWorkflow) -> Result<RunTarget, Box<RunReply>> {
+    pub(super) async fn requested_target(
+        &self,
+        caller: &Arc<Caller>,
+        verb: &RunWorkflow,
+    ) -> Result<RunTarget, Box<RunReply>> {
         let invalid = |problems: String| not_started("definition_invalid", problems);
         let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
             + usize::from(verb.workflow_definition.is_some());
@@ -247,13 +251,13 @@ impl Engine {
             }
         };
         let definition = parsed.map_err(|problems| invalid(format!("{INVALID}:\n{problems}")))?;
-        let source = self.given(caller, verb.save_on_success).await;
+        let source = self.inline_source(caller, verb.save_on_success).await;
         Ok(RunTarget::Machine(Box::new(definition), source))
     }
 
     /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to
     /// completion, unless `save_on_success` is false.
-    pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
+    pub(super) async fn inline_source(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
         if !save_on_success {
             return DefinitionSource::Given;
         }

@@ -91,7 +91,7 @@ impl Catalog {
                     CatalogFile::default()
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the lists of remote services make no sense and are begun anew");
+                    tracing::warn!(%error, "the lists of remote services are not valid and are rebuilt");
                     CatalogFile::default()
                 }
             },
@@ -139,7 +139,7 @@ impl Catalog {
     }
 
     /// Stores a new list of a service, and returns the changes.
-    pub(super) fn take(&self, name: &str, listing: Listing) -> CatalogDiff {
+    pub(super) fn replace(&self, name: &str, listing: Listing) -> CatalogDiff {
         let now = clock::now();
         let mut kept = self.lock();
         let mut service = kept.services.get(name).cloned().unwrap_or_default();
@@ -211,7 +211,7 @@ impl Catalog {
             Ok(())
         });
         if let Err(error) = written {
-            tracing::warn!(%error, "the lists of remote services are not kept for the next daemon");
+            tracing::warn!(%error, "the lists of remote services are not stored for the next daemon");
         }
     }
 }
@@ -281,17 +281,17 @@ mod tests {
     fn names_and_lists_outlive_the_daemon_and_never_move() {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
-        let first = catalog.take("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "b")]));
+        let first = catalog.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "b")]));
         assert_eq!(first, CatalogDiff { added: 2, ..CatalogDiff::default() });
         let before = names(&catalog);
-        let second = catalog.take("one", list([workflow("2", "Deploy", "changed")]));
+        let second = catalog.replace("one", list([workflow("2", "Deploy", "changed")]));
         assert_eq!(second, CatalogDiff { updated: 1, removed: 1, ..CatalogDiff::default() });
         let again = Catalog::open(state.path());
         assert_eq!(names(&again), before[1..], "the one that stayed keeps its name");
         assert!(again.discovered("one").is_some());
         let listed = &again.listed("one", &Config::default())[0];
         assert!(listed.info("one").changed.is_some(), "that it changed is told");
-        again.take("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
+        again.replace("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
         assert_eq!(names(&again), before, "and the one that came back has its own");
     }
 
@@ -301,7 +301,7 @@ mod tests {
         let catalog = Catalog::open(state.path());
         let library = catalog.library_names(&["release".to_owned()]);
         assert_eq!(library["release"], "workflow_release");
-        catalog.take("one", list([workflow("7", "Release", "x"), workflow("8", "Build", "x")]));
+        catalog.replace("one", list([workflow("7", "Release", "x"), workflow("8", "Build", "x")]));
         let remote = names(&catalog);
         assert!(remote[0].starts_with("workflow_release_") && remote[1] == "workflow_build", "{remote:?}");
         let library = catalog.library_names(&["release".to_owned(), "build".to_owned()]);
@@ -315,7 +315,7 @@ mod tests {
         let catalog = Catalog::open(state.path());
         let at = |url: &str| Config { base_url: url.to_owned(), ..Config::default() };
         catalog.keep_of("one", &at("https://a.example"));
-        catalog.take("one", list([workflow("1", "Deploy", "a")]));
+        catalog.replace("one", list([workflow("1", "Deploy", "a")]));
         catalog.keep_of("one", &at("https://a.example"));
         assert_eq!(names(&catalog).len(), 1);
         catalog.keep_of("one", &at("https://b.example"));

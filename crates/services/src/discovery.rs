@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_clock as clock;
 use steplatch_nodes::{Call, Node, Nodes, Surroundings};
-use steplatch_remote::{Config, Listing, clean_text, jitter, pace};
+use steplatch_remote::{Config, Listing, backoff, clean_text, jitter};
 
 use super::catalog::CatalogDiff;
 use super::service::ServiceClient;
@@ -46,7 +46,7 @@ pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
         let due = match (is_new, failures, setup.config.discovery_interval) {
             (true, ..) => Some(Duration::ZERO),
             (_, 0, interval) => interval,
-            (_, failures, interval) => Some(pace::rediscovery(failures, interval, None, jitter())),
+            (_, failures, interval) => Some(backoff::rediscovery(failures, interval, None, jitter())),
         };
         tokio::select! {
             () = service.wake.notified() => {
@@ -90,9 +90,9 @@ fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, Disc
         Ok(listing) => {
             let skipped = listing.skipped.clone();
             for reason in &skipped {
-                tracing::warn!(remote = service.name, reason, "an entry of a remote service's list is left out");
+                tracing::warn!(remote = service.name, reason, "an entry of a remote service's list is skipped");
             }
-            let changed = remotes.inner.catalog.take(&service.name, listing);
+            let changed = remotes.inner.catalog.replace(&service.name, listing);
             {
                 let mut health = service.health();
                 (health.reachable, health.error, health.skipped) = (true, None, skipped);
@@ -110,7 +110,7 @@ fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, Disc
             tracing::warn!(
                 remote = service.name,
                 error = words,
-                "a remote service did not tell its list; the last one stays"
+                "a remote service did not return its list; the last one is kept"
             );
             let mut health = service.health();
             (health.reachable, health.error) = (false, Some(words));

@@ -8,9 +8,9 @@ use steplatch_remote::{Client, Config, Token};
 use steplatch_workflow::Timestamp;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
+use super::admission_queue::{AdmissionQueue, Permit};
 use super::catalog::Catalog;
 use super::discovery::Refreshed;
-use super::line::{AdmissionQueue, Permit};
 use super::numbers::ServiceMetrics;
 use crate::error::DiscoveryError;
 
@@ -93,7 +93,7 @@ impl Service {
             Ok(client) => client,
             Err(error) => {
                 // The reader of the configuration has refused this one already.
-                tracing::error!(remote = self.name, %error, "a remote service can not be asked");
+                tracing::error!(remote = self.name, %error, "the client of a remote service can not be created");
                 return self.retire();
             }
         };

@@ -14,7 +14,7 @@ use steplatch_terminal::{CommandRequest, CommandResult, Excerpt, Limit, RunError
 use tokio::time::Instant;
 
 use super::trouble::{SessionError, held};
-use crate::sessions::{CHARACTERS, Sessions, told};
+use crate::sessions::{CHARACTERS, Sessions, excerpt_text};
 
 /// The longest and the shortest wait for a command.
 const LONGEST: f64 = 3600.0;
@@ -127,7 +127,7 @@ impl Sessions {
         let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
         let output = if truncated {
             let (left_out, next, dropped_before) = (ran.left_out, ran.next, ran.dropped_before);
-            told(Excerpt { head, tail, left_out, next, dropped_before })
+            excerpt_text(Excerpt { head, tail, left_out, next, dropped_before })
         } else {
             // Exactly as it was printed, with or without an end of its last line.
             head
@@ -147,7 +147,7 @@ impl Sessions {
 
     /// Reads variables of the shell in a terminal.
     pub async fn variables(&self, verb: GetVariables) -> GetVariablesReply {
-        match self.asked(&verb).await {
+        match self.query_variables(&verb).await {
             Ok(variables) => {
                 let info = |variable: Variable| VariableInfo {
                     value: self.secrets.masked(variable.value),
@@ -167,11 +167,14 @@ impl Sessions {
         &self,
         verb: &GetVariables,
     ) -> Result<BTreeMap<String, Option<String>>, ShellQueryError> {
-        let asked = self.asked(verb).await?;
+        let asked = self.query_variables(verb).await?;
         Ok(asked.into_iter().map(|(name, variable)| (name, variable.map(|variable| variable.value))).collect())
     }
 
-    async fn asked(&self, verb: &GetVariables) -> Result<BTreeMap<String, Option<Variable>>, ShellQueryError> {
+    async fn query_variables(
+        &self,
+        verb: &GetVariables,
+    ) -> Result<BTreeMap<String, Option<Variable>>, ShellQueryError> {
         let trouble = match self.find(&verb.session_id).await {
             Ok(terminal) => match terminal.variables(verb.names.clone()).await {
                 Ok(variables) => return Ok(variables.into_iter().collect()),

@@ -97,7 +97,7 @@ impl EventSink {
 /// Returns the line that refuses a command.
 pub fn refused(refusal: Refusal, request_id: Value) -> FromDaemon {
     if refusal.code == ErrorCode::UnsupportedProtocol {
-        tracing::info!(supported = PROTOCOL_VERSION, "a client speaks a newer contract");
+        tracing::info!(supported = PROTOCOL_VERSION, "a client requested an unsupported protocol version");
     }
     FromDaemon::Result {
         success: false,

@@ -25,7 +25,7 @@ use steplatch_terminal::{
 use tokio::sync::watch;
 
 use crate::ending::ShutdownMode;
-use crate::held::{HeldTerminals, TerminalKey};
+use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
 
@@ -368,7 +368,7 @@ impl Sessions {
                 // Masked before formatting, so that the words inserted between head and tail do not separate the
                 // halves of a secret.
                 let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
-                (Some(told(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
+                (Some(excerpt_text(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
             }
         };
         let painted = match verb.format {
@@ -575,7 +575,7 @@ impl Sessions {
         let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
         let secrets = self.secrets.within(terminal.id());
         let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
-        let output = secrets.masked_screen(told(Excerpt { head, tail, ..excerpt }));
+        let output = secrets.masked_screen(excerpt_text(Excerpt { head, tail, ..excerpt }));
         Some(AbsenceInfo {
             by: holder.name,
             since: clock::system_iso8601(holder.since),
@@ -659,7 +659,7 @@ async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScree
 }
 
 /// Formats an excerpt as one text, with a note on what is missing in between.
-pub(crate) fn told(excerpt: Excerpt) -> String {
+pub(crate) fn excerpt_text(excerpt: Excerpt) -> String {
     let mut text = String::new();
     if let Some(begins) = excerpt.dropped_before {
         text.push_str(&format!("[… output before offset {begins} is no longer held …]\n"));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
 use crate::process::Exit;
-use crate::terminal::{Gone, Limit, LockHolder};
+use crate::terminal::{Limit, LockHolder, TerminalClosed};
 
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub enum RunError {
     Held(LockHolder),
     /// The terminal was closed.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    Gone(#[from] TerminalClosed),
 }
 
 /// Returns the lines of a command as they are entered, or the character that cannot be entered.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::integration::{IntegrationSession, Kind, quoted};
-use crate::terminal::{Gone, LockHolder};
+use crate::terminal::{LockHolder, TerminalClosed};
 
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";
@@ -92,7 +92,7 @@ pub enum VariablesError {
     Ended,
     /// The terminal was closed.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    Gone(#[from] TerminalClosed),
 }
 
 /// Says what runs, for the end of a sentence.
@@ -130,7 +130,7 @@ impl QueryScript {
     }
 
     /// Adds the commands that report a variable. The caller has checked the name.
-    pub(crate) fn tell(&mut self, name: &str) {
+    pub(crate) fn query(&mut self, name: &str) {
         // Four texts for each, ended by NUL: its name, whether it is set, its attributes, its value.
         let line = match self.kind {
             Kind::Bash => {
@@ -169,10 +169,10 @@ impl QueryScript {
 }
 
 /// What a shell reported about one variable.
-pub(crate) type Told = (String, Option<Variable>);
+pub(crate) type VariableReport = (String, Option<Variable>);
 
-/// Parses an answer; see [`QueryScript::tell`].
-fn parsed(answer: &[u8], kind: Kind) -> Vec<Told> {
+/// Parses an answer; see [`QueryScript::query`].
+fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
     let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     let told = texts.chunks_exact(4).map(|told| {
@@ -217,7 +217,7 @@ impl Files {
     }
 
     /// Reads what the shell has answered.
-    pub(crate) fn read(&self) -> Result<Vec<Told>, VariablesError> {
+    pub(crate) fn read(&self) -> Result<Vec<VariableReport>, VariablesError> {
         let read = || -> io::Result<Vec<u8>> {
             let mut answer = Vec::new();
             fs::File::open(&self.answer)?.take(MOST as u64 + 1).read_to_end(&mut answer)?;
@@ -249,7 +249,7 @@ pub(crate) struct Redraw {
 
 /// The result of holding output back.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum HoldResult {
     /// The prompt is not back yet.
     NotYet,
     /// It is: what came before the redraw, the redraw, and what came after.
@@ -268,7 +268,7 @@ impl Redraw {
     }
 
     /// Holds output back until the redraw is complete.
-    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Held {
+    pub(crate) fn hold(&mut self, bytes: &[u8]) -> HoldResult {
         self.held.extend_from_slice(bytes);
         let answered = memchr::memmem::find(&self.held, &self.answered);
         let Some(answered) = answered else { return self.unless_too_long() };
@@ -280,11 +280,11 @@ impl Redraw {
         // The line is cleared first. Output before that comes from another program.
         let begin = memchr::memmem::rfind(&self.held[..answered], b"\r\x1b[K").unwrap_or(0);
         let redraw = self.held.split_off(begin);
-        Held::Redrawn([std::mem::take(&mut self.held), redraw, after])
+        HoldResult::Redrawn([std::mem::take(&mut self.held), redraw, after])
     }
 
-    fn unless_too_long(&mut self) -> Held {
-        if self.held.len() > Self::LONGEST { Held::Other(self.give_up()) } else { Held::NotYet }
+    fn unless_too_long(&mut self) -> HoldResult {
+        if self.held.len() > Self::LONGEST { HoldResult::Other(self.give_up()) } else { HoldResult::NotYet }
     }
 
     /// Returns what was held back when there will be no redraw.
@@ -332,14 +332,14 @@ mod tests {
         for cut in 0..stream.len() {
             let mut redraw = Redraw::new("n");
             let held = match redraw.hold(&stream[..cut]) {
-                Held::NotYet => redraw.hold(&stream[cut..]),
+                HoldResult::NotYet => redraw.hold(&stream[cut..]),
                 early => {
-                    let Held::Redrawn([before, redrawn, mut after]) = early else { panic!("{early:?}") };
+                    let HoldResult::Redrawn([before, redrawn, mut after]) = early else { panic!("{early:?}") };
                     after.extend_from_slice(&stream[cut..]);
-                    Held::Redrawn([before, redrawn, after])
+                    HoldResult::Redrawn([before, redrawn, after])
                 }
             };
-            let Held::Redrawn([before, redrawn, after]) = held else { panic!("cut at {cut}: {held:?}") };
+            let HoldResult::Redrawn([before, redrawn, after]) = held else { panic!("cut at {cut}: {held:?}") };
             assert_eq!((before.as_slice(), after.as_slice()), (b"job done\r\n".as_slice(), b"typed".as_slice()));
             assert!(redrawn.starts_with(b"\r\x1b[K") && redrawn.ends_with(b"B;k=n\x07"));
         }
@@ -349,6 +349,6 @@ mod tests {
     fn a_flood_is_no_redraw() {
         let mut redraw = Redraw::new("n");
         let flood = vec![b'x'; Redraw::LONGEST + 1];
-        assert_eq!(redraw.hold(&flood), Held::Other(flood));
+        assert_eq!(redraw.hold(&flood), HoldResult::Other(flood));
     }
 }

@@ -54,8 +54,8 @@ pub(crate) struct History {
     /// Older text, oldest first: so many blocks on disk, then those in memory.
     sealed: VecDeque<Sealed>,
     on_disk: usize,
-    in_memory: Held,
-    spilled: Held,
+    in_memory: BlockTotals,
+    spilled: BlockTotals,
     hot: String,
     /// Offset of the first byte of `hot`.
     hot_start: u64,
@@ -74,14 +74,14 @@ pub(crate) struct History {
 
 /// How much some blocks hold.
 #[derive(Debug, Default)]
-struct Held {
+struct BlockTotals {
     /// Compressed.
     bytes: usize,
     /// As text.
     text: usize,
 }
 
-impl Held {
+impl BlockTotals {
     fn add(&mut self, block: &Sealed) {
         self.bytes += block.kept.length();
         self.text += block.length;
@@ -137,8 +137,8 @@ impl History {
         Self {
             sealed: VecDeque::new(),
             on_disk: 0,
-            in_memory: Held::default(),
-            spilled: Held::default(),
+            in_memory: BlockTotals::default(),
+            spilled: BlockTotals::default(),
             hot: String::new(),
             hot_start: 0,
             zones: VecDeque::from([(0, Zone::Output)]),
@@ -303,7 +303,7 @@ impl History {
                 Ok(place) => break Some(place),
                 // A full disk leaves the room that the file has already.
                 Err(error) if spill.stop_growing() => {
-                    tracing::warn!(%error, "the disk takes no more of the older output: less of it is kept");
+                    tracing::warn!(%error, "older output can not be written to disk: less of it is kept");
                 }
                 Err(error) => {
                     tracing::warn!(%error, "older output is no longer kept on disk");

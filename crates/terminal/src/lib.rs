@@ -15,8 +15,8 @@ mod exchange;
 #[cfg(test)]
 mod fuzz;
 mod guard;
+mod hidden_input;
 mod history;
-mod hushed;
 mod intake;
 mod integration;
 mod keys;
@@ -33,7 +33,7 @@ mod wait;
 
 pub use command::{CommandRequest, CommandResult, RunError};
 pub use exchange::{Variable, VariablesError};
-pub use hushed::{HiddenInputLog, SecretText};
+pub use hidden_input::{HiddenInputLog, SecretText};
 pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use memory::MemoryReturn;
@@ -41,8 +41,8 @@ pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdi
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{
-    Attached, Closed, Closing, Description, Excerpt, Gone, Handover, HoldKey, Input, InputError, Limit, LockHolder,
-    Output, Part, Sent, Settle, Stage, Terminal, View,
+    Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, Limit, LockHolder, Output,
+    Part, Sent, Settle, Stage, Terminal, TerminalClosed, View,
 };
 pub use terminals::{OpenError, Opened, Options, Spec, Terminals};
-pub use wait::{Found, Quiet, Reason, Target, Until, Wait, Waited};
+pub use wait::{PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

@@ -27,7 +27,7 @@ pub use seat::{Handover, HoldKey, LockHolder};
 pub(crate) use task::{TerminalParts, run};
 
 use crate::command::{CommandRequest, CommandResult, RunError};
-use crate::exchange::{self, Files, QueryScript, Told, Variable, VariablesError};
+use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};
 use crate::integration::IntegrationSession;
 use crate::keys::UnknownKey;
 use crate::process::{Exit, Survivor};
@@ -36,7 +36,7 @@ use crate::wait::{Quiet, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
 ///
-/// Every method fails with [`Gone`] once the terminal was closed.
+/// Every method fails with [`TerminalClosed`] once the terminal was closed.
 #[derive(Debug, Clone)]
 pub struct Terminal {
     id: TerminalId,
@@ -73,7 +73,7 @@ impl Lifecycle {
 /// The terminal was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("the terminal was closed")]
-pub struct Gone;
+pub struct TerminalClosed;
 
 /// Why an input was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ pub enum InputError {
     InDoubt,
     /// The terminal was closed.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    Gone(#[from] TerminalClosed),
 }
 
 /// What to type.
@@ -333,7 +333,7 @@ impl Terminal {
         Self { id, pid, life, requests, agreed: None }
     }
 
-    pub(crate) fn told_by(self, agreed: Option<IntegrationSession>) -> Self {
+    pub(crate) fn with_integration(self, agreed: Option<IntegrationSession>) -> Self {
         Self { agreed: agreed.map(|agreed| Arc::new(tokio::sync::Mutex::new(agreed))), ..self }
     }
 
@@ -359,10 +359,10 @@ impl Terminal {
         &self.id
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Gone> {
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, TerminalClosed> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(request(reply)).map_err(|_| Gone)?;
-        answer.await.map_err(|_| Gone)
+        self.requests.send(request(reply)).map_err(|_| TerminalClosed)?;
+        answer.await.map_err(|_| TerminalClosed)
     }
 
     /// Types into the terminal, and returns when the program has answered as far as `input.settle` says.
@@ -377,7 +377,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn wait(&self, wait: Wait) -> Result<(Waited, View), Gone> {
+    pub async fn wait(&self, wait: Wait) -> Result<(Waited, View), TerminalClosed> {
         use std::sync::atomic::AtomicU64;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -391,7 +391,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, Gone> {
+    pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, TerminalClosed> {
         self.ask(|reply| Request::Ready(quiet, at_most, reply)).await
     }
 
@@ -399,7 +399,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn view(&self, colours: bool) -> Result<View, Gone> {
+    pub async fn view(&self, colours: bool) -> Result<View, TerminalClosed> {
         self.ask(|reply| Request::View(colours, reply)).await
     }
 
@@ -407,7 +407,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn picture(&self) -> Result<Picture, Gone> {
+    pub async fn picture(&self) -> Result<Picture, TerminalClosed> {
         self.ask(Request::Picture).await
     }
 
@@ -415,7 +415,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, Gone> {
+    pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, TerminalClosed> {
         self.ask(|reply| Request::Read(part, limit, reply)).await
     }
 
@@ -423,7 +423,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn describe(&self) -> Result<Description, Gone> {
+    pub async fn describe(&self) -> Result<Description, TerminalClosed> {
         self.ask(Request::Describe).await
     }
 
@@ -451,7 +451,7 @@ impl Terminal {
         let told = self
             .exchange(|script| {
                 for name in &names {
-                    script.tell(name);
+                    script.query(name);
                 }
             })
             .await?;
@@ -477,7 +477,7 @@ impl Terminal {
                     script.set(name, value, export);
                 }
                 for (name, _) in &values {
-                    script.tell(name);
+                    script.query(name);
                 }
             })
             .await?;
@@ -492,7 +492,7 @@ impl Terminal {
     }
 
     /// Has the shell run what `write` puts into a script, and returns what it reported.
-    async fn exchange(&self, write: impl FnOnce(&mut QueryScript)) -> Result<Vec<Told>, VariablesError> {
+    async fn exchange(&self, write: impl FnOnce(&mut QueryScript)) -> Result<Vec<VariableReport>, VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
         let Some(agreed) = &self.agreed else {
             // The task reports which program runs instead.
@@ -514,7 +514,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn resize(&self, size: Size) -> Result<(), Gone> {
+    pub async fn resize(&self, size: Size) -> Result<(), TerminalClosed> {
         self.ask(|reply| Request::Resize(size, reply)).await
     }
 
@@ -522,7 +522,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed; inside, how the program had ended already.
-    pub async fn signal(&self, signal: Signal) -> Result<Result<(), Option<Exit>>, Gone> {
+    pub async fn signal(&self, signal: Signal) -> Result<Result<(), Option<Exit>>, TerminalClosed> {
         self.ask(|reply| Request::Signal(signal, reply)).await
     }
 
@@ -530,7 +530,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn attach(&self) -> Result<Attached, Gone> {
+    pub async fn attach(&self) -> Result<Attached, TerminalClosed> {
         self.ask(Request::Attach).await
     }
 
@@ -539,7 +539,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed; inside, the current holder.
-    pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, Gone> {
+    pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, TerminalClosed> {
         self.ask(|reply| Request::Hold(holder, key, reply)).await
     }
 
@@ -547,7 +547,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn give_back(&self, key: HoldKey) -> Result<(), Gone> {
+    pub async fn give_back(&self, key: HoldKey) -> Result<(), TerminalClosed> {
         self.ask(|reply| Request::GiveBack(key, reply)).await
     }
 
@@ -555,7 +555,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn handed_back(&self) -> Result<Option<Handover>, Gone> {
+    pub async fn handed_back(&self) -> Result<Option<Handover>, TerminalClosed> {
         self.ask(Request::HandedBack).await
     }
 
@@ -563,7 +563,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn stage(&self, step: String) -> Result<Option<Stage>, Gone> {
+    pub async fn stage(&self, step: String) -> Result<Option<Stage>, TerminalClosed> {
         self.ask(|reply| Request::Stage(step, reply)).await
     }
 
@@ -571,7 +571,7 @@ impl Terminal {
     ///
     /// # Errors
     /// When the terminal was closed already.
-    pub async fn close(&self, closing: Closing) -> Result<Closed, Gone> {
+    pub async fn close(&self, closing: Closing) -> Result<Closed, TerminalClosed> {
         self.ask(|reply| Request::Close(closing, reply)).await
     }
 }

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
 use tokio::sync::{mpsc, watch};
 
+use crate::hidden_input::HiddenInputLog;
 use crate::history::{Disk, History};
-use crate::hushed::HiddenInputLog;
 use crate::integration::Integration;
 use crate::memory::MemoryReturn;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, Streams, TERMINAL_VARIABLE};
@@ -293,7 +293,7 @@ impl Terminals {
         let terminal = reservation.keep();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
-            let real = Terminal::new(terminal, pid, life, requests).told_by(agreed);
+            let real = Terminal::new(terminal, pid, life, requests).with_integration(agreed);
             self.lock().insert(id.clone(), real.clone());
             real
         };

@@ -90,7 +90,7 @@ pub enum Reason {
 
 /// A match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct PatternMatch {
     /// Which of the patterns, counted from 0.
     pub pattern: usize,
     /// What it matched.
@@ -103,7 +103,7 @@ pub struct Found {
     pub in_echo: bool,
 }
 
-impl Found {
+impl PatternMatch {
     fn new(pattern: usize, text: &str, found: &Match, base: Option<u64>) -> Self {
         Self {
             pattern,
@@ -121,7 +121,7 @@ pub struct Waited {
     /// Why.
     pub reason: Reason,
     /// What was found, if anything was.
-    pub found: Option<Found>,
+    pub found: Option<PatternMatch>,
     /// Where the next wait may look from: behind the match, else behind all output.
     pub offset: u64,
     /// The exit of the program, once it has ended.
@@ -160,7 +160,7 @@ pub(crate) struct Search {
 /// How far one pass came.
 #[derive(Debug)]
 pub(crate) enum Pass {
-    Found(Found),
+    Found(PatternMatch),
     /// All output was searched.
     Nothing,
     /// There is more to search already.
@@ -215,7 +215,7 @@ impl Search {
         base: u64,
         text: &str,
         begin: usize,
-    ) -> Result<Option<Found>, TooMuchWork> {
+    ) -> Result<Option<PatternMatch>, TooMuchWork> {
         if !text.contains(['\r', '\x08']) {
             return Ok(None);
         }
@@ -230,14 +230,14 @@ impl Search {
             let drawn = &line[ceil_char_boundary(line, line.len().saturating_sub(LONGEST_DRAWN))..];
             let shown = settled(drawn.trim_end_matches('\n'));
             if let Some(found) = self.first_in(&shown, 0, 0..shown.len() as u64)? {
-                return Ok(Some(Found { range: Some(range), ..found }));
+                return Ok(Some(PatternMatch { range: Some(range), ..found }));
             }
         }
         Ok(None)
     }
 
     /// Searches the echo, which counts when nothing better came.
-    pub(crate) fn in_echo(&self, history: &History, echo: EchoZones<'_>) -> Option<Found> {
+    pub(crate) fn in_echo(&self, history: &History, echo: EchoZones<'_>) -> Option<PatternMatch> {
         let stop = history.end();
         let from = self.from.max(history.start());
         for part in echo.inside(history, from..stop) {
@@ -248,14 +248,14 @@ impl Search {
             if let Some(found) = found
                 && found.range.as_ref().is_some_and(|range| range.start < part.end)
             {
-                return Some(Found { in_echo: true, ..found });
+                return Some(PatternMatch { in_echo: true, ..found });
             }
         }
         None
     }
 
     /// The match that begins first within `part`; between two that begin together, the pattern named first.
-    fn first_in(&self, text: &str, base: u64, part: Range<u64>) -> Result<Option<Found>, TooMuchWork> {
+    fn first_in(&self, text: &str, base: u64, part: Range<u64>) -> Result<Option<PatternMatch>, TooMuchWork> {
         let stop = floor_char_boundary(text, (part.end - base) as usize);
         let start = ceil_char_boundary(text, (part.start - base) as usize);
         let visible = &text[..stop];
@@ -267,15 +267,15 @@ impl Search {
                 first = Some((index, found));
             }
         }
-        Ok(first.map(|(index, found)| Found::new(index, visible, &found, Some(base))))
+        Ok(first.map(|(index, found)| PatternMatch::new(index, visible, &found, Some(base))))
     }
 }
 
 /// Searches a screen for the match that begins first.
-pub(crate) fn on_screen(patterns: &[Pattern], screen: &str) -> Result<Option<Found>, TooMuchWork> {
+pub(crate) fn on_screen(patterns: &[Pattern], screen: &str) -> Result<Option<PatternMatch>, TooMuchWork> {
     let search = Search { patterns: patterns.to_vec(), spans_lines: true, from: 0, searched: 0 };
     let found = search.first_in(screen, 0, 0..screen.len() as u64)?;
-    Ok(found.map(|found| Found { range: None, ..found }))
+    Ok(found.map(|found| PatternMatch { range: None, ..found }))
 }
 
 /// Returns the held text between two offsets, borrowed where it is in one piece.
@@ -383,7 +383,7 @@ mod tests {
             }
         }
 
-        fn in_echo(&self) -> Option<Found> {
+        fn in_echo(&self) -> Option<PatternMatch> {
             let echo = EchoZones { recognised: &self.echo, open_line_was_sent: true };
             self.search.in_echo(&self.history, echo)
         }

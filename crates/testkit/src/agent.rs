@@ -222,7 +222,7 @@ impl Calling {
     /// first.
     #[must_use]
     pub fn progress(&self) -> (f64, String) {
-        told(&self.next()).unwrap_or_else(|| panic!("{} was answered without progress", self.tool))
+        progress_of(&self.next()).unwrap_or_else(|| panic!("{} was answered without progress", self.tool))
     }
 
     /// Waits for the answer, of any kind.
@@ -251,7 +251,7 @@ impl Calling {
         let mut progress = Vec::new();
         let answer = loop {
             let message = self.next();
-            match told(&message) {
+            match progress_of(&message) {
                 Some(more) => progress.push(more),
                 None => break message,
             }
@@ -264,7 +264,7 @@ impl Calling {
 }
 
 /// Reads a progress notification.
-fn told(message: &Value) -> Option<(f64, String)> {
+fn progress_of(message: &Value) -> Option<(f64, String)> {
     let params = message.get("params")?;
     Some((params["progress"].as_f64()?, params["message"].as_str().unwrap_or_default().to_owned()))
 }

@@ -136,7 +136,7 @@ impl TestDaemon {
     }
 
     /// Returns another client: of a person with the name `name`.
-    pub async fn somebody(&self, name: &str) -> Client {
+    pub async fn person_named(&self, name: &str) -> Client {
         let (client, _) = connect(&self.place, hello(self.folder.path(), name, true)).await.unwrap();
         client
     }

@@ -121,7 +121,7 @@ impl Contract {
     }
 
     /// Returns the variables that `initial` has a value for, as texts.
-    pub(crate) fn given(&self, initial: &Map<String, Value>) -> BTreeMap<String, String> {
+    pub(crate) fn initial_values(&self, initial: &Map<String, Value>) -> BTreeMap<String, String> {
         let value = |name: &str| Some((name.to_owned(), substitute::as_text(initial.get(name)?)));
         self.names().filter_map(value).collect()
     }
@@ -144,7 +144,7 @@ impl Contract {
     /// are not shown.
     #[must_use]
     pub fn refusal(&self, initial: &Map<String, Value>) -> Option<String> {
-        let given = self.given(initial);
+        let given = self.initial_values(initial);
         let wrong = |variable: &ContractVariable| {
             let value = given.get(&variable.name)?;
             let problem = variable.schema.as_ref()?.problem(value)?;

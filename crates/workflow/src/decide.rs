@@ -491,7 +491,7 @@ impl<'a> DecisionBuilder<'a> {
             // The state ended at its gate, and the run's clock runs again.
             self.rearm();
         }
-        self.tell_end_of_child(step, &outcome);
+        self.record_child_end(step, &outcome);
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
@@ -545,7 +545,7 @@ impl<'a> DecisionBuilder<'a> {
         }
         if tool == tool::GATE {
             let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
-            return self.ask_somebody(entered, variables, terminals);
+            return self.enter_gate(entered, variables, terminals);
         }
         let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
         self.decision.effects.push(asking(&entered, self.history, self.now));
@@ -571,7 +571,7 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Records the end of the run that a step started, if it began.
-    fn tell_end_of_child(&mut self, step: &StepId, outcome: &Outcome) {
+    fn record_child_end(&mut self, step: &StepId, outcome: &Outcome) {
         let Some(workflow) = self.history.child().map(str::to_owned) else { return };
         let (end, error) = child::end_of(outcome);
         self.record(Event::ChildEnded { at: self.now, step: step.clone(), workflow, end, error });

@@ -107,7 +107,7 @@ impl Form {
         let mut wrong = Vec::new();
         let mut filled = Map::new();
         for field in &self.fields {
-            match field.take(given.get(field.name())) {
+            match field.value_or_default(given.get(field.name())) {
                 Ok(value) => drop(filled.insert(field.name().to_owned(), value)),
                 Err(problem) => wrong.push(format!("'{}' {problem}", field.name())),
             }

@@ -236,7 +236,7 @@ impl<'a> RehearsalState<'a> {
     fn play(&mut self, input: Input) -> Result<Option<Input>, Missing> {
         let decision = decide(self.definition, &self.history, input, self.now);
         for event in &decision.events {
-            self.tell(event);
+            self.add_event(event);
         }
         self.history.extend(&decision.events);
         let mut next = None;
@@ -350,7 +350,7 @@ impl<'a> RehearsalState<'a> {
     }
 
     /// Adds the path entry of an event.
-    fn tell(&mut self, event: &Event) {
+    fn add_event(&mut self, event: &Event) {
         match event {
             Event::StateEntered { at, tool, params, limit, .. } => {
                 self.secrets.learn_params(params);

@@ -14,7 +14,7 @@ pub(super) async fn pause(place: &DaemonPaths, ids: &[String], json: bool) -> Re
     for run_id in all(place, ids).await? {
         replies.push(front::ask(place, PauseWorkflow { run_id }).await?);
     }
-    told(&replies, json)
+    print_replies(&replies, json)
 }
 
 /// Resumes runs.
@@ -23,7 +23,7 @@ pub(super) async fn resume(place: &DaemonPaths, ids: &[String], json: bool) -> R
     for run_id in all(place, ids).await? {
         replies.push(front::ask(place, ResumeWorkflow { run_id }).await?);
     }
-    told(&replies, json)
+    print_replies(&replies, json)
 }
 
 /// Finds all runs before any of them is changed, because one may not exist.
@@ -35,7 +35,7 @@ async fn all(place: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure
     Ok(runs)
 }
 
-fn told(replies: &[PauseWorkflowReply], json: bool) -> Result<ExitCode, Failure> {
+fn print_replies(replies: &[PauseWorkflowReply], json: bool) -> Result<ExitCode, Failure> {
     for reply in replies {
         match &reply.error {
             Some(error) => print::error(&format!("{}: {error}", reply.run_id)),

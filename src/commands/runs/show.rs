@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
 use crate::question::bounded;
-use crate::wording::for_people;
+use crate::translation::for_people;
 
 /// Shows one run.
 pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {
@@ -21,7 +21,7 @@ pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<Ex
         print::json(&together(&record, &report))?;
     } else {
         let is_open = is_open(place, &report).await?;
-        told(&record, &report, is_open).iter().try_for_each(print::line)?;
+        run_lines(&record, &report, is_open).iter().try_for_each(print::line)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -30,7 +30,7 @@ pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<Ex
 pub(super) async fn lines(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     let (record, report) = looked_up(place, id).await?;
     let is_open = is_open(place, &report).await?;
-    Ok(told(&record, &report, is_open))
+    Ok(run_lines(&record, &report, is_open))
 }
 
 /// Returns whether the terminal of a run is open: a failed run closes its own.
@@ -68,7 +68,7 @@ fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
 }
 
 /// Returns a run as lines. `is_open` is whether its terminal is open.
-fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
+fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
     let style = match record.state.as_str() {
         "completed" => GOOD,
         "failed" | "cancelled" => BAD,
@@ -93,7 +93,7 @@ fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
     }
     if let Some(last) = report.execution_log.iter().rev().find(|entry| entry["phase"] == "execution") {
         let text = |name: &str| last[name].as_str().unwrap_or_default();
-        let outcome = Outcome::of(None, &last["result"]).told(text("tool"), &last["result"]);
+        let outcome = Outcome::of(None, &last["result"]).describe(text("tool"), &last["result"]);
         let told = action::led_to(&action::detail(text("tool"), &last["params"]), &outcome);
         say(
             "last",
@@ -150,7 +150,7 @@ fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
     }
     for gate in &record.pending_gates {
         lines.push(String::new());
-        lines.extend(gates::told(gate, &bounded(gate), "  "));
+        lines.extend(gates::question_lines(gate, &bounded(gate), "  "));
     }
     lines
 }

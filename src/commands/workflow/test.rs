@@ -152,7 +152,7 @@ impl Columns {
                 let outcome = Outcome::of(None, &result);
                 let (mark, style) = outcome.mark();
                 let params = Value::Object(params.clone());
-                let told = action::led_to(&action::detail(tool, &params), &outcome.told(tool, &result));
+                let told = action::led_to(&action::detail(tool, &params), &outcome.describe(tool, &result));
                 let mut remarks = Vec::new();
                 if *elapsed_time > 0.0 {
                     remarks.push(format!("takes {}", duration_of(*elapsed_time)));

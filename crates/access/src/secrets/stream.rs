@@ -74,7 +74,7 @@ impl RedactedStream {
     /// Takes a portion and returns what can be passed on.
     pub fn pass(&mut self, portion: &[u8]) -> Vec<u8> {
         for &byte in portion {
-            self.take(byte);
+            self.push_byte(byte);
         }
         let mut out = Vec::with_capacity(portion.len());
         let undecided = self.look(false);
@@ -96,7 +96,7 @@ impl RedactedStream {
         out
     }
 
-    fn take(&mut self, byte: u8) {
+    fn push_byte(&mut self, byte: u8) {
         if !self.unfinished.is_empty() {
             if (0x80..=0xbf).contains(&byte) {
                 self.unfinished.push(byte);
@@ -332,7 +332,7 @@ mod tests {
             prop_assert_eq!(&run(&cuts), &whole);
             // What is shown has no secret in it, and without secrets nothing changes.
             let mut reader = stream(&[]);
-            whole.iter().for_each(|byte| reader.take(*byte));
+            whole.iter().for_each(|byte| reader.push_byte(*byte));
             let shown: String =
                 reader.held.iter().filter(|item| item.kind == Kind::Shown).map(|item| item.character).collect();
             prop_assert!(secrets.iter().all(|secret| !shown.contains(secret)));

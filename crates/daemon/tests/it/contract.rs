@@ -498,7 +498,7 @@ async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_wa
 async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let (person, user) = (daemon.somebody("ann").await, user_name());
+    let (person, user) = (daemon.person_named("ann").await, user_name());
     let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
     let (joined, events) = person.subscribe(attach).await.unwrap();
     assert!(joined.success, "{:?}", joined.error);

@@ -119,7 +119,7 @@ async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_rest
         |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
     let refused = daemon.call(answer("ship")).await;
     assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
     let taken = ann.call(answer("ship")).await.unwrap();
     assert!(taken.success, "{taken:?}");
@@ -154,7 +154,7 @@ async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
     end_of(&daemon, &begun.run_id).await;
     let answer =
         |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
-    let (ann, bob) = (daemon.somebody("ann").await, daemon.somebody("bob").await);
+    let (ann, bob) = (daemon.person_named("ann").await, daemon.person_named("bob").await);
     let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
     let (one, other) = (one.unwrap(), other.unwrap());
     assert_ne!(one.success, other.success, "{one:?} {other:?}");

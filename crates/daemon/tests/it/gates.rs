@@ -105,7 +105,7 @@ async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right()
 #[tokio::test]
 async fn every_answer_tells_who_gave_it_and_through_what() {
     let daemon = TestDaemon::new().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     let by_ann = waits(&daemon, json!({"prompt": "Go?"})).await;
     assert!(ann.call(answer(&by_ann, "go")).await.unwrap().success);
     let ended = end_of(&daemon, &by_ann).await;
@@ -139,7 +139,7 @@ async fn what_an_agent_decides_is_never_what_a_person_is_asked() {
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
     // Not even for a client that claims to be a person.
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     for reply in [daemon.call(verb.clone()).await, ann.call(verb).await.unwrap()] {
         assert!(!reply.success && reply.error.unwrap().starts_with("This gate waits for a person"));
     }
@@ -153,7 +153,7 @@ async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
     let asked = waits(&daemon, json!({"prompt": "Go?"})).await;
     let mut people = Vec::new();
     for _ in 0..8 {
-        people.push(daemon.somebody("ann").await);
+        people.push(daemon.person_named("ann").await);
     }
     let mut giving = tokio::task::JoinSet::new();
     for ann in people {
@@ -178,7 +178,7 @@ async fn an_answer_counts_until_the_timeout_and_at_that_instant_exactly_one_of_b
     const ALMOST: Duration = Duration::from_micros(3_600_000_000 - 1);
     let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
     let daemon = TestDaemon::with_clock(&clock).await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     let asks = async || waits(&daemon, json!({"prompt": "Go?", "timeout": 3600})).await;
     let asked = asks().await;
     clock.advance(ALMOST);
@@ -230,14 +230,14 @@ async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) 
 #[tokio::test]
 async fn with_a_passphrase_nobody_answers_for_people_without_it() {
     let daemon = TestDaemon::new().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     assert!(sets(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
     assert!(sets(&ann, Some("open sesame"), None).await.success);
     let approver = daemon.call(GetApprover {}).await;
     assert!(approver.is_set && approver.since.unwrap().starts_with("20"));
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     let daemon = daemon.restarted().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
 
     let missing = ann.call(answer(&asked, "yes")).await.unwrap();
     assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
@@ -339,7 +339,7 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
         ..RunWorkflow::default()
     };
     assert_eq!(daemon.call(around).await.status, "failed");
-    let person = daemon.somebody("person").await;
+    let person = daemon.person_named("person").await;
     assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may look around");
     let look = GetGate { run_id: asked.run_id.clone(), ..GetGate::default() };
     let gate = person.call(look).await.unwrap().gate.unwrap();
@@ -360,7 +360,7 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
 #[tokio::test]
 async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
     let daemon = TestDaemon::new().await;
-    let person = daemon.somebody("person").await;
+    let person = daemon.person_named("person").await;
     let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
     // The test's client has no terminal.
     for (proof, wanted) in [
@@ -505,7 +505,7 @@ async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
         if action["tool"] != "run_graph" {
             daemon = daemon.restarted().await;
         }
-        let person = daemon.somebody("person").await;
+        let person = daemon.person_named("person").await;
         assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
         let ended = end_of(&daemon, &asked).await;
         let text = serde_json::to_string(&ended).unwrap();

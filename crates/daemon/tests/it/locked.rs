@@ -99,14 +99,14 @@ async fn is_locked(daemon: &TestDaemon, run: &RunReply) -> bool {
 async fn a_copy_of_the_state_does_not_go_past_a_gate() {
     // redteam M14: a copy of the journal without approver.json was answered, and deployed with the person's key.
     let daemon = TestDaemon::new().await;
-    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let asked = starts(&daemon, deploying("human")).await;
     is_stored(&daemon, &asked, true).await;
     // What was stored before the question is emptied out of the log behind it.
     eventually("the secret is in no file", async || !is_in_a_file(&daemon, SECRET)).await;
     std::fs::remove_file(daemon.place().state().join("approver.json")).unwrap();
     let copy = daemon.restarted().await;
-    let ann = copy.somebody("ann").await;
+    let ann = copy.person_named("ann").await;
     for passphrase in [None, Some("open sesame")] {
         let refused = answers(&ann, &asked, passphrase).await;
         assert!(!refused.success && refused.error.as_ref().unwrap().contains("locked"), "{refused:?}");
@@ -127,12 +127,12 @@ async fn a_copy_of_the_state_does_not_go_past_a_gate() {
 #[tokio::test]
 async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_that_was_shown() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let (asked, other) = (starts(&daemon, deploying("human")).await, starts(&daemon, deploying("human")).await);
     let of_agent = starts(&daemon, deploying("agent")).await;
     let shown = asked.pending_gate.clone().unwrap();
     let daemon = daemon.restarted().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     assert!(is_locked(&daemon, &asked).await && !is_locked(&daemon, &of_agent).await);
     let gate = daemon.call(GetGate { run_id: asked.run_id.clone(), gate_id: None }).await;
     assert!(gate.error.as_ref().unwrap().contains("steplatch approver unlock"), "{gate:?}");
@@ -171,12 +171,12 @@ async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_tha
 #[tokio::test]
 async fn an_answer_with_the_passphrase_opens_the_run_that_it_is_for() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let asked = starts(&daemon, above("above", &deploying("human"))).await;
     let gate = asked.pending_gate.clone().unwrap();
     is_stored(&daemon, &asked, true).await;
     let daemon = daemon.restarted().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     let (run_id, gate_id, digest) = (asked.run_id.clone(), Some(gate.gate_id), Some(gate.digest));
     let answer = AnswerGate { run_id, gate_id, digest, answer: "yes".to_owned(), ..AnswerGate::default() };
     let taken = ann.call(AnswerGate { passphrase: words("open sesame"), ..answer }).await.unwrap();
@@ -189,7 +189,7 @@ async fn an_answer_with_the_passphrase_opens_the_run_that_it_is_for() {
 #[tokio::test]
 async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_taken_away() {
     let daemon = TestDaemon::new().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     let asked = starts(&daemon, deploying("human")).await;
     assert!(private_part(&daemon, &asked).contains(SECRET));
     sets(&ann, Some("open sesame"), None).await;
@@ -197,7 +197,7 @@ async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_take
     // Another passphrase opens it, and the first one no longer does.
     sets(&ann, Some("open barley"), Some("open sesame")).await;
     let daemon = daemon.restarted().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     assert!(is_locked(&daemon, &asked).await);
     assert!(!unlocks(&ann, "open sesame").await.success);
     // Removing the passphrase opens everything first.
@@ -210,7 +210,7 @@ async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_take
     .await;
     is_stored(&daemon, &asked, false).await;
     let daemon = daemon.restarted().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     assert!(!is_locked(&daemon, &asked).await);
     assert!(answers(&ann, &asked, None).await.success);
     assert_eq!(end_of(&daemon, &asked).await.status, "completed");
@@ -228,7 +228,7 @@ async fn the_terminals_of_a_locked_run_stay_held_and_show_no_secret() {
         "action": {"tool": "await_output", "params": {"pattern": "shown: [^$].*\\.", "timeout": 60}},
         "transitions": [{"condition": "success", "next_state": "ask"}]});
     let daemon = TestDaemon::new().await;
-    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let asked = starts(&daemon, definition).await;
     let session_id = asked.session_id.clone().unwrap();
     is_stored(&daemon, &asked, true).await;
@@ -272,11 +272,11 @@ async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
 #[tokio::test]
 async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let top = starts(&daemon, above("top", &above("middle", &deploying("human")))).await;
     all_are_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     // Two people at the same time: both replies say that nothing is locked any more.
     let (one, other) = tokio::join!(unlocks(&ann, "open sesame"), unlocks(&ann, "open sesame"));
     assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
@@ -289,17 +289,17 @@ async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
 #[tokio::test]
 async fn who_follows_a_locked_run_sees_its_end_and_a_cancel_takes_what_is_below() {
     let daemon = TestDaemon::new().await;
-    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    sets(&daemon.person_named("ann").await, Some("open sesame"), None).await;
     let (first, second) =
         (starts(&daemon, deploying("human")).await, starts(&daemon, above("top", &deploying("human"))).await);
     all_are_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     let cancelled = daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
     assert_eq!(sealed_runs(&daemon), [true], "the run below is over as well");
     let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0) };
-    let waits = daemon.somebody("bob").await;
+    let waits = daemon.person_named("bob").await;
     let waits = tokio::spawn(async move { waits.call(looks).await.unwrap() });
     let subscribe = Subscribe { run_id: first.run_id.clone(), from_seq: None, ..Subscribe::default() };
     let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
@@ -317,7 +317,7 @@ async fn who_follows_a_locked_run_sees_its_end_and_a_cancel_takes_what_is_below(
 #[tokio::test]
 async fn a_daemon_that_did_not_live_to_store_runs_plain_leaves_them_open() {
     let daemon = TestDaemon::new().await;
-    let ann = daemon.somebody("ann").await;
+    let ann = daemon.person_named("ann").await;
     sets(&ann, Some("open sesame"), None).await;
     let asked = starts(&daemon, deploying("human")).await;
     is_stored(&daemon, &asked, true).await;

@@ -84,7 +84,7 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
     let paused = pause(&daemon, &run).await;
     assert!(paused.success && paused.message.starts_with("Run paused"), "{paused:?}");
     assert_eq!((paused.state.as_str(), paused.paused.as_ref().unwrap().by.as_str()), ("running", "test"));
-    let again = daemon.somebody("ana").await.call(PauseWorkflow { run_id: run.clone() }).await.unwrap();
+    let again = daemon.person_named("ana").await.call(PauseWorkflow { run_id: run.clone() }).await.unwrap();
     assert_eq!((again.success, again.message.as_str()), (true, "Run was already paused by test"));
     assert_eq!(again.paused, paused.paused);
 

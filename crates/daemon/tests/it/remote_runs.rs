@@ -63,7 +63,7 @@ async fn remotes(daemon: &TestDaemon) -> ListRemoteWorkflowsReply {
 
 /// Returns the types of the events of a finished run.
 async fn events(daemon: &TestDaemon, run: &RunReply) -> Vec<String> {
-    let client = daemon.somebody("follower").await;
+    let client = daemon.person_named("follower").await;
     let verb = Subscribe { run_id: run.run_id.clone(), ..Subscribe::default() };
     let (_, mut events) = client.subscribe(verb).await.unwrap();
     let mut types = Vec::new();
@@ -97,7 +97,7 @@ async fn a_remote_workflow_is_a_tool_and_its_run_a_run_like_any_other() {
     assert_eq!(result["originalWorkflowId"], "7");
     assert_eq!(run.input, json!({"to": "prod"}));
     assert_eq!(run.idempotency_key, reply.run_id, "the key is the run's own id");
-    let start = service.asked().into_iter().find(|asked| asked.route == Some(Route::Start)).unwrap();
+    let start = service.requests().into_iter().find(|asked| asked.route == Some(Route::Start)).unwrap();
     assert_eq!(start.headers["authorization"], format!("Api-Key {TOKEN}"));
     assert_eq!(start.body["source"], "application");
 
@@ -279,7 +279,7 @@ async fn the_documented_flow_runs_as_it_is_written() {
         assert_eq!((checked.status.as_str(), checked.error.as_deref()), (word, error), "{checked:?}");
         assert_eq!(checked.times.end_time, Some(1_753_703_781_904));
     }
-    let asked = service.asked();
+    let asked = service.requests();
     let start = asked.iter().find(|asked| asked.route == Some(Route::Start)).unwrap();
     // Lines 370-374.
     assert_eq!((start.method.as_str(), start.path.as_str()), ("POST", "/api/v1/service/workflows/2724/start"));
@@ -311,7 +311,7 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
     service.wait_for(Route::Start, 1).await;
     let second = deploy(&daemon, 0.0).await;
     let third = deploy(&daemon, 0.0).await;
-    let client = daemon.somebody("follower").await;
+    let client = daemon.person_named("follower").await;
     let (_, mut told) =
         client.subscribe(Subscribe { run_id: third.run_id.clone(), ..Subscribe::default() }).await.unwrap();
     while told.next().await.unwrap()["event_type"] != "remote_queued" {}
@@ -462,7 +462,7 @@ async fn a_paused_run_asks_nothing() {
     // Another run is polled often enough that this one must have been polled as well.
     let other = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, asked + 2).await;
-    let of_it = service.asked().iter().filter(|asked| asked.path.contains(&id)).count();
+    let of_it = service.requests().iter().filter(|asked| asked.path.contains(&id)).count();
     assert!(of_it <= 2, "{of_it} requests about a run that is paused");
     assert!(daemon.call(ResumeWorkflow { run_id: run.run_id.clone() }).await.success);
     assert_eq!(end_of(&daemon, &run).await.status, "completed");
@@ -521,7 +521,7 @@ async fn a_service_that_is_down_or_talks_nonsense_takes_no_tool_away() {
     service.go_down();
     let daemon = daemon.restarted().await;
     assert_eq!(names(&daemon).await, ["workflow_deploy"]);
-    let client = daemon.somebody("watcher").await;
+    let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     service.offer("8", "Rollback");
     service.come_up().await;
@@ -542,7 +542,7 @@ async fn a_refresh_counts_what_changed_and_settings_are_taken_over_at_once() {
     let daemon = daemon_of(&service).await;
     let entry = |id: &str, title: &str| json!({"id": id, "title": title});
     let changed = json!({"id": "2", "title": "Changes", "description": "quite another thing"});
-    let stays = service.asked().len();
+    let stays = service.requests().len();
     assert!(stays > 0);
     service.offer_only(vec![entry("1", "Stays"), changed, entry("4", "Comes")]);
     let refreshed = daemon.call(RefreshWorkflows::default()).await;
@@ -553,15 +553,15 @@ async fn a_refresh_counts_what_changed_and_settings_are_taken_over_at_once() {
     let listed = remotes(&daemon).await;
     assert!(listed.workflows.iter().any(|workflow| workflow.tool == "workflow_changes" && workflow.changed.is_some()));
 
-    let client = daemon.somebody("watcher").await;
+    let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     daemon.configure(using(steplatch_remote::Config { enabled: false, ..config(&service) }));
     while serde_json::from_value::<Change>(changes.next().await.unwrap()).unwrap() != Change::Tools {}
     assert_eq!(names(&daemon).await, [""; 0]);
-    let asked = service.asked().len();
+    let asked = service.requests().len();
     let refreshed = daemon.call(RefreshWorkflows::default()).await;
     assert!(refreshed.success, "there is nothing to ask: {refreshed:?}");
-    assert_eq!(service.asked().len(), asked, "a service that is not used is not asked");
+    assert_eq!(service.requests().len(), asked, "a service that is not used is not asked");
     daemon.stop().await;
 }
 
@@ -586,7 +586,7 @@ async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
     let run = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Status, 1).await;
     daemon.configure(Configuration::default());
-    let client = daemon.somebody("watcher").await;
+    let client = daemon.person_named("watcher").await;
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     let told = async {
         loop {
@@ -615,7 +615,7 @@ async fn what_a_service_says_that_it_waits_for_is_bounded() {
     let daemon = daemon_of(&service).await;
     let run = deploy(&daemon, 30.0).await;
     assert_eq!(run.status, "waiting");
-    let client = daemon.somebody("follower").await;
+    let client = daemon.person_named("follower").await;
     let verb = Subscribe { run_id: run.run_id.clone(), ..Subscribe::default() };
     let (_, mut told) = client.subscribe(verb).await.unwrap();
     let gate = loop {
@@ -645,7 +645,7 @@ async fn types_a_secret(daemon: &TestDaemon) {
 
 /// Returns the events and the replies of a run so far.
 async fn told(daemon: &TestDaemon, run: &str) -> String {
-    let (run_id, client) = (run.to_owned(), daemon.somebody("follower").await);
+    let (run_id, client) = (run.to_owned(), daemon.person_named("follower").await);
     let newest =
         client.subscribe(Subscribe { run_id: run_id.clone(), ..Subscribe::default() }).await.unwrap().0.newest_seq;
     let verb = Subscribe { run_id: run_id.clone(), ..Subscribe::default() };

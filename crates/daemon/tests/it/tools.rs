@@ -77,7 +77,7 @@ async fn proven_workflows_are_tools_when_the_configuration_says_so() {
     let library = daemon.call(ListTools { scope: Some(ToolScope::Library) }).await;
     assert_eq!(names(&library), ["workflow_greet"], "others are offered what is proven");
 
-    let client = daemon.somebody("watcher").await;
+    let client = daemon.person_named("watcher").await;
     let mut events = watch(&client).await;
     daemon.configure(offering());
     tools_changed(&mut events).await;
@@ -103,7 +103,7 @@ async fn proven_workflows_are_tools_when_the_configuration_says_so() {
 async fn a_file_that_comes_with_git_is_a_tool_at_once() {
     let daemon = TestDaemon::configured(folder(), offering()).await;
     let saved = prove(&daemon, greeting("greet")).await;
-    let client = daemon.somebody("watcher").await;
+    let client = daemon.person_named("watcher").await;
     let library = {
         let run = daemon.call(steplatch_protocol::ListWorkflows::default()).await;
         std::path::PathBuf::from(run.library)
@@ -125,7 +125,7 @@ async fn a_file_that_comes_with_git_is_a_tool_at_once() {
 async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
     let daemon = TestDaemon::configured(folder(), offering()).await;
     prove(&daemon, greeting("greet")).await;
-    let client = daemon.somebody("watcher").await;
+    let client = daemon.person_named("watcher").await;
     let mut events = watch(&client).await;
     // Counted and recorded in the library, and the same tool as before.
     for _ in 0..3 {

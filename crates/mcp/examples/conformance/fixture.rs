@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 use steplatch_mcp::ServerBackend;
-use steplatch_mcp::offer::{CachedList, Call, Called, Changed, ClientContext, Outcome, Updates};
+use steplatch_mcp::offer::{CachedList, Call, ClientContext, ListChange, Outcome, ToolReply, Updates};
 use tokio::sync::{broadcast, mpsc};
 
 use crate::jobs::Jobs;
@@ -30,7 +30,7 @@ const STEP: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Fixture {
     jobs: Jobs,
-    changes: broadcast::Sender<Changed>,
+    changes: broadcast::Sender<ListChange>,
     /// Whether the additional tool, and the additional prompt, are listed.
     more: (AtomicBool, AtomicBool),
 }
@@ -41,12 +41,12 @@ impl Default for Fixture {
     }
 }
 
-pub(crate) fn said(text: impl Into<String>) -> Outcome<Called> {
-    Outcome::Done(Called::Result(CallToolResult::success(vec![ContentBlock::text(text.into())])))
+pub(crate) fn said(text: impl Into<String>) -> Outcome<ToolReply> {
+    Outcome::Done(ToolReply::Result(CallToolResult::success(vec![ContentBlock::text(text.into())])))
 }
 
-fn shown(content: Vec<ContentBlock>) -> Outcome<Called> {
-    Outcome::Done(Called::Result(CallToolResult::success(content)))
+fn shown(content: Vec<ContentBlock>) -> Outcome<ToolReply> {
+    Outcome::Done(ToolReply::Result(CallToolResult::success(content)))
 }
 
 pub(crate) fn invalid(error: &str) -> ErrorData {
@@ -138,7 +138,7 @@ async fn log(asker: &ClientContext<'_>, message: &str) {
 }
 
 impl Fixture {
-    async fn plain(&self, call: &mut Call<'_>) -> Outcome<Called> {
+    async fn plain(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
         match call.name.as_str() {
             "test_simple_text" => said("This is a simple text response for testing."),
             "test_image_content" => shown(vec![ContentBlock::image(PNG, "image/png")]),
@@ -158,12 +158,12 @@ impl Fixture {
             }
             "test_error_handling" => {
                 let error = "This tool intentionally returns an error for testing";
-                Outcome::Done(Called::Result(CallToolResult::error(vec![ContentBlock::text(error)])))
+                Outcome::Done(ToolReply::Result(CallToolResult::error(vec![ContentBlock::text(error)])))
             }
             "test_tool_with_progress" => {
                 for done in [0.0, 50.0, 100.0] {
                     if let Some(progress) = &mut call.progress {
-                        progress.tell(done, Some(100.0)).await;
+                        progress.report(done, Some(100.0)).await;
                     }
                     tokio::time::sleep(STEP).await;
                 }
@@ -182,12 +182,12 @@ impl Fixture {
             }
             "test_trigger_tool_change" => {
                 self.more.0.fetch_not(Ordering::Relaxed);
-                let _ = self.changes.send(Changed::Tools);
+                let _ = self.changes.send(ListChange::Tools);
                 said("The list of tools changed.")
             }
             "test_trigger_prompt_change" => {
                 self.more.1.fetch_not(Ordering::Relaxed);
-                let _ = self.changes.send(Changed::Prompts);
+                let _ = self.changes.send(ListChange::Prompts);
                 said("The list of prompts changed.")
             }
             "test_missing_capability" => {
@@ -246,7 +246,7 @@ impl ServerBackend for Fixture {
         tools().into_iter().find(|tool| tool.name == name)
     }
 
-    async fn call(&self, call: &mut Call<'_>) -> Outcome<Called> {
+    async fn call(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
         if let Some(outcome) = rounds::call(call, &self.jobs) {
             return outcome;
         }
@@ -365,7 +365,7 @@ impl ServerBackend for Fixture {
         Ok(self.jobs.cancel(id))
     }
 
-    fn changes(&self) -> broadcast::Receiver<Changed> {
+    fn changes(&self) -> broadcast::Receiver<ListChange> {
         self.changes.subscribe()
     }
 }

@@ -11,7 +11,7 @@ use rmcp::model::{
     JsonObject, Task, TaskPayload, TaskStatus,
 };
 use serde_json::{Value, json};
-use steplatch_mcp::offer::{Call, Called, Outcome};
+use steplatch_mcp::offer::{Call, Outcome, ToolReply};
 use tokio::time::Instant;
 
 use crate::fixture::{invalid, said};
@@ -60,17 +60,17 @@ fn without_tasks() -> ErrorData {
 }
 
 impl Jobs {
-    fn begin(&self, state: State) -> Outcome<Called> {
+    fn begin(&self, state: State) -> Outcome<ToolReply> {
         let id = format!("job-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let began = now();
         let task = Task::new(&id, TaskStatus::Working, &began, &began).with_poll_interval_ms(100);
         let job = Job { updated: began.clone(), began, state };
         self.all.lock().insert(id, job);
-        Outcome::Done(Called::Task(CreateTaskResult::new(task)))
+        Outcome::Done(ToolReply::Task(CreateTaskResult::new(task)))
     }
 
     /// Calls a long-running tool; `None` if the call is for another tool.
-    pub(crate) async fn call(&self, call: &mut Call<'_>) -> Option<Outcome<Called>> {
+    pub(crate) async fn call(&self, call: &mut Call<'_>) -> Option<Outcome<ToolReply>> {
         let argument = |name: &str| call.arguments.as_ref().and_then(|arguments| arguments.get(name)).cloned();
         let soon = || Instant::now() + Duration::from_secs(1);
         Some(match call.name.as_str() {
@@ -118,7 +118,7 @@ impl Jobs {
     }
 
     /// Returns a finished task with a greeting of `name`.
-    pub(crate) fn greet(&self, name: &str, call: &Call<'_>) -> Outcome<Called> {
+    pub(crate) fn greet(&self, name: &str, call: &Call<'_>) -> Outcome<ToolReply> {
         match call.asker.takes_tasks() {
             true => self.begin(State::Working(Instant::now(), completed(&format!("Hello, {name}!")))),
             false => Outcome::Refused(without_tasks()),

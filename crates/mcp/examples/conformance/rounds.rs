@@ -3,7 +3,7 @@
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, InputRequest, InputRequests, InputResponses, PromptMessage, Role};
 use serde_json::{Value, json};
-use steplatch_mcp::offer::{Ask, Call, Called, ClientInput, Outcome};
+use steplatch_mcp::offer::{Ask, Call, ClientInput, Outcome, ToolReply};
 
 use crate::fixture::{invalid, said};
 use crate::jobs::Jobs;
@@ -74,7 +74,7 @@ fn field(answers: &InputResponses, question: &str, name: &str) -> Option<String>
 }
 
 /// Calls a tool that requests input; `None` if the call is for another tool.
-pub(crate) fn call(call: &mut Call<'_>, jobs: &Jobs) -> Option<Outcome<Called>> {
+pub(crate) fn call(call: &mut Call<'_>, jobs: &Jobs) -> Option<Outcome<ToolReply>> {
     let name = call.name.clone();
     if !TOOLS.contains(&name.as_str()) && !["test_sampling", "test_elicitation"].contains(&name.as_str()) {
         return None;
@@ -85,7 +85,7 @@ pub(crate) fn call(call: &mut Call<'_>, jobs: &Jobs) -> Option<Outcome<Called>> 
     })
 }
 
-fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs) -> Outcome<Called> {
+fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs) -> Outcome<ToolReply> {
     let argument = |name: &str| {
         let arguments = call.arguments.as_ref();
         arguments.and_then(|arguments| arguments.get(name)).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -197,7 +197,7 @@ fn asking(name: &str, call: &mut Call<'_>, answers: &InputResponses, jobs: &Jobs
     }
 }
 
-fn second(name: &str) -> Outcome<Called> {
+fn second(name: &str) -> Outcome<ToolReply> {
     let color = form("Step 2: What is your favorite color?", json!({"color": {"type": "string"}}));
     ask([("step2", color)], Some(json!({"name": name})))
 }

@@ -142,7 +142,7 @@ impl Elicitor {
     ) -> Result<Option<GateStep>, AskError> {
         let Some(Ok(standing)) = round.carried.map(serde_json::from_value::<ElicitationState>) else { return Ok(None) };
         let response = match round.came {
-            ClientInput::Moot => return self.go_on(&standing.run, caller.wait, caller).await.map(Some),
+            ClientInput::Moot => return self.proceed(&standing.run, caller.wait, caller).await.map(Some),
             ClientInput::Late => Err("This gate waits for a person, and nobody answered its dialog."),
             ClientInput::Unreachable => Err(UNREACHED),
             ClientInput::Nothing => Ok(None),
@@ -152,7 +152,7 @@ impl Elicitor {
         };
         let response = match response {
             // No dialog was shown or answered, so the question is asked again.
-            Ok(None) => return self.go_on(&standing.run, 0.0, caller).await.map(Some),
+            Ok(None) => return self.proceed(&standing.run, 0.0, caller).await.map(Some),
             Ok(Some(response)) => Ok(response),
             Err(why) => Err(why),
         };
@@ -160,7 +160,7 @@ impl Elicitor {
         let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
         let Some(gate) = gates.into_iter().find(|gate| gate.gate_id == standing.gate) else {
             // The gate was already answered elsewhere: return the current state of the run.
-            return self.go_on(&standing.run, 0.0, caller).await.map(Some);
+            return self.proceed(&standing.run, 0.0, caller).await.map(Some);
         };
         let why = match response.map(|response| dialog::read(&gate, response)) {
             Err(why) | Ok(DialogOutcome::LeftOpen(why)) => why.to_owned(),
@@ -171,7 +171,7 @@ impl Elicitor {
             )
             .await?
             {
-                Ok(()) => return self.go_on(&standing.run, caller.wait, caller).await.map(Some),
+                Ok(()) => return self.proceed(&standing.run, caller.wait, caller).await.map(Some),
                 Err(Refused { why, again: true }) if standing.attempts + 1 < ATTEMPTS => {
                     let reply = caller.run(&standing.run, 0.0).await?;
                     let wrong = Some((why.as_str(), standing.attempts + 1));
@@ -184,7 +184,7 @@ impl Elicitor {
         Ok(Some(self.leave(reply, &gate, caller.daemon, &why)))
     }
 
-    async fn go_on(&self, run: &str, wait: f64, caller: &mut Caller<'_, '_>) -> Result<GateStep, AskError> {
+    async fn proceed(&self, run: &str, wait: f64, caller: &mut Caller<'_, '_>) -> Result<GateStep, AskError> {
         let reply = caller.run(run, wait).await?;
         self.reach(reply, caller).await
     }

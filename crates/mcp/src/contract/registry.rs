@@ -18,7 +18,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::tools;
-use crate::offer::Changed;
+use crate::offer::ListChange;
 
 /// How many milliseconds the list is fresh while no workflow is a tool, and while some are.
 const TTL_MS: (u64, u64) = (60_000, 5_000);
@@ -47,7 +47,7 @@ pub(super) struct Registry {
 struct Shared {
     daemon: ReconnectingClient,
     known: RwLock<Arc<KnownTools>>,
-    changes: broadcast::Sender<Changed>,
+    changes: broadcast::Sender<ListChange>,
     /// Notified by each request, since a request implies that a daemon exists or is started.
     asked: Notify,
     /// Stops the watcher.
@@ -132,7 +132,7 @@ impl Registry {
     }
 
     /// Returns a receiver of the changes from now on.
-    pub(super) fn changes(&self) -> broadcast::Receiver<Changed> {
+    pub(super) fn changes(&self) -> broadcast::Receiver<ListChange> {
         let changes = self.shared.changes.subscribe();
         self.shared.watch();
         changes
@@ -178,7 +178,7 @@ impl Shared {
         drop(known);
         if changed {
             // An error means that there are no listeners.
-            let _ = self.changes.send(Changed::Tools);
+            let _ = self.changes.send(ListChange::Tools);
         }
     }
 }

@@ -213,7 +213,7 @@ impl Elicitor {
     ///
     /// # Errors
     /// When the daemon cannot be reached.
-    pub(super) async fn told(
+    pub(super) async fn submit_answers(
         &self,
         run_id: &str,
         said: InputResponses,

@@ -67,7 +67,7 @@ impl SessionManager for Sessions {
     async fn create_session(&self) -> Result<(SessionId, Transport), Error> {
         let (id, transport) = self.inner.create_session().await?;
         for leaving in self.enter(&id) {
-            tracing::info!("a session gives way that was not used for the longest time");
+            tracing::info!("the least recently used session is closed to make room");
             if let Err(error) = self.inner.close_session(&leaving).await {
                 tracing::debug!(%error, "a session did not end well");
             }

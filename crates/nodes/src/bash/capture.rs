@@ -34,7 +34,7 @@ impl Capture {
         while let Some(stream) = &mut self.stream {
             match stream.read(&mut buffer).await {
                 Ok(0) | Err(_) => self.stream = None,
-                Ok(count) => self.kept.take(&buffer[..count]),
+                Ok(count) => self.kept.push(&buffer[..count]),
             }
         }
     }
@@ -56,7 +56,7 @@ impl Capture {
 }
 
 impl CapturedOutput {
-    fn take(&mut self, bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
         let room = (HEAD - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
@@ -89,7 +89,7 @@ mod tests {
         let mut kept = CapturedOutput::default();
         let all: Vec<u8> = (0..HEAD + TAIL + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
         for piece in all.chunks(1777) {
-            kept.take(piece);
+            kept.push(piece);
         }
         assert_eq!(kept.left_out, 3000);
         assert_eq!(kept.head, all[..HEAD]);
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn a_character_across_head_and_tail_stays_whole_where_nothing_is_left_out() {
         let mut kept = CapturedOutput::default();
-        kept.take(&vec![b'x'; HEAD - 1]);
-        kept.take("é!".as_bytes());
+        kept.push(&vec![b'x'; HEAD - 1]);
+        kept.push("é!".as_bytes());
         assert!(kept.text().ends_with("xé!"));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::result::{Came, Failure};
+use crate::result::{ExecutorOutcome, Failure};
 
 /// What a model has answered so far.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Answer {
     }
 
     /// Reads an answer in one piece; returns false if it is not valid.
-    pub(super) fn take(&mut self, answer: &Value) -> bool {
+    pub(super) fn read(&mut self, answer: &Value) -> bool {
         let Some(message) = answer.pointer("/choices/0/message") else { return false };
         self.frame(answer);
         self.part(message);
@@ -91,23 +91,23 @@ impl Answer {
     }
 
     /// Returns the answer as the outcome of a call.
-    pub(super) fn told(self, failure: Option<Failure>) -> Came {
+    pub(super) fn into_outcome(self, failure: Option<Failure>) -> ExecutorOutcome {
         let mut attributes = Map::new();
-        let mut tell = |name: &str, value: Option<Value>| {
+        let mut set = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
                 attributes.insert(name.to_owned(), value);
             }
         };
-        tell("model", self.model.map(Value::from));
-        tell("id", self.id.map(Value::from));
-        tell("finish_reason", self.finish_reason.map(Value::from));
-        tell("usage", self.usage);
-        tell("refusal", (!self.refusal.is_empty()).then(|| self.refusal.into()));
+        set("model", self.model.map(Value::from));
+        set("id", self.id.map(Value::from));
+        set("finish_reason", self.finish_reason.map(Value::from));
+        set("usage", self.usage);
+        set("refusal", (!self.refusal.is_empty()).then(|| self.refusal.into()));
         let calls = self.tool_calls.into_iter().map(|call| {
             json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
         });
         let calls: Vec<Value> = calls.collect();
-        tell("tool_calls", (!calls.is_empty()).then(|| calls.into()));
-        Came { output: self.text.into(), failure, attributes }
+        set("tool_calls", (!calls.is_empty()).then(|| calls.into()));
+        ExecutorOutcome { output: self.text.into(), failure, attributes }
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum StreamError {
 
 impl Events {
     /// Takes in bytes and returns the data of the events that are complete with them.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<String>, StreamError> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, StreamError> {
         let mut complete = Vec::new();
         for &byte in bytes {
             match byte {
@@ -59,15 +59,15 @@ mod tests {
 
     #[test]
     fn the_data_of_each_event_is_returned_and_all_else_is_passed_over() {
-        let events = Events::default().take(SENT.as_bytes()).unwrap();
+        let events = Events::default().push(SENT.as_bytes()).unwrap();
         assert_eq!(events, ["{\"a\":\"é\"}", "one\ntwo", "[DONE]"]);
     }
 
     #[test]
     fn a_line_without_end_is_refused() {
         let mut events = Events::default();
-        events.take(&vec![b'x'; LONGEST_LINE]).unwrap();
-        assert_eq!(events.take(b"x"), Err(StreamError::LineTooLong));
+        events.push(&vec![b'x'; LONGEST_LINE]).unwrap();
+        assert_eq!(events.push(b"x"), Err(StreamError::LineTooLong));
     }
 
     proptest! {
@@ -76,7 +76,7 @@ mod tests {
             let mut events = Events::default();
             let mut all = Vec::new();
             for piece in SENT.as_bytes().chunks(size) {
-                all.extend(events.take(piece).unwrap());
+                all.extend(events.push(piece).unwrap());
             }
             prop_assert_eq!(all, ["{\"a\":\"é\"}", "one\ntwo", "[DONE]"]);
         }

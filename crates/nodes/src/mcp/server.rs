@@ -153,7 +153,7 @@ async fn keep(mut piped: Piped, stop: CancellationToken) {
     if timeout(LEAVING, piped.wait()).await.is_err() {
         let ended = piped.end(Some(Signal::TERM)).await;
         if !ended.survivors.is_empty() {
-            tracing::warn!(survivors = ?ended.survivors, "an MCP server left something that can not be ended");
+            tracing::warn!(survivors = ?ended.survivors, "a process of an MCP server could not be ended");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Answers and uses of tools begin with a bullet (`●`, `⏺`), results of tools with `⎿`, thoughts with `✻ Thinking…`,
 //! typed input with `>`. While it works, a line ends in `esc to interrupt)`; otherwise there is a prompt in a frame.
 
-use super::frame::{Block, asks, blocks, is_rule};
+use super::frame::{Block, blocks, is_rule, is_selection};
 use super::{PaneMatch, Reading, SectionKind};
 
 pub(super) fn read(pane: &str) -> Reading {
@@ -13,7 +13,7 @@ pub(super) fn read(pane: &str) -> Reading {
     let open_question = open_question(&blocks);
     for (index, block) in blocks.iter().enumerate() {
         match block {
-            Block::Framed(lines) if asks(lines) => {
+            Block::Framed(lines) if is_selection(lines) => {
                 asked = true;
                 found.begin(SectionKind::Question, lines.join("\n").trim());
                 found.close();
@@ -40,7 +40,7 @@ pub(super) fn read(pane: &str) -> Reading {
                     // Hints below the prompt.
                     found.close();
                 } else {
-                    take(line, &mut found);
+                    read_line(line, &mut found);
                 }
             }
         }
@@ -48,7 +48,7 @@ pub(super) fn read(pane: &str) -> Reading {
     found.finish(prompts && !busy && !asked)
 }
 
-fn take(line: &str, found: &mut PaneMatch) {
+fn read_line(line: &str, found: &mut PaneMatch) {
     let outer = !line.starts_with("  ");
     let trimmed = line.trim_start();
     if is_rule(line) {
@@ -108,5 +108,5 @@ fn open_question(blocks: &[Block<'_>]) -> Option<usize> {
     let behind: Vec<&str> = tail.iter().filter(|(index, _)| *index >= begin).map(|(_, line)| *line).collect();
     // The subject of the question is above it, below a rule.
     let rule = tail.iter().find(|(index, line)| *index < begin && is_rule(line));
-    asks(&behind).then_some(rule.map_or(begin, |(index, _)| index + 1))
+    is_selection(&behind).then_some(rule.map_or(begin, |(index, _)| index + 1))
 }

@@ -77,7 +77,7 @@ fn sides_off(line: &str) -> Option<&str> {
 }
 
 /// Returns whether these are answers to choose from: numbered, and one of them marked.
-pub(super) fn asks(lines: &[&str]) -> bool {
+pub(super) fn is_selection(lines: &[&str]) -> bool {
     let numbered = |line: &&&str| {
         let line = line.trim_start_matches(['❯', '●', '>', ' ']);
         let digits = line.bytes().take_while(u8::is_ascii_digit).count();

@@ -3,7 +3,7 @@
 //! Answers begin with `✦`, uses of tools are in frames that begin with the sign of their state, typed input begins with
 //! `>`. While it works, a spinner of dots turns in a line; otherwise there is a prompt in a frame.
 
-use super::frame::{Block, asks, blocks};
+use super::frame::{Block, blocks, is_selection};
 use super::{PaneMatch, Reading, SectionKind};
 
 /// The signs of a tool's state: done, at it, waiting, asking, cancelled, failed.
@@ -14,7 +14,7 @@ pub(super) fn read(pane: &str) -> Reading {
     let (mut prompts, mut busy, mut asked) = (false, false, false);
     for block in blocks(pane) {
         match block {
-            Block::Framed(lines) if asks(&lines) => {
+            Block::Framed(lines) if is_selection(&lines) => {
                 asked = true;
                 found.begin(SectionKind::Question, lines.join("\n").trim());
                 found.close();
@@ -31,13 +31,13 @@ pub(super) fn read(pane: &str) -> Reading {
             }
             // The line below the prompt: folder, sandbox, model.
             Block::Line(_) if prompts => {}
-            Block::Line(line) => take(line, &mut found),
+            Block::Line(line) => read_line(line, &mut found),
         }
     }
     found.finish(prompts && !busy && !asked)
 }
 
-fn take(line: &str, found: &mut PaneMatch) {
+fn read_line(line: &str, found: &mut PaneMatch) {
     let trimmed = line.trim_start();
     let indent = line.len() - trimmed.len();
     if let Some(text) = trimmed.strip_prefix("✦ ") {

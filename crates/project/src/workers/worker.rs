@@ -253,7 +253,7 @@ impl Task {
                     // All senders of requests are gone.
                     None => return,
                 },
-                line = self.heard.recv() => match line.map(|line| self.take(&line)) {
+                line = self.heard.recv() => match line.map(|line| self.handle_line(&line)) {
                     Some(Ok(())) => {}
                     Some(Err(error)) => break WorkerError::from(error).to_string(),
                     None => match self.child.wait().await {
@@ -299,9 +299,9 @@ impl Task {
         let _ = self.lines.send(line);
     }
 
-    fn take(&mut self, line: &str) -> Result<(), ConversationError> {
+    fn handle_line(&mut self, line: &str) -> Result<(), ConversationError> {
         self.note_sign();
-        if let WorkerEvent::Reply(_, reply) = self.conversation.heard(line)? {
+        if let WorkerEvent::Reply(_, reply) = self.conversation.receive(line)? {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
             if let Some(PendingRequest { answer: Some(answer), .. }) = self.open.pop_front() {

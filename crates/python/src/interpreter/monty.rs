@@ -47,7 +47,7 @@ impl MontyProgram {
         let names = [ASK, FUNCTIONS, START].map(str::to_owned).to_vec();
         let code = [prelude, text, ENTER].concat();
         let run = MontyRun::new(code, source.file(), names, CompileOptions::default())
-            .map_err(|error| told(source, &error, None))?;
+            .map_err(|error| failure_of(source, &error, None))?;
         let packed = postcard::to_allocvec(&run).unwrap_or_default().into();
         Ok(Self { source: source.clone(), run, functions: source.functions(), packed })
     }
@@ -87,7 +87,7 @@ struct Calling {
 }
 
 impl Paused for Calling {
-    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step {
+    fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
         let Self { about, memory, call } = *self;
         let mut call = unboxed(call);
         call.tracker_mut().set_max_duration(about.limits.time);
@@ -122,7 +122,7 @@ struct Waiting {
 }
 
 impl Paused for Waiting {
-    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step {
+    fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
         let Self { about, memory, futures } = *self;
         let futures = unboxed(futures);
         counted(about, memory, |print| match how {
@@ -167,7 +167,7 @@ struct Parked {
 }
 
 impl Paused for Parked {
-    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step {
+    fn resume(self: Box<Self>, how: Resume<'_>) -> Step {
         let Self { about, memory, calling, bytes } = *self;
         let awake: Box<dyn Paused> = if calling {
             Box::new(Calling { call: unpacked(&bytes, &about), about, memory })
@@ -175,7 +175,7 @@ impl Paused for Parked {
             Box::new(Waiting { futures: unpacked(&bytes, &about), about, memory })
         };
         drop(bytes);
-        awake.go_on(how)
+        awake.resume(how)
     }
 
     fn allow(&mut self, time: Duration) {
@@ -200,7 +200,7 @@ fn unpacked<T: DeserializeOwned>(bytes: &[u8], about: &About) -> T {
 }
 
 /// Reads the arguments of a call: its name, and its parameters by name.
-fn asked(arguments: &[MontyObject]) -> Result<Value, RequestError> {
+fn read_arguments(arguments: &[MontyObject]) -> Result<Value, RequestError> {
     let [MontyObject::String(call), MontyObject::Dict(fields)] = arguments else {
         return Err(RequestError::NoContext);
     };
@@ -252,14 +252,14 @@ fn counted(
         Ok(RunProgress::FunctionCall(mut call)) => {
             let taken = std::mem::take(&mut call.args);
             let before = LIVE_MEMORY.load(Ordering::Relaxed);
-            let arguments = asked(&taken);
+            let arguments = read_arguments(&taken);
             left += LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
             Next::Called(call, arguments)
         }
         Ok(RunProgress::ResolveFutures(futures)) => Next::Waiting(futures),
         Ok(RunProgress::Complete(object)) => Next::Over(Stop::Returned(to_json(&object))),
         Ok(RunProgress::OsCall(_) | RunProgress::NameLookup(_)) => unreachable!("run_on answers these"),
-        Err(error) => Next::Over(Stop::Failed(told(&about.source, &error, Some(&about.limits)))),
+        Err(error) => Next::Over(Stop::Failed(failure_of(&about.source, &error, Some(&about.limits)))),
     };
     let memory = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(baseline + left);
     let stop = match next {
@@ -311,7 +311,7 @@ fn run_on(
 }
 
 /// Converts an exception to a failure in the words of this crate.
-fn told(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Failure {
+fn failure_of(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Failure {
     let message = error.message().unwrap_or_default();
     let (kind, message) = match (error.exc_type(), limits) {
         (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.memory)) => {

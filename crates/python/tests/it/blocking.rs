@@ -39,7 +39,7 @@ impl Worker {
         loop {
             let mut line = String::new();
             let Ok(1..) = self.output.read_line(&mut line) else { return Err(WorkerError::of(self.child.wait()?)) };
-            if let WorkerEvent::Reply(_, reply) = self.conversation.heard(&line)? {
+            if let WorkerEvent::Reply(_, reply) = self.conversation.receive(&line)? {
                 return Ok(reply);
             }
         }

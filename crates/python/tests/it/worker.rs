@@ -227,7 +227,7 @@ fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
     child.stdin.as_mut().expect("a pipe").write_all(&line).expect("it reads");
     let mut alive = 0;
     for line in BufReader::new(child.stdout.take().expect("a pipe")).lines() {
-        match conversation.heard(&line.expect("text")).expect("it makes sense") {
+        match conversation.receive(&line.expect("text")).expect("it makes sense") {
             WorkerEvent::Alive => alive += 1,
             WorkerEvent::Reply(answered, reply) => {
                 assert_eq!((answered, progress(reply).calls), (number, now.calls.clone()));
@@ -258,8 +258,8 @@ fn a_history_that_is_not_followed_is_told() {
 #[test]
 fn what_no_worker_says_is_noticed() {
     let mut conversation = WorkerProtocol::new();
-    assert_eq!(conversation.heard(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
-    assert_eq!(conversation.heard(r#"{"hello":{"wire":1}}"#), Ok(WorkerEvent::Alive));
+    assert_eq!(conversation.receive(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
+    assert_eq!(conversation.receive(r#"{"hello":{"wire":1}}"#), Ok(WorkerEvent::Alive));
     for line in [
         "",
         "[]",
@@ -267,7 +267,7 @@ fn what_no_worker_says_is_noticed() {
         r#"{"still_at":1}"#,
         r#"{"replied":{"number":1,"reply":"unknown","memory":0}}"#,
     ] {
-        assert!(matches!(conversation.heard(line), Err(ConversationError::Senseless(_))), "{line}");
+        assert!(matches!(conversation.receive(line), Err(ConversationError::Senseless(_))), "{line}");
     }
 }
 

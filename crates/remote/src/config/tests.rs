@@ -14,12 +14,12 @@ fn environment(variables: &[(&str, &str)]) -> Result<Option<Config>, Vec<ConfigE
     Config::from_environment(|name| variables.get(name).map(OsString::from))
 }
 
-fn told(invalid: &[ConfigError]) -> String {
+fn error_lines(invalid: &[ConfigError]) -> String {
     invalid.iter().map(|invalid| format!("{invalid}\n")).collect()
 }
 
 fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&told(&table(text).expect_err("something is wrong")));
+    expected.assert_eq(&error_lines(&table(text).expect_err("something is wrong")));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_wrong_variable_is_named_with_its_bounds() {
         WORKFLOW_EXECUTION_TIMEOUT is '5s', and must be a whole number from 1000 to 3600000.
         WORKFLOW_STATUS_CHECK_INTERVAL is '999', and must be a whole number from 1000 to 300000.
     "#]]
-    .assert_eq(&told(&wrong.expect_err("something is wrong")));
+    .assert_eq(&error_lines(&wrong.expect_err("something is wrong")));
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn listing(answer: Value) -> Listing {
 }
 
 /// Returns the content of a list, in a few words.
-fn told(listing: &Listing) -> String {
+fn summary(listing: &Listing) -> String {
     let entries = listing.workflows.iter().map(|workflow| {
         let RemoteWorkflow { id, title, description, category, version, execution, .. } = workflow;
         format!("{id} | {title} | {description} | {category} {version} {execution:?} | {}\n", workflow.input_schema)
@@ -22,7 +22,7 @@ fn told(listing: &Listing) -> String {
 }
 
 fn check(answer: Value, expected: Expect) {
-    expected.assert_eq(&told(&listing(answer)));
+    expected.assert_eq(&summary(&listing(answer)));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_entry_that_can_not_be_read_does_the_others_no_harm() {
         - The workflow with the id 'c' is left out: it has neither a title nor a name.
         - The id 'a' is listed twice; the first one counts.
     "#]]
-    .assert_eq(&told(&listing));
+    .assert_eq(&summary(&listing));
     assert_eq!(listing.unreadable.into_iter().collect::<Vec<_>>(), ["b", "c"]);
 }
 

@@ -79,7 +79,7 @@ fn ids() -> Ids {
     Ids { workflow: "deploy".to_owned(), correlation: "c-1".to_owned(), instance: "i-1".to_owned() }
 }
 
-fn told(status: Option<&Status>) -> String {
+fn result_text(status: Option<&Status>) -> String {
     serde_json::to_string_pretty(&result(&ids(), status, None)).expect("a result")
 }
 
@@ -185,7 +185,7 @@ fn a_result_keeps_everything_that_is_known() {
           "updateTime": null,
           "executionDuration": 1500
         }"#]]
-    .assert_eq(&told(Some(&status)));
+    .assert_eq(&result_text(Some(&status)));
 }
 
 #[test]

@@ -41,7 +41,7 @@ async fn requests_are_as_the_dialect_wants_them() {
     client.start("a/b c%", &input(), "key-1").await.expect("a start");
     client.status("a/b c%", "run-1").await.expect("a status");
     client.cancel("a/b c%", "run-1").await.expect("a cancel");
-    let asked = service.asked();
+    let asked = service.requests();
     let lines: Vec<String> =
         asked.iter().map(|asked| format!("{} {} {}", asked.method, asked.path, asked.body)).collect();
     assert_eq!(
@@ -69,7 +69,7 @@ async fn an_id_that_would_lead_elsewhere_is_none() {
         assert!(matches!(client.start(id, &input(), "k").await, Err(StartError::Refused { .. })), "{id:?}");
         assert!(client.status("deploy", id).await.is_err_and(|error| !error.passing), "{id:?}");
     }
-    assert_eq!(service.asked().len(), 0);
+    assert_eq!(service.requests().len(), 0);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_start_has_a_connection_of_its_own() {
         client.list().await.expect("a list");
         started(&client).await;
     }
-    let asked = service.asked();
+    let asked = service.requests();
     let from: Vec<_> = asked.iter().map(|asked| asked.from).collect();
     assert_eq!(from[0], from[2], "questions share one");
     assert!(from[1] != from[0] && from[3] != from[0] && from[1] != from[3], "{from:?}");

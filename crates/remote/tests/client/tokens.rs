@@ -27,7 +27,7 @@ async fn the_token_goes_nowhere_else() {
         let error = client.start("deploy", &input(), "k").await.expect_err("it leads elsewhere");
         assert_eq!(matches!(error, StartError::Refused { .. }), matches!(status, 301 | 307 | 308), "{status}: {error}");
     }
-    assert_eq!(other.asked().len(), 0);
+    assert_eq!(other.requests().len(), 0);
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_redirect_within_the_service_is_followed_for_questions_only() {
     let client = client(&service);
     service.once(Route::List, Answer::Redirect(302, "/v2/api/v1/service/workflows/mcp".to_owned()));
     assert_eq!(titles(&client.list().await.expect("a list").workflows), ["Deploy"]);
-    assert!(service.asked()[1].path.starts_with("/v2/"));
+    assert!(service.requests()[1].path.starts_with("/v2/"));
     service.once(Route::Start, Answer::Redirect(307, "/v2/api/v1/service/workflows/deploy/start".to_owned()));
     assert!(matches!(client.start("deploy", &input(), "k").await, Err(StartError::Refused { .. })));
     assert_eq!(service.runs().len(), 0);
@@ -80,14 +80,14 @@ async fn a_wrong_or_missing_token_is_told_without_it() {
     assert_eq!(error.words, "The service answered 401 Unauthorized: not with this token.");
     let error = client_with(None).list().await.expect_err("refused");
     assert_eq!(error.status, Some(401));
-    let before = service.asked().len();
+    let before = service.requests().len();
     let nowhere = client_with(Some(Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned())));
     let error = nowhere.start("deploy", &input(), "k").await.expect_err("no token");
     assert!(
         matches!(&error, StartError::Refused { words, .. } if words.contains("STEPLATCH_NO_SUCH_VARIABLE")),
         "{error}"
     );
-    assert_eq!(service.asked().len(), before, "nothing is asked without the token that is configured");
+    assert_eq!(service.requests().len(), before, "nothing is asked without the token that is configured");
 }
 
 #[tokio::test]

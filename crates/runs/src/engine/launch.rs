@@ -8,11 +8,11 @@ use steplatch_store::{AppendError, Appended};
 
 use super::recorder::{Recorder, RecorderParts};
 use super::runner::{Attempt, RunKind, drive};
+use crate::engine_state::Engine;
 use crate::locked::PrivateForm;
 use crate::origin::Environment;
 use crate::run::{Run, RunHeader};
 use crate::seal::{LiveSeal, Seal};
-use crate::shared::Engine;
 use crate::start_key::StartKey;
 
 /// What a run of any kind begins with.

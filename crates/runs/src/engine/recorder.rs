@@ -13,12 +13,12 @@ use steplatch_store::{Append, AppendError, Appended};
 use steplatch_workflow::SEMANTICS_VERSION;
 use tokio::sync::watch;
 
+use crate::engine_state::Engine;
 use crate::kind::Kind;
 use crate::locked::PrivateForm;
 use crate::origin::{Environment, ResumeContext};
 use crate::run::{Run, RunHeader, RunState, RunStatus};
 use crate::seal::{LiveSeal, SealedEntries, SealedEntry};
-use crate::shared::Engine;
 
 /// Version of the layout of entries.
 pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;

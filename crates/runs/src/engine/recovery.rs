@@ -10,10 +10,10 @@ use steplatch_store::{Journal as _, KnownRun, Record};
 
 use super::recorder::{Recorder, RecorderParts};
 use super::runner::{Attempt, RunKind, drive};
+use crate::engine_state::Engine;
 use crate::origin::{Environment, ResumeContext};
 use crate::run::{Run, RunHeader, RunInputs};
 use crate::seal::{LiveSeal, Seal};
-use crate::shared::Engine;
 
 /// How a kind of run is recovered.
 pub(crate) trait Recovery: Send + Sized + 'static {
@@ -121,7 +121,7 @@ impl Engine {
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
         let records = self.journal.read(&known.run, 1).await.map_err(|error| unreadable(&error))?;
         let seq = records.len() as u64;
-        let about = Run::told(known.clone()).about;
+        let about = Run::from_journal(known.clone()).about;
         let StoredRun { history, seal, environment } = K::read(self, &about, &known.run, records, seal).await?;
         let (run, inputs, progress) = self.driverless(&known);
         self.lock().insert(known.run, run.clone());

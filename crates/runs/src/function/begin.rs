@@ -19,12 +19,12 @@ use super::history::FunctionState;
 use super::node::DeclaredNodes;
 use super::run::{FunctionRun, OwnFile};
 use crate::engine::{LaunchParts, uncancelled};
+use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::pins::{References, callable, check_nodes};
 use crate::run::{Run, RunHeader};
 use crate::runs::not_started;
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::{DefinitionSource, read};
 use crate::start_key::StartKey;
 

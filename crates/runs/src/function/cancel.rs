@@ -61,7 +61,7 @@ impl FunctionRun {
             CancelDecision::Ignore => true,
             CancelDecision::EndNow => self.cancel_at_once(at, reason).await,
             CancelDecision::Raise => {
-                self.append(vec![Entry::Cancelling { at, reason }]).await && self.tell_of_cancel().await
+                self.append(vec![Entry::Cancelling { at, reason }]).await && self.deliver_cancel().await
             }
         }
     }
@@ -80,13 +80,13 @@ impl FunctionRun {
                 self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANS_UP_WITHIN));
                 true
             }
-            Some(_) => self.tell_of_cancel().await,
+            Some(_) => self.deliver_cancel().await,
             None => true,
         }
     }
 
     /// Ends what the run has started, and raises the cancel in its function.
-    async fn tell_of_cancel(&mut self) -> bool {
+    async fn deliver_cancel(&mut self) -> bool {
         // Frames below the function make no more calls.
         self.frames.retain(|number, _| *number == ROOT);
         self.to_begin.clear();
@@ -98,7 +98,7 @@ impl FunctionRun {
             held.clear();
         }
         self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANS_UP_WITHIN));
-        self.function_goes_on(
+        self.resume_function(
             ROOT,
             vec![Entry::Interrupted { at: self.recorder.shared.clock.now() }],
             FrameInput::Cancelled,

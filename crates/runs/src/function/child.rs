@@ -20,12 +20,12 @@ use super::begin::RunArguments;
 use super::entry::{Entry, Started};
 use super::run::OwnFile;
 use super::work::{CallOutcome, after};
-use crate::child::{ChildError, RunningChild, give_up, outcome_with, tell_of_waits};
+use crate::child::{ChildError, RunningChild, give_up, outcome_with, report_waits};
+use crate::engine_state::Engine;
 use crate::machine::MachineLaunch;
 use crate::remote::RemoteLaunch;
 use crate::run::{Run, RunInbox, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::{DefinitionSource, ResolvedTarget};
 
 /// How deep runs that functions start may be nested.
@@ -88,7 +88,7 @@ pub(super) fn perform(
         tokio::select! {
             biased;
             () = run.finished() => {}
-            never = tell_of_waits(run, &parent, &step) => match never {},
+            never = report_waits(run, &parent, &step) => match never {},
             () = interrupt.cancelled() => give_up(run).await,
             () = after(&shared.clock, at, timeout) => {
                 give_up(run).await;
@@ -96,7 +96,7 @@ pub(super) fn perform(
                 return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
             }
         }
-        came_of(&shared, run, &workflow).await
+        call_outcome(&shared, run, &workflow).await
     })
 }
 
@@ -253,7 +253,7 @@ pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, S
     let result = returned(shared, run).await.map_err(|error| format!("Run {id} {error}."))?;
     let result: NodeResult =
         serde_json::from_value(result).map_err(|error| format!("Run {id} has no result: {error}."))?;
-    Ok(NodeReply { run_id: Some(id), ..crate::nodes::told(result) })
+    Ok(NodeReply { run_id: Some(id), ..crate::nodes::node_reply(result) })
 }
 
 /// Returns the outcome of a finished run of a function, for the machine that waits for it.
@@ -273,7 +273,7 @@ fn raised(failed: &RunStatus) -> String {
 }
 
 /// Returns the outcome of a finished run, for the function that waits for it.
-async fn came_of(shared: &Engine, run: &Run, workflow: &str) -> CallOutcome {
+async fn call_outcome(shared: &Engine, run: &Run, workflow: &str) -> CallOutcome {
     let failed = |error: String| {
         let message = format!("Workflow '{workflow}' ({}) {error}", run.id);
         CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message })

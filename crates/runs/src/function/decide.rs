@@ -209,7 +209,7 @@ impl FunctionState {
 
     fn abandoned(&self, run: &RunId, number: u64, at: Timestamp) -> Option<Entry> {
         let open = self.open.get(number)?;
-        Some(Entry::Abandoned { at, number, asked: open.asked(run, number) })
+        Some(Entry::Abandoned { at, number, asked: open.label(run, number) })
     }
 
     /// Returns the entry for a child that starts to wait for a person or stops; `None` if that is known.
@@ -270,7 +270,7 @@ impl PendingCall {
         is_timeout: bool,
     ) -> Entry {
         let timeout = self.timeout().filter(|_| is_timeout);
-        Entry::Answered { at, number, answer, by, asked: self.asked(run, number), timeout }
+        Entry::Answered { at, number, answer, by, asked: self.label(run, number), timeout }
     }
 }
 

@@ -348,7 +348,7 @@ impl Entry {
 
 /// Returns the name under which an event emitted by a function is sent to followers. It is never one of the daemon's
 /// own event names.
-pub(super) fn told_as(event_type: &str) -> String {
+pub(super) fn event_name(event_type: &str) -> String {
     if RunEvent::is_own(event_type) { format!("custom_{event_type}") } else { event_type.to_owned() }
 }
 
@@ -493,9 +493,9 @@ mod tests {
 
     #[test]
     fn what_a_function_emits_is_never_taken_for_what_happened_to_the_run() {
-        assert_eq!(told_as("half_done"), "half_done");
+        assert_eq!(event_name("half_done"), "half_done");
         for ours in ["workflow_completed", "gate_answered", "node_error", "log", RunEvent::UNREADABLE] {
-            assert_eq!(told_as(ours), format!("custom_{ours}"));
+            assert_eq!(event_name(ours), format!("custom_{ours}"));
         }
     }
 }

@@ -9,7 +9,7 @@ use steplatch_nodes::graph::{
 };
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
 use steplatch_project::Execution;
-use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Progress as Gone};
+use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Progress as ExecutionProgress};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -85,7 +85,7 @@ pub(super) enum FrameInput {
 impl FunctionRun {
     /// Resumes a function with an input: appends `entries` and the function's new calls, and performs these. Returns
     /// false when this daemon must no longer drive the run.
-    pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: FrameInput) -> bool {
+    pub(super) async fn resume_function(&mut self, number: u64, mut entries: Vec<Entry>, told: FrameInput) -> bool {
         let recorded = match &told {
             FrameInput::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
             FrameInput::Inline(ordinal) => Some(Step::Inlined { ordinal: *ordinal }),
@@ -128,7 +128,7 @@ impl FunctionRun {
         };
         let at = self.recorder.shared.clock.now();
         let gone = gone.map_err(|error| RaisedError { error, traceback: None });
-        if let Ok(Gone { state, .. }) = &gone {
+        if let Ok(ExecutionProgress { state, .. }) = &gone {
             self.note_raised(number, state);
         }
         let advance = self.folded.advance(&self.recorder.run.id, number, at, gone, is_replayed);
@@ -178,13 +178,13 @@ impl FunctionRun {
                     NodeResult::failed(node, input, ErrorType::Exception, traceback.unwrap_or(error))
                 }
             };
-            self.work.came(number, CallOutcome::node(came));
+            self.work.add_ready(number, CallOutcome::node(came));
         }
         true
     }
 
-    /// Resumes a graph, like [`Self::function_goes_on`]. `call` is the one that `input` is about.
-    pub(super) async fn graph_goes_on(
+    /// Resumes a graph, like [`Self::resume_function`]. `call` is the one that `input` is about.
+    pub(super) async fn resume_graph(
         &mut self,
         number: u64,
         mut entries: Vec<Entry>,
@@ -238,7 +238,7 @@ impl FunctionRun {
             }
         }
         if let Some(came) = came {
-            self.work.came(number, CallOutcome::node(came));
+            self.work.add_ready(number, CallOutcome::node(came));
         }
         true
     }
@@ -259,13 +259,13 @@ impl FunctionRun {
     pub(super) async fn begin_frame(&mut self, number: u64) -> bool {
         let at = self.recorder.shared.clock.now();
         match self.frames.get(&number) {
-            Some(Frame::Function { .. }) => self.function_goes_on(number, Vec::new(), FrameInput::Nothing).await,
+            Some(Frame::Function { .. }) => self.resume_function(number, Vec::new(), FrameInput::Nothing).await,
             Some(Frame::Graph(of)) => {
                 let input = match of.progress.has_begun() {
                     false => GraphInput::Start { input: of.called.input.clone() },
                     true => GraphInput::GoOn,
                 };
-                self.graph_goes_on(number, Vec::new(), input, None).await
+                self.resume_graph(number, Vec::new(), input, None).await
             }
             Some(Frame::Once { node, input, timeout }) => {
                 let (node, input, timeout) = (node.clone(), input.clone(), *timeout);
@@ -293,7 +293,7 @@ impl FunctionRun {
                 *held = found;
             }
             if !waits || self.folded.was_paused {
-                self.work.came(number, CallOutcome::Begin);
+                self.work.add_ready(number, CallOutcome::Begin);
             }
             return Ok(());
         }
@@ -302,7 +302,7 @@ impl FunctionRun {
         of.progress = Progress::of(&of.graph, &history);
         if of.progress.ended().is_some() {
             let came = result(&of.called.node, &of.graph, &of.progress);
-            self.work.came(number, CallOutcome::node(came));
+            self.work.add_ready(number, CallOutcome::node(came));
             return Ok(());
         }
         // Its calls are open, and are resumed separately.
@@ -311,7 +311,7 @@ impl FunctionRun {
                 self.delay(number, step, until);
             }
         }
-        self.work.came(number, CallOutcome::Begin);
+        self.work.add_ready(number, CallOutcome::Begin);
         Ok(())
     }
 
@@ -368,12 +368,12 @@ impl FunctionRun {
                     held.push(DeferredAnswer { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
                 }
-                self.function_goes_on(open.frame, entries, FrameInput::Answer(call.ordinal, answer)).await
+                self.resume_function(open.frame, entries, FrameInput::Answer(call.ordinal, answer)).await
             }
             (Some(Frame::Graph(_)), CallTarget::Step { step, attempt, .. }) => {
                 let outcome = came.into_outcome();
                 let input = GraphInput::AttemptEnded { step: step.clone(), attempt: *attempt, outcome };
-                self.graph_goes_on(open.frame, entries, input, Some(number)).await
+                self.resume_graph(open.frame, entries, input, Some(number)).await
             }
             (Some(Frame::Once { .. }), CallTarget::Call(_)) => {
                 let answer = came.into_answer();
@@ -389,13 +389,13 @@ impl FunctionRun {
     }
 
     /// Delivers to all frames the answers that were withheld while the run was paused.
-    pub(super) async fn go_on_all(&mut self) -> bool {
+    pub(super) async fn resume_all(&mut self) -> bool {
         let numbers: Vec<u64> = self.frames.keys().copied().collect();
         for number in numbers {
             let held = match self.frames.get_mut(&number) {
                 Some(Frame::Function { held, .. }) => std::mem::take(held),
                 Some(Frame::Graph(_)) => {
-                    if !self.graph_goes_on(number, Vec::new(), GraphInput::GoOn, None).await {
+                    if !self.resume_graph(number, Vec::new(), GraphInput::GoOn, None).await {
                         return false;
                     }
                     continue;
@@ -407,7 +407,7 @@ impl FunctionRun {
                     return true;
                 }
                 let entries = vec![Entry::Told { at: self.recorder.shared.clock.now(), number: answered }];
-                if !self.function_goes_on(number, entries, FrameInput::Answer(ordinal, answer)).await {
+                if !self.resume_function(number, entries, FrameInput::Answer(ordinal, answer)).await {
                     return false;
                 }
             }

@@ -9,7 +9,7 @@ use steplatch_store::Record;
 use steplatch_workflow::{AnsweredBy, Form};
 
 use super::entry::{CallLabel, Entry};
-use super::history::{CallTarget, PendingCall, waits_for_somebody};
+use super::history::{CallTarget, PendingCall, waits_for_answer};
 use crate::event::Unreadable;
 use crate::gates::{ClosedGate, GateEnd, OpenGate};
 use crate::seal::Seal;
@@ -28,7 +28,7 @@ fn known(answerer: &str) -> Option<AnsweredBy> {
 pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<OpenGate> {
     let (at, CallTarget::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
     let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = kind else { return None };
-    if !waits_for_somebody(kind) || complaint(kind).is_some() {
+    if !waits_for_answer(kind) || complaint(kind).is_some() {
         return None;
     }
     Some(OpenGate {
@@ -56,7 +56,7 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
 /// Whether a call waits for a person's answer.
 pub(super) fn is_for_person(kind: &CallKind) -> bool {
     let CallKind::Gate { answered_by, .. } = kind else { return false };
-    waits_for_somebody(kind) && complaint(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
+    waits_for_answer(kind) && complaint(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
 }
 
 /// Returns what is wrong with a gate that a function opens, for the function's author.

@@ -189,7 +189,7 @@ impl FunctionState {
 
     /// Returns the entries that end a run: they cancel every open gate first.
     pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
-        let gates = self.open.waiting().filter(|(number, open)| open.asked(run, *number) == CallLabel::Gate);
+        let gates = self.open.waiting().filter(|(number, open)| open.label(run, *number) == CallLabel::Gate);
         let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, asked: CallLabel::Gate });
         cancelled.chain([end]).collect()
     }
@@ -205,8 +205,8 @@ impl PendingCall {
         self.within.unwrap_or(self.frame)
     }
 
-    pub(super) fn waits_for_somebody(&self) -> bool {
-        matches!(&self.what, CallTarget::Call(call) if waits_for_somebody(&call.kind))
+    pub(super) fn waits_for_answer(&self) -> bool {
+        matches!(&self.what, CallTarget::Call(call) if waits_for_answer(&call.kind))
     }
 
     /// Returns the time limit in seconds of a call of a function.
@@ -222,7 +222,7 @@ impl PendingCall {
     }
 
     /// Returns a short description of the request.
-    pub(super) fn asked(&self, run: &RunId, number: u64) -> CallLabel {
+    pub(super) fn label(&self, run: &RunId, number: u64) -> CallLabel {
         match &self.what {
             CallTarget::Step { node, .. } => CallLabel::Node(node.to_string()),
             CallTarget::Call(call) => match &call.kind {
@@ -239,7 +239,7 @@ impl PendingCall {
 }
 
 /// Whether a call is a gate with time left for an answer.
-pub(super) fn waits_for_somebody(kind: &CallKind) -> bool {
+pub(super) fn waits_for_answer(kind: &CallKind) -> bool {
     matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| seconds > 0.0))
 }
 
@@ -307,7 +307,7 @@ mod tests {
         run.apply(&Entry::ChildGoesOn { at: at(30), number: 1 });
         assert_eq!(run.at_work_for(60.0), None, "the other one waits");
         let answer = Answer::Value(Value::Null);
-        let asked = run.open.get(2).unwrap().asked(&RunId::random(), 2);
+        let asked = run.open.get(2).unwrap().label(&RunId::random(), 2);
         run.apply(&Entry::Answered { at: at(100), number: 2, asked, answer, by: None, timeout: None });
         assert_eq!((run.at_work_for(60.0), run.state()), (Some(at(150)), RunState::Running));
     }

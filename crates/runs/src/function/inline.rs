@@ -42,7 +42,7 @@ impl FunctionRun {
     pub(super) fn resume_inline(&mut self, number: u64) {
         match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
             // It starts once the progress of its caller is known.
-            None => self.work.came(number, CallOutcome::Begin),
+            None => self.work.add_ready(number, CallOutcome::Begin),
             Some(InlineExecution::Begun) => {}
             Some(InlineExecution::Ended(ended)) => self.inline_ended(number, *ended),
         }
@@ -56,7 +56,7 @@ impl FunctionRun {
             return true;
         };
         let (frame, ordinal) = (*frame, call.ordinal);
-        self.function_goes_on(frame, vec![Entry::Inlined { at, number }], FrameInput::Inline(ordinal)).await
+        self.resume_function(frame, vec![Entry::Inlined { at, number }], FrameInput::Inline(ordinal)).await
     }
 
     /// Answers the call of a node that its caller has executed.
@@ -72,7 +72,7 @@ impl FunctionRun {
             Some(error) => CallOutcome::node(NodeResult::failed(node, input.clone(), ErrorType::Exception, error)),
             None => CallOutcome::node(self.returned(node, input.clone(), output)),
         };
-        self.work.came(number, came);
+        self.work.add_ready(number, came);
     }
 
     /// Returns the result of a function node that returned `output`.

@@ -30,7 +30,7 @@ pub(super) struct OpenCalls {
 impl OpenCalls {
     pub(super) fn insert(&mut self, number: u64, open: PendingCall) {
         self.remove(number);
-        if open.waits_for_somebody() {
+        if open.waits_for_answer() {
             self.waiting.insert(number);
         }
         self.below.entry(open.parent()).or_default().insert(number);

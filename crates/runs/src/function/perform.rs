@@ -41,12 +41,12 @@ impl FunctionRun {
             CallKind::RunGraph { graph, input, timeout } => {
                 let is_graph = |node: &Node| matches!(node.kind, NodeKind::Graph(_));
                 if !self.declared.get(&graph).is_some_and(is_graph) {
-                    return self.work.came(number, Self::not_found("Graph", &graph));
+                    return self.work.add_ready(number, Self::not_found("Graph", &graph));
                 }
                 self.call_node(number, at, &graph, input, timeout, attempt);
             }
             kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
-                self.work.came(number, CallOutcome::refused(complaint));
+                self.work.add_ready(number, CallOutcome::refused(complaint));
             }
             CallKind::Gate { prompt, timeout: timeout @ Some(seconds), .. } => {
                 let message = format!("nobody answered within {seconds} s: {prompt}");
@@ -56,11 +56,11 @@ impl FunctionRun {
             CallKind::Gate { timeout: None, .. } => {}
             CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), CallOutcome::value(Value::Null)),
             CallKind::Now {} => {
-                self.work.came(number, CallOutcome::value(self.recorder.shared.clock.now().as_seconds()));
+                self.work.add_ready(number, CallOutcome::value(self.recorder.shared.clock.now().as_seconds()));
             }
-            CallKind::Random {} => self.work.came(number, drawn()),
+            CallKind::Random {} => self.work.add_ready(number, drawn()),
             CallKind::RunWorkflow { workflow, timeout: Some(timeout), .. } if timeout <= 0.0 => {
-                self.work.came(number, CallOutcome::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
+                self.work.add_ready(number, CallOutcome::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
             }
             CallKind::RunWorkflow { workflow, input, params, timeout } => {
                 let interrupt = self.work.interrupt_for(number);
@@ -110,10 +110,10 @@ impl FunctionRun {
         attempt: Attempt,
     ) {
         let Some(node) = self.declared.get(id).cloned() else {
-            return self.work.came(number, self.missing(number, id, input));
+            return self.work.add_ready(number, self.missing(number, id, input));
         };
         if timeout.is_some_and(|timeout| timeout <= 0.0) {
-            return self.work.came(number, CallOutcome::TimedOut(too_long("Node", id, timeout)));
+            return self.work.add_ready(number, CallOutcome::TimedOut(too_long("Node", id, timeout)));
         }
         match &node.kind {
             NodeKind::Function(_) if self.is_inline(number, &node) => {
@@ -122,19 +122,19 @@ impl FunctionRun {
                 }
                 match attempt {
                     Attempt::AfterRestart => self.resume_inline(number),
-                    Attempt::First => self.work.came(number, CallOutcome::Begin),
+                    Attempt::First => self.work.add_ready(number, CallOutcome::Begin),
                 }
             }
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);
                 // A call of another daemon is resumed once its progress is known.
                 if is_begun && attempt == Attempt::First {
-                    self.work.came(number, CallOutcome::Begin);
+                    self.work.add_ready(number, CallOutcome::Begin);
                 }
             }
             NodeKind::Identity(_) => {
                 let output = input.clone();
-                self.work.came(number, CallOutcome::node(NodeResult::succeeded(&node, input, output)));
+                self.work.add_ready(number, CallOutcome::node(NodeResult::succeeded(&node, input, output)));
             }
             _ if attempt == Attempt::AfterRestart => {
                 let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
@@ -217,7 +217,7 @@ impl FunctionRun {
                 },
                 Err(message) => {
                     let result = NodeResult::failed(&node, input, ErrorType::NotStarted, message);
-                    self.work.came(number, CallOutcome::node(result));
+                    self.work.add_ready(number, CallOutcome::node(result));
                     return false;
                 }
             },
@@ -232,7 +232,7 @@ impl FunctionRun {
         if self.levels_above(number) >= MOST_LEVELS {
             let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
             let result = NodeResult::failed(node, input.clone(), ErrorType::Exception, message);
-            self.work.came(number, CallOutcome::node(result));
+            self.work.add_ready(number, CallOutcome::node(result));
             return false;
         }
         let own = node.timeout.map(Seconds::duration).as_ref().map(Duration::as_secs_f64);

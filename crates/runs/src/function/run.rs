@@ -18,10 +18,10 @@ use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, chi
 use super::node::DeclaredNodes;
 use super::work::{CallOutcome, PendingWork, due};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::DefinitionSource;
 
 /// One run of functions and graphs.
@@ -173,13 +173,13 @@ impl RunKind for FunctionRun {
 
     async fn start(&mut self, attempt: Attempt) -> bool {
         if attempt == Attempt::First {
-            self.work.came(ROOT, CallOutcome::Begin);
+            self.work.add_ready(ROOT, CallOutcome::Begin);
             self.publish();
             return true;
         }
         self.folded.begins_by(self.recorder.shared.clock.now());
-        if let Err(error) = Box::pin(self.take_up()).await {
-            tracing::error!(run = %self.recorder.run.id, error, "a run can not be taken up");
+        if let Err(error) = Box::pin(self.resume_open_calls()).await {
+            tracing::error!(run = %self.recorder.run.id, error, "the open calls of a run can not be resumed");
             if !self.append(vec![Entry::Failed { at: self.recorder.shared.clock.now(), error, traceback: None }]).await
             {
                 return false;
@@ -215,12 +215,12 @@ impl RunKind for FunctionRun {
     }
 
     async fn handle_event(&mut self, event: FunctionEvent) -> bool {
-        self.take(event).await
+        self.apply_event(event).await
     }
 
     async fn handle_input(&mut self, input: Input) -> Handled {
         match self.folded.event_of(&self.recorder.run.id, input) {
-            Some(happened) => Handled::recorded(self.take(happened).await),
+            Some(happened) => Handled::recorded(self.apply_event(happened).await),
             None => Handled::Ignored,
         }
     }
@@ -268,7 +268,7 @@ impl FunctionRun {
     }
 
     /// Records and performs what follows from it. Returns false when this daemon must no longer drive the run.
-    async fn take(&mut self, happened: FunctionEvent) -> bool {
+    async fn apply_event(&mut self, happened: FunctionEvent) -> bool {
         let at = self.recorder.shared.clock.now();
         match happened {
             FunctionEvent::Cancelled { reason } => self.cancel(at, reason).await,
@@ -284,7 +284,7 @@ impl FunctionRun {
                 if !self.append(vec![Entry::Paused { at, by: by.clone(), above }]).await {
                     return false;
                 }
-                self.tell_children(|| Input::Pause { by: by.clone(), above: true });
+                self.notify_children(|| Input::Pause { by: by.clone(), above: true });
                 true
             }
             FunctionEvent::ChildBegan { number } => {
@@ -299,11 +299,11 @@ impl FunctionRun {
                 if !self.append(vec![Entry::Resumed { at, by: by.clone() }]).await {
                     return false;
                 }
-                self.tell_children(|| Input::Resume { by: by.clone(), above: true });
+                self.notify_children(|| Input::Resume { by: by.clone(), above: true });
                 for number in std::mem::take(&mut self.to_begin) {
-                    self.work.came(number, CallOutcome::Begin);
+                    self.work.add_ready(number, CallOutcome::Begin);
                 }
-                self.go_on_all().await
+                self.resume_all().await
             }
             FunctionEvent::Child { number, waits } => {
                 match self.folded.child_changed(at, number, waits) {
@@ -320,12 +320,12 @@ impl FunctionRun {
                 self.begin_frame(number).await
             }
             FunctionEvent::Outcome { number, came: CallOutcome::DelayOver(step), .. } => {
-                self.graph_goes_on(number, Vec::new(), GraphInput::DelayOver { step }, None).await
+                self.resume_graph(number, Vec::new(), GraphInput::DelayOver { step }, None).await
             }
             FunctionEvent::Outcome { number, came, by } => {
                 let open = self.folded.open.get(number).cloned();
                 let starts_run =
-                    |open: &PendingCall| matches!(open.asked(&self.recorder.run.id, number), CallLabel::Run { .. });
+                    |open: &PendingCall| matches!(open.label(&self.recorder.run.id, number), CallLabel::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
                 let goes_on = match open {
                     Some(open) => self.answer(number, open, came, by).await,
@@ -341,7 +341,7 @@ impl FunctionRun {
     }
 
     /// Resumes what a run waits for that another daemon left. What may have been done is not repeated.
-    async fn take_up(&mut self) -> Result<(), String> {
+    async fn resume_open_calls(&mut self) -> Result<(), String> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
         // Frames come before their calls, in the order in which they began.
         for (number, open) in open {
@@ -363,7 +363,7 @@ impl FunctionRun {
         }
         // The run was resumed, but the last daemon ended before it delivered the withheld answers.
         if self.folded.was_paused && self.folded.paused.is_none() && self.folded.end.is_none() {
-            self.go_on_all().await;
+            self.resume_all().await;
         }
         Ok(())
     }
@@ -393,7 +393,7 @@ impl FunctionRun {
     }
 
     /// Sends an input to all runs below this one.
-    fn tell_children(&self, input: impl Fn() -> Input) {
+    fn notify_children(&self, input: impl Fn() -> Input) {
         for (number, open) in self.folded.open.iter() {
             if matches!(&open.what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
                 && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))

@@ -80,7 +80,7 @@ impl PendingWork {
     }
 
     /// Adds an outcome that is ready now.
-    pub(super) fn came(&mut self, number: u64, came: CallOutcome) {
+    pub(super) fn add_ready(&mut self, number: u64, came: CallOutcome) {
         self.ready.push_back((number, came));
     }
 
@@ -98,7 +98,7 @@ impl PendingWork {
             match self.tasks.join_next().await? {
                 Ok(done) => return Some(done),
                 // The task that failed has logged its error already.
-                Err(error) => tracing::error!(%error, "what a call started broke off"),
+                Err(error) => tracing::error!(%error, "the task of a call panicked or was aborted"),
             }
         }
     }

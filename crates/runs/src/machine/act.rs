@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::call;
 use crate::engine::Attempt;
-use crate::shared::Engine;
+use crate::engine_state::Engine;
 
 /// The action of a step.
 pub(super) struct Action {

@@ -9,12 +9,12 @@ use steplatch_workflow::{Definition, Start};
 
 use super::run::MachineRun;
 use crate::engine::{LaunchParts, uncancelled};
+use crate::engine_state::Engine;
 use crate::function::RunArguments;
 use crate::origin::Environment;
 use crate::pins::References;
 use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 

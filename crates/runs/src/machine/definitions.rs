@@ -10,10 +10,10 @@ use steplatch_workflow::Definition;
 
 /// Definitions by the digest of their documents. Holds none of them itself.
 #[derive(Debug, Default)]
-pub(crate) struct DefinitionCache(Mutex<Known>);
+pub(crate) struct DefinitionCache(Mutex<DefinitionIndex>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct DefinitionIndex {
     by_digest: HashMap<Signature, Weak<Definition>>,
     /// Entries whose definitions are gone are removed when there are more entries than this.
     swept_above: usize,

@@ -7,10 +7,10 @@ use steplatch_protocol::RunEvent;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{ChildEnd, Event, History, Outcome};
 
-use crate::event::{Unreadable, envelope, tell_by};
+use crate::engine_state::Engine;
+use crate::event::{Unreadable, add_author, envelope};
 use crate::run::{Run, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// Reads an entry of a history. A mark unknown to the seal remains hidden.
 pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
@@ -53,7 +53,7 @@ impl Engine {
                 Event::Completed { .. } => Some(("result", self.returned_by(run).await?)),
                 _ => None,
             };
-            let mut event = told(run, seq, event);
+            let mut event = event_of(run, seq, event);
             if let (Some(event), Some((name, value))) = (&mut event, looked_up) {
                 event.data.insert(name.to_owned(), value);
             }
@@ -84,7 +84,7 @@ impl Engine {
     }
 }
 
-fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
+fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
     let timestamp = clock::to_iso8601(event.at());
     let (event_type, data) = match event {
         Event::Started { variables, limits, session_id, parent, .. } => (
@@ -130,7 +130,7 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::GateExpired { step, .. } => ("gate_timeout", json!({"gate_id": step.to_string(), "state": step.place})),
         Event::GateAnswered { step, choice, by, .. } => {
             let mut data = json!({"gate_id": step.to_string(), "state": step.place, "answer": choice});
-            tell_by(&mut data, Some(by));
+            add_author(&mut data, Some(by));
             ("gate_answered", data)
         }
         Event::GateCancelled { step, .. } => {

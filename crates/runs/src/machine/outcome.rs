@@ -5,9 +5,9 @@ use steplatch_workflow::{History, Outcome, child_outcome};
 
 use super::report::shorten;
 use crate::child::refused;
+use crate::engine_state::Engine;
 use crate::run::Run;
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
 /// above and reported with it; the child's own history has all of it.
@@ -23,17 +23,17 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
         Outcome::Finished { mut result } => {
             let progress = run.progress();
             let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
-            let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
-            tell("workflow_name", run.about.workflow.clone().into());
-            tell("workflow_saved", saving.saved.is_some().into());
+            let mut set = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+            set("workflow_name", run.about.workflow.clone().into());
+            set("workflow_saved", saving.saved.is_some().into());
             // A null overwrites no variable, so `{saved_workflow_name}` is one that was saved.
-            tell("saved_workflow_name", saving.saved.into());
+            set("saved_workflow_name", saving.saved.into());
             if let Some(name) = saving.duplicate_of {
-                tell("duplicate_of", name.into());
+                set("duplicate_of", name.into());
             }
             // The error of a child is the reason of its failure, and this child did not fail.
             if let Some(error) = saving.error {
-                tell("saving_error", error.into());
+                set("saving_error", error.into());
             }
             if let Some(variables) = result.get_mut("final_variables") {
                 shorten(variables, LONGEST_VARIABLE);

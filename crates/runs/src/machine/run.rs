@@ -19,11 +19,11 @@ use tokio::task::{AbortHandle, JoinHandle};
 use super::{act, contract};
 use crate::child;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine_state::Engine;
 use crate::gates::OpenGate;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::{LibraryCopy, RunEnding};
 
 /// How long reading a screen for a condition may take. After that, the pattern is matched against an empty text.
@@ -218,7 +218,7 @@ impl RunKind for MachineRun {
                 );
             }
             None => match self.history.current() {
-                Some(current) => held.go_on(&self.recorder.run.id, &current.step, TerminalUse::of(&current.tool)),
+                Some(current) => held.note_step(&self.recorder.run.id, &current.step, TerminalUse::of(&current.tool)),
                 None => held.release(&self.recorder.run.id),
             },
         }

@@ -137,7 +137,7 @@ impl OnceCalls {
                 waiting.send_replace(Some(reply));
             }
             Err(error) => {
-                tracing::error!(%error, step, "a call broke off");
+                tracing::error!(%error, step, "a call panicked or was aborted");
                 // Without a reply, waiters see the closed channel.
                 self.lock().note(step, None);
             }
@@ -199,7 +199,7 @@ mod tests {
         NodeReply { success: true, output: output.into(), ..NodeReply::default() }
     }
 
-    async fn asks(
+    async fn call_once(
         ledger: &OnceCalls,
         step: &str,
         output: &'static str,
@@ -216,8 +216,8 @@ mod tests {
     #[tokio::test]
     async fn a_step_is_called_once_and_another_call_of_its_name_is_refused() {
         let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
-        assert_eq!(asks(&ledger, "a", "first", &calls).await, Ok(reply("first")));
-        assert_eq!(asks(&ledger, "a", "second", &calls).await, Ok(reply("first")));
+        assert_eq!(call_once(&ledger, "a", "first", &calls).await, Ok(reply("first")));
+        assert_eq!(call_once(&ledger, "a", "second", &calls).await, Ok(reply("first")));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
         let other = CallFingerprint::of("node", &Value::Bool(true));
         let call = |_| async { unreachable!("it is not called") };
@@ -232,7 +232,7 @@ mod tests {
         let call = |_| async { panic!("it breaks off") };
         let lost = ledger.once("a".to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await;
         assert_eq!(lost, Err(OnceError::Lost));
-        assert_eq!(asks(&ledger, "a", "second", &calls).await, Err(OnceError::Lost));
+        assert_eq!(call_once(&ledger, "a", "second", &calls).await, Err(OnceError::Lost));
         assert_eq!(calls.load(Ordering::Relaxed), 0);
     }
 
@@ -252,11 +252,11 @@ mod tests {
                     }
                 }
             };
-            let asks = || ledger.once("a".to_owned(), asked, &tracker, interrupt.clone(), call);
+            let request = || ledger.once("a".to_owned(), asked, &tracker, interrupt.clone(), call);
             // Makes a request, and drops it before there is an answer.
             tokio::select! {
                 biased;
-                reply = asks() => panic!("{reply:?}"),
+                reply = request() => panic!("{reply:?}"),
                 () = std::future::ready(()) => {}
             }
             if came_back {
@@ -265,7 +265,7 @@ mod tests {
                 interrupt.cancelled().await;
             }
             let expected = if came_back { "finished" } else { "interrupted" };
-            assert_eq!(asks().await, Ok(reply(expected)));
+            assert_eq!(request().await, Ok(reply(expected)));
             assert_eq!(calls.load(Ordering::Relaxed), 1);
         }
     }
@@ -275,13 +275,13 @@ mod tests {
         let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
         let large: &'static str = "x".repeat(MOST_BYTES / 2).leak();
         for step in ["a", "b", "c"] {
-            asks(&ledger, step, large, &calls).await.unwrap();
+            call_once(&ledger, step, large, &calls).await.unwrap();
         }
-        assert_eq!(asks(&ledger, "a", large, &calls).await, Err(OnceError::Lost));
-        assert!(asks(&ledger, "c", large, &calls).await.is_ok());
+        assert_eq!(call_once(&ledger, "a", large, &calls).await, Err(OnceError::Lost));
+        assert!(call_once(&ledger, "c", large, &calls).await.is_ok());
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         for step in 0..=MOST_STEPS {
-            asks(&ledger, &step.to_string(), "", &calls).await.unwrap();
+            call_once(&ledger, &step.to_string(), "", &calls).await.unwrap();
         }
         let steps = ledger.lock();
         assert_eq!((steps.known.len(), steps.over.len()), (MOST_STEPS, MOST_STEPS));

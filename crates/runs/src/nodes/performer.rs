@@ -83,7 +83,7 @@ impl ExecutorFactory {
     /// Ends the processes that an earlier daemon started for a step.
     pub(crate) async fn end_left(&self, step: &str) {
         for survivor in self.programs.end_left(step).await {
-            tracing::warn!(step, pid = survivor.pid, name = survivor.name, "a program of the last daemon goes on");
+            tracing::warn!(step, pid = survivor.pid, name = survivor.name, "a program of the last daemon still runs");
         }
     }
 

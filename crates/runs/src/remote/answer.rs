@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_remote::{
-    AskError, Cancelled, Ids, LocalEnd, PollResult, StartError, StartedRun, State as There, Status, clean_text, jitter,
-    pace, result,
+    AskError, Cancelled, Ids, LocalEnd, PollResult, StartError, StartedRun, State as There, Status, backoff,
+    clean_text, jitter, result,
 };
 
 use super::entry::Entry;
@@ -52,7 +52,7 @@ impl RemoteRun {
                     return self.fail(words, "FAILED").await;
                 }
                 let after = pause_before(self.state.refusals + 1).max(retry_after.unwrap_or_default());
-                self.append(Entry::NotStarted { at, error: words, again: at.after(after.min(pace::LONGEST)) }).await
+                self.append(Entry::NotStarted { at, error: words, again: at.after(after.min(backoff::LONGEST)) }).await
             }
         }
     }
@@ -176,5 +176,5 @@ fn bounded(gate: &Value) -> Value {
 
 /// Returns the delay after so many failed attempts.
 fn pause_before(attempt: u32) -> Duration {
-    pace::rediscovery(attempt, None, None, jitter())
+    backoff::rediscovery(attempt, None, None, jitter())
 }

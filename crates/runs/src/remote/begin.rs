@@ -11,10 +11,10 @@ use super::entry::{Entry, RemoteStart};
 use super::run::RemoteRun;
 use super::state::State;
 use crate::engine::{LaunchParts, uncancelled};
+use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 

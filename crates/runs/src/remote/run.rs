@@ -13,11 +13,11 @@ use steplatch_workflow::Input;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine_state::Engine;
 use crate::function::due;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Engine;
 
 /// How long a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
@@ -185,7 +185,7 @@ impl RunKind for RemoteRun {
 
     async fn handle_event(&mut self, event: RemoteEvent) -> bool {
         let goes_on = match event {
-            RemoteEvent::Reply(came) => self.came(came).await,
+            RemoteEvent::Reply(came) => self.handle_reply(came).await,
             RemoteEvent::Late => self.late().await,
         };
         goes_on && self.ask_next().await
@@ -212,7 +212,7 @@ impl RunKind for RemoteRun {
             && let Ok(came) = tokio::time::timeout(LAST_ANSWER, answer(&mut self.asking)).await
         {
             self.asking = None;
-            self.came(came).await;
+            self.handle_reply(came).await;
         }
         // The next daemon may not know the secrets that this one has learned.
         self.record(&[]).await;
@@ -266,7 +266,7 @@ impl RemoteRun {
                 self.fail(error, "UNKNOWN").await
             }
             Next::Start { not_before } => {
-                self.tell_of_service();
+                self.report_missing_service();
                 // A run that waits before a retry keeps no turn.
                 let turn = if not_before.is_none() { self.service.try_enter() } else { None };
                 if turn.is_none()
@@ -294,9 +294,9 @@ impl RemoteRun {
                 true
             }
             Next::Look => {
-                self.tell_of_service();
+                self.report_missing_service();
                 let (after, instance) = (self.look_after, self.instance());
-                self.asking = Some(self.asks(RequestKind::Look, after, move |setup, workflow| async move {
+                self.asking = Some(self.request(RequestKind::Look, after, move |setup, workflow| async move {
                     ServiceReply::Look(Box::new(setup.client.status(&workflow, &instance).await))
                 }));
                 true
@@ -306,17 +306,18 @@ impl RemoteRun {
             }
             Next::Cancel => {
                 let instance = self.instance();
-                self.asking = Some(self.asks(RequestKind::Cancel, Duration::ZERO, move |setup, workflow| async move {
-                    let asked = setup.client.cancel(&workflow, &instance);
-                    ServiceReply::Cancel(tokio::time::timeout(CANCELS_WITHIN, asked).await.ok())
-                }));
+                self.asking =
+                    Some(self.request(RequestKind::Cancel, Duration::ZERO, move |setup, workflow| async move {
+                        let asked = setup.client.cancel(&workflow, &instance);
+                        ServiceReply::Cancel(tokio::time::timeout(CANCELS_WITHIN, asked).await.ok())
+                    }));
                 true
             }
         }
     }
 
     /// Sends a request to the service, after a delay, once it is configured.
-    fn asks<F>(
+    fn request<F>(
         &self,
         what: RequestKind,
         after: Duration,
@@ -370,7 +371,7 @@ impl RemoteRun {
     }
 
     /// Handles an answer. Returns false when this daemon must no longer drive the run.
-    async fn came(&mut self, came: ServiceReply) -> bool {
+    async fn handle_reply(&mut self, came: ServiceReply) -> bool {
         self.trouble = None;
         match came {
             ServiceReply::Turn(turn) => {
@@ -380,9 +381,10 @@ impl RemoteRun {
                     return false;
                 }
                 let (key, input) = (self.began.run.to_string(), self.began.input.clone());
-                self.asking = Some(self.asks(RequestKind::Start, Duration::ZERO, move |setup, workflow| async move {
-                    ServiceReply::Start(setup.client.start(&workflow, &input, &key).await)
-                }));
+                self.asking =
+                    Some(self.request(RequestKind::Start, Duration::ZERO, move |setup, workflow| async move {
+                        ServiceReply::Start(setup.client.start(&workflow, &input, &key).await)
+                    }));
                 true
             }
             ServiceReply::Start(answer) => self.started(answer).await,
@@ -403,7 +405,7 @@ impl RemoteRun {
     }
 
     /// Reports why it does not continue while its service is not configured or disabled.
-    fn tell_of_service(&mut self) {
+    fn report_missing_service(&mut self) {
         if !self.is_used() {
             let service = &self.began.service;
             self.trouble = Some(format!(

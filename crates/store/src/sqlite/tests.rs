@@ -447,7 +447,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 /// Returns the result of an append, in a form by which two journals can be compared.
-fn told(result: Result<Appended, AppendError>) -> String {
+fn comparable(result: Result<Appended, AppendError>) -> String {
     format!("{result:?}")
 }
 
@@ -478,7 +478,7 @@ async fn compare(operations: Vec<Operation>) {
                     text: format!("{{\"last\":{last}}}"),
                 });
                 append.key = key.map(|key| key.to_string());
-                assert_eq!(told(sqlite.write(append.clone()).await), told(memory.write(append).await));
+                assert_eq!(comparable(sqlite.write(append.clone()).await), comparable(memory.write(append).await));
             }
             Operation::Forget { run } => {
                 sqlite.forget(&runs[run]).await.unwrap();

@@ -150,7 +150,7 @@ pub(crate) struct OrphanMatcher {
 
 /// The processes of a terminal.
 #[derive(Debug, Default)]
-struct Found {
+struct TerminalProcesses {
     members: BTreeMap<i32, Process>,
     /// Those that may be another terminal's.
     doubtful: BTreeMap<i32, Process>,
@@ -161,7 +161,7 @@ async fn family(
     id: &str,
     mut known: BTreeSet<i32>,
     kin: Option<&OrphanMatcher>,
-) -> Found {
+) -> TerminalProcesses {
     let mark = format!("{TERMINAL_VARIABLE}={id}");
     let looked_up = tokio::task::spawn_blocking(processes).await;
     let mut processes = looked_up.unwrap_or_default();
@@ -186,7 +186,7 @@ async fn family(
     let members = members(&processes, leader, known, |pid| carries(pid, &mark));
     processes.retain(|pid, process| members.contains(pid) && !process.ended);
     doubtful.retain(|pid, _| !processes.contains_key(pid));
-    Found { members: processes, doubtful }
+    TerminalProcesses { members: processes, doubtful }
 }
 
 /// Whether a process is a daemon or a terminal host like us, which lives for more than one terminal. Its name and its arguments are

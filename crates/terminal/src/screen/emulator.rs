@@ -94,7 +94,7 @@ impl Emulator {
         let (page, processor) = (&mut self.page, &mut self.processor);
         if catch_unwind(AssertUnwindSafe(|| act(page, processor))).is_err() {
             self.failures += 1;
-            tracing::error!("the emulator failed on a program's output; its screen begins anew");
+            tracing::error!("the emulator failed on a program's output; the screen is reset");
             self.page = XtermScreen::new(self.size, &self.outbox);
             self.processor = Processor::new();
         }

@@ -311,24 +311,24 @@ mod tests {
         intake.screen.picture()
     }
 
-    fn told(runs: &[Run]) -> Vec<(u16, u16, &str)> {
+    fn summary(runs: &[Run]) -> Vec<(u16, u16, &str)> {
         runs.iter().map(|run| (run.col, run.cols, run.text.as_str())).collect()
     }
 
     #[test]
     fn cells_that_look_alike_make_a_run() {
         let picture = picture("ab\x1b[1;31mcd\x1b[m  e f\x1b[4m \x1b[Cg\r\n\x1b[m\x1b[44m  \x1b[m");
-        assert_eq!(told(&picture.rows[0]), [(0, 2, "ab"), (2, 2, "cd"), (6, 3, "e f"), (9, 1, " "), (11, 1, "g")]);
+        assert_eq!(summary(&picture.rows[0]), [(0, 2, "ab"), (2, 2, "cd"), (6, 3, "e f"), (9, 1, " "), (11, 1, "g")]);
         let bold_red = Style { fg: Colour::Indexed(1), bold: true, ..Style::default() };
         assert_eq!(picture.rows[0][1].style, bold_red);
-        assert_eq!(told(&picture.rows[1]), [(0, 2, "  ")], "blanks with a ground are seen");
+        assert_eq!(summary(&picture.rows[1]), [(0, 2, "  ")], "blanks with a ground are seen");
         assert!(picture.rows[2].is_empty());
     }
 
     #[test]
     fn wide_and_combined_characters_keep_their_columns() {
         let picture = picture("a漢字e\u{301}b");
-        assert_eq!(told(&picture.rows[0]), [(0, 1, "a"), (1, 4, "漢字"), (5, 1, "e\u{301}"), (6, 1, "b")]);
+        assert_eq!(summary(&picture.rows[0]), [(0, 1, "a"), (1, 4, "漢字"), (5, 1, "e\u{301}"), (6, 1, "b")]);
         let cells: Vec<_> = picture.rows[0].iter().flat_map(Run::cells).collect();
         assert_eq!(cells, [(0, "a"), (1, "漢"), (3, "字"), (5, "e\u{301}"), (6, "b")]);
     }

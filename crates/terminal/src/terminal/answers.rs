@@ -73,7 +73,7 @@ pub(super) struct Answers {
     /// Since when the shell's prompt is to come.
     prompt_due_since: Option<Instant>,
     /// When the reader is looked at next, and the time from then to the look after that.
-    look_at: Option<Instant>,
+    inspect_at: Option<Instant>,
     step: Duration,
 }
 
@@ -83,7 +83,7 @@ impl Answers {
         if bytes.is_empty() {
             return;
         }
-        (self.look_at, self.step) = (Some(now), FIRST_LOOK);
+        (self.inspect_at, self.step) = (Some(now), FIRST_LOOK);
         self.length += bytes.len();
         self.waiting.push_back(Answer { bytes, group, since: now });
         self.keep_newest(MOST_WAITING);
@@ -94,13 +94,13 @@ impl Answers {
     }
 
     /// Returns when the reader is to be looked at without an occasion.
-    pub(super) fn look_at(&self) -> Option<Instant> {
-        self.look_at
+    pub(super) fn inspect_at(&self) -> Option<Instant> {
+        self.inspect_at
     }
 
     /// Looks at the reader later, because there is more to read.
     pub(super) fn postpone(&mut self, now: Instant) {
-        self.look_at = Some(now + FIRST_LOOK);
+        self.inspect_at = Some(now + FIRST_LOOK);
     }
 
     /// Drops what waits.
@@ -109,7 +109,7 @@ impl Answers {
     }
 
     /// Returns what is to be typed now.
-    pub(super) fn take(&mut self, reader: Reader, now: Instant) -> Vec<u8> {
+    pub(super) fn take_due(&mut self, reader: Reader, now: Instant) -> Vec<u8> {
         self.retain(|answer| answer.group == reader.group);
         if self.is_empty() {
             self.clear();
@@ -120,7 +120,7 @@ impl Answers {
                 self.prompt_due_since = None;
                 self.retain(|answer| now.duration_since(answer.since) < LONGEST_HELD);
                 self.keep_newest(MOST_HELD);
-                self.look_at = (!self.is_empty()).then(|| now + self.step);
+                self.inspect_at = (!self.is_empty()).then(|| now + self.step);
                 self.step *= 2;
                 Vec::new()
             }
@@ -134,7 +134,7 @@ impl Answers {
                     return self.all();
                 }
                 self.keep_newest(MOST_HELD);
-                self.look_at = Some(due);
+                self.inspect_at = Some(due);
                 Vec::new()
             }
             _ => self.all(),
@@ -181,7 +181,7 @@ mod tests {
         Reader { shell: Some(ShellReader { at_prompt, prompt_comes: PROMPT_COMES }), ..program(reading) }
     }
 
-    fn asked(now: Instant) -> Answers {
+    fn with_answer(now: Instant) -> Answers {
         let mut answers = Answers::default();
         answers.add(ANSWER.to_vec(), group(7), now);
         answers
@@ -193,9 +193,9 @@ mod tests {
         for reader in
             [program(Reading::Bytes), program(Reading::Keys), Reader { reading: None, ..program(Reading::Bytes) }]
         {
-            let mut answers = asked(now);
-            assert_eq!(answers.take(reader, now), ANSWER);
-            assert!(answers.is_empty() && answers.look_at().is_none() && answers.take(reader, now).is_empty());
+            let mut answers = with_answer(now);
+            assert_eq!(answers.take_due(reader, now), ANSWER);
+            assert!(answers.is_empty() && answers.inspect_at().is_none() && answers.take_due(reader, now).is_empty());
         }
     }
 
@@ -203,45 +203,45 @@ mod tests {
     fn a_program_in_the_shell_s_own_group_is_answered_at_its_prompt() {
         let now = Instant::now();
         // A picker of a key binding, or `read` in a function.
-        assert_eq!(asked(now).take(shell(Reading::Bytes, true), now), ANSWER);
+        assert_eq!(with_answer(now).take_due(shell(Reading::Bytes, true), now), ANSWER);
     }
 
     #[test]
     fn a_shell_at_its_prompt_is_answered_nothing_then_or_later() {
         let now = Instant::now();
-        let mut answers = asked(now);
-        assert!(answers.take(shell(Reading::Keys, true), now).is_empty());
-        assert!(answers.is_empty() && answers.take(program(Reading::Bytes), now).is_empty());
+        let mut answers = with_answer(now);
+        assert!(answers.take_due(shell(Reading::Keys, true), now).is_empty());
+        assert!(answers.is_empty() && answers.take_due(program(Reading::Bytes), now).is_empty());
     }
 
     #[test]
     fn the_answer_to_one_program_is_never_given_to_another() {
         let now = Instant::now();
-        let mut answers = asked(now);
-        assert!(answers.take(program(Reading::Lines), now).is_empty() && !answers.is_empty());
+        let mut answers = with_answer(now);
+        assert!(answers.take_due(program(Reading::Lines), now).is_empty() && !answers.is_empty());
         let other = Reader { group: group(8), ..program(Reading::Bytes) };
-        assert!(answers.take(other, now).is_empty() && answers.is_empty() && answers.look_at().is_none());
+        assert!(answers.take_due(other, now).is_empty() && answers.is_empty() && answers.inspect_at().is_none());
     }
 
     #[test]
     fn a_program_that_asks_before_it_reads_bytes_is_answered_when_it_does() {
         let mut now = Instant::now();
-        let mut answers = asked(now);
+        let mut answers = with_answer(now);
         for _ in 0..5 {
-            now = answers.look_at().unwrap();
-            assert!(answers.take(program(Reading::Lines), now).is_empty());
+            now = answers.inspect_at().unwrap();
+            assert!(answers.take_due(program(Reading::Lines), now).is_empty());
         }
-        assert_eq!(answers.take(program(Reading::Bytes), now), ANSWER);
+        assert_eq!(answers.take_due(program(Reading::Bytes), now), ANSWER);
     }
 
     #[test]
     fn a_program_that_reads_lines_is_not_looked_at_for_ever() {
         let mut now = Instant::now();
-        let mut answers = asked(now);
+        let mut answers = with_answer(now);
         let mut looks = 0;
-        while let Some(look) = answers.look_at() {
+        while let Some(look) = answers.inspect_at() {
             now = look;
-            assert!(answers.take(program(Reading::Lines), now).is_empty());
+            assert!(answers.take_due(program(Reading::Lines), now).is_empty());
             looks += 1;
         }
         assert!((5..15).contains(&looks), "{looks}");
@@ -251,17 +251,17 @@ mod tests {
     #[test]
     fn a_shell_that_has_the_terminal_back_has_a_moment_to_show_its_prompt() {
         let now = Instant::now();
-        let mut answers = asked(now);
-        assert!(answers.take(shell(Reading::Keys, false), now).is_empty());
-        assert_eq!(answers.look_at(), Some(now + PROMPT_COMES));
-        assert!(answers.take(shell(Reading::Keys, true), now).is_empty() && answers.is_empty());
-        let (mut answers, later) = (asked(now), now + LONGEST_HELD / 2);
-        assert!(answers.take(shell(Reading::Lines, false), now).is_empty());
+        let mut answers = with_answer(now);
+        assert!(answers.take_due(shell(Reading::Keys, false), now).is_empty());
+        assert_eq!(answers.inspect_at(), Some(now + PROMPT_COMES));
+        assert!(answers.take_due(shell(Reading::Keys, true), now).is_empty() && answers.is_empty());
+        let (mut answers, later) = (with_answer(now), now + LONGEST_HELD / 2);
+        assert!(answers.take_due(shell(Reading::Lines, false), now).is_empty());
         assert!(
-            answers.take(shell(Reading::Keys, false), later).is_empty(),
+            answers.take_due(shell(Reading::Keys, false), later).is_empty(),
             "it counts from when the shell reads keys"
         );
-        assert_eq!(answers.take(shell(Reading::Keys, false), later + PROMPT_COMES), ANSWER, "it asked by itself");
+        assert_eq!(answers.take_due(shell(Reading::Keys, false), later + PROMPT_COMES), ANSWER, "it asked by itself");
     }
 
     #[test]
@@ -274,11 +274,11 @@ mod tests {
             }
             answers
         };
-        let all = flood().take(program(Reading::Bytes), now).len();
+        let all = flood().take_due(program(Reading::Bytes), now).len();
         assert!((10 * MOST_HELD..=MOST_WAITING).contains(&all), "{all}");
         let mut held = flood();
-        assert!(held.take(program(Reading::Lines), now).is_empty());
-        let given = held.take(program(Reading::Bytes), now);
+        assert!(held.take_due(program(Reading::Lines), now).is_empty());
+        let given = held.take_due(program(Reading::Bytes), now);
         assert!(given.len() <= MOST_HELD && given.ends_with(b"\x1b[99999;1R"), "{}", given.len());
     }
 }

@@ -93,7 +93,7 @@ impl Outgoing {
     }
 
     /// Notes that the kernel took the first `count` bytes of [`Self::due`].
-    pub(super) fn take(&mut self, count: usize, now: Instant) {
+    pub(super) fn advance(&mut self, count: usize, now: Instant) {
         self.bytes.drain(..count);
         self.written += count as u64;
         while self.pauses.front().is_some_and(|pause| *pause <= self.written) {
@@ -132,7 +132,7 @@ mod tests {
             // The kernel may take less than it is offered.
             let count = due.len().min(3);
             written.extend_from_slice(&due[..count]);
-            outgoing.take(count, now);
+            outgoing.advance(count, now);
         }
     }
 

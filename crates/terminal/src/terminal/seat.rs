@@ -43,7 +43,7 @@ pub(super) struct WriteLock {
 
 impl WriteLock {
     /// Takes the seat, or takes it again with the same key. Returns the holder if another client holds it.
-    pub(super) fn take(&mut self, holder: LockHolder, key: HoldKey, offset: u64) -> Result<(), LockHolder> {
+    pub(super) fn acquire(&mut self, holder: LockHolder, key: HoldKey, offset: u64) -> Result<(), LockHolder> {
         match &self.held {
             Some((_, held_with, _)) if *held_with == key => Ok(()),
             Some((holder, ..)) => Err(holder.clone()),
@@ -103,12 +103,12 @@ mod tests {
     fn while_one_holds_it_nobody_else_may_type_or_take_it() {
         let mut seat = WriteLock::default();
         assert_eq!(seat.admits(None), Ok(()));
-        seat.take(ann(), key("a"), 10).unwrap();
+        seat.acquire(ann(), key("a"), 10).unwrap();
         assert_eq!(seat.admits(None), Err(ann()));
         assert_eq!(seat.admits(Some(&key("b"))), Err(ann()));
         assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
         let bob = LockHolder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
-        assert_eq!(seat.take(bob, key("b"), 11), Err(ann()));
+        assert_eq!(seat.acquire(bob, key("b"), 11), Err(ann()));
         seat.give_back(&key("b"), SystemTime::UNIX_EPOCH, 12);
         assert_eq!(seat.holder(), Some(&ann()), "a stranger's key gives nothing back");
     }
@@ -118,7 +118,7 @@ mod tests {
         let mut seat = WriteLock::default();
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
         for (taken, given) in [(10, 20), (30, 40)] {
-            seat.take(ann(), key("a"), taken).unwrap();
+            seat.acquire(ann(), key("a"), taken).unwrap();
             seat.give_back(&key("a"), later, given);
         }
         let told = seat.take_handed_back().unwrap();
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn a_holder_who_comes_back_with_the_key_still_holds() {
         let mut seat = WriteLock::default();
-        seat.take(ann(), key("a"), 10).unwrap();
-        assert_eq!(seat.take(ann(), key("a"), 50), Ok(()));
+        seat.acquire(ann(), key("a"), 10).unwrap();
+        assert_eq!(seat.acquire(ann(), key("a"), 50), Ok(()));
         assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
     }
 }

@@ -70,13 +70,13 @@ impl Shell {
     }
 
     /// Whether it reports what it does.
-    pub(super) fn tells(&self) -> bool {
+    pub(super) fn is_reporting(&self) -> bool {
         self.agreed.is_some() && self.prompts > 0
     }
 
     /// Whether it waits for a command.
     pub(super) fn is_idle(&self) -> bool {
-        self.tells() && self.at_prompt && !self.sent && !self.running
+        self.is_reporting() && self.at_prompt && !self.sent && !self.running
     }
 
     /// Whether its command is over, as far as is known. fish reads keys again before it reports that.
@@ -90,7 +90,7 @@ impl Shell {
         self.untaken += lines;
     }
 
-    pub(super) fn take(&mut self, mark: &Mark) {
+    pub(super) fn apply(&mut self, mark: &Mark) {
         match mark {
             Mark::PromptReady => self.shows_prompt = true,
             Mark::CommandStarted => self.shows_prompt = false,

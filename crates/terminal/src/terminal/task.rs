@@ -28,15 +28,15 @@ use super::{
     Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, Sent, View, excerpt,
 };
 use crate::echo::{Echo, Followed};
+use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
-use crate::hushed::{HiddenInputLog, HiddenLine};
 use crate::intake::OutputPipeline;
 use crate::integration::IntegrationSession;
 use crate::keys;
 use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all, signal_group};
 use crate::screen::{Screen, Size};
 use crate::transcript::Transcript;
-use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
+use crate::wait::{EchoZones, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
 
 /// What a terminal is made of.
 pub(crate) struct TerminalParts {
@@ -213,7 +213,7 @@ impl Task {
     /// Serves until a caller closes the terminal, its grace time is over, or no handle is left.
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
         loop {
-            let more = self.look_at_waits();
+            let more = self.check_waits();
             let deadline = self.next_deadline();
             let readable = !self.closed;
             tokio::select! {
@@ -259,7 +259,7 @@ impl Task {
             self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
             self.outgoing.held_until(),
-            self.answers.look_at().filter(|_| !self.place.is_flooding()),
+            self.answers.inspect_at().filter(|_| !self.place.is_flooding()),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
@@ -325,7 +325,7 @@ impl Task {
                 let _ = reply.send(attached);
             }
             Request::Hold(holder, key, reply) => {
-                let _ = reply.send(self.seat.take(holder, key, self.intake.transcript.history().end()));
+                let _ = reply.send(self.seat.acquire(holder, key, self.intake.transcript.history().end()));
             }
             Request::GiveBack(key, reply) => {
                 self.seat.give_back(&key, SystemTime::now(), self.intake.transcript.history().end());
@@ -359,7 +359,7 @@ impl Task {
                     self.take_in(&buffer[..count]);
                     // A wait for the first line of a reply should not wait for its last as well.
                     if portion < PROMPT_PORTIONS {
-                        self.look_at_waits();
+                        self.check_waits();
                     }
                 }
                 Ok(Read::Nothing) => {
@@ -389,14 +389,14 @@ impl Task {
             self.answers.postpone(Instant::now());
             return;
         }
-        let tells = self.shell.tells() && !self.shell.is_replaced();
+        let tells = self.shell.is_reporting() && !self.shell.is_replaced();
         let shell = (tells && foreground == Some(self.child.pid())).then(|| ShellReader {
             at_prompt: self.shell.shows_prompt,
             prompt_comes: if self.shell.is_between_commands() { PROMPT_COMES } else { END_COMES },
         });
         let reading = discipline.map(|discipline| discipline.reading);
         let reader = Reader { group: foreground, reading, shell };
-        let answers = self.answers.take(reader, Instant::now());
+        let answers = self.answers.take_due(reader, Instant::now());
         // A program that sends queries and never reads is not answered for ever.
         if self.outgoing.len() + answers.len() <= MOST_WAITING_INPUT {
             self.outgoing.extend(answers);
@@ -429,7 +429,7 @@ impl Task {
             wait.heard = true;
         }
         for marked in self.intake.transcript.take_marks() {
-            self.shell.take(&marked.mark);
+            self.shell.apply(&marked.mark);
             self.follow_command(&marked);
             self.follow_exchange(&marked.mark);
         }
@@ -483,7 +483,8 @@ impl Task {
             self.shell.look_for_replacement(self.pty.foreground() == Some(self.child.pid()));
         }
         self.look_at_exchange();
-        if !self.closed && !self.place.is_flooding() && self.answers.look_at().is_some_and(|at| Instant::now() >= at) {
+        if !self.closed && !self.place.is_flooding() && self.answers.inspect_at().is_some_and(|at| Instant::now() >= at)
+        {
             self.read();
         }
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
@@ -561,7 +562,7 @@ impl Task {
     /// # Errors
     /// When no keys do that for certain, or others have begun a command that is not complete.
     fn clear_line_for(&mut self, run: &str) -> Result<(), InputError> {
-        if !self.shell.tells() || self.shell.draft.is_by(run) {
+        if !self.shell.is_reporting() || self.shell.draft.is_by(run) {
             return Ok(());
         }
         if self.shell.is_idle() {
@@ -636,7 +637,7 @@ impl Task {
             }
             match self.pty.write(due) {
                 Ok(0) => break,
-                Ok(count) => self.outgoing.take(count, now),
+                Ok(count) => self.outgoing.advance(count, now),
                 Err(_) => {
                     // No program will ever read it. The end of the program is noticed where output is read.
                     self.outgoing.clear();
@@ -706,12 +707,12 @@ impl Task {
     }
 
     /// Ends every wait that is over. Returns whether some output is still to be searched.
-    fn look_at_waits(&mut self) -> bool {
-        self.look_at_command();
+    fn check_waits(&mut self) -> bool {
+        self.check_command();
         let mut more = false;
         let mut index = 0;
         while index < self.waits.len() {
-            match self.look_at(index) {
+            match self.check_wait(index) {
                 Look::Over(reason, found, gave_up) => {
                     let pending = self.waits.swap_remove(index);
                     if let Reply::Sent(_, Some(step), _) = &pending.reply {
@@ -729,7 +730,7 @@ impl Task {
         more
     }
 
-    fn look_at(&mut self, index: usize) -> Look {
+    fn check_wait(&mut self, index: usize) -> Look {
         let echo = EchoZones {
             recognised: &self.echo,
             open_line_was_sent: self.shell.sent || self.intake.transcript.history().zone() != Zone::Input,
@@ -780,7 +781,7 @@ impl Task {
         &self,
         pending: Pending,
         reason: Reason,
-        found: Option<Found>,
+        found: Option<PatternMatch>,
         gave_up: Option<steplatch_pattern::TooMuchWork>,
     ) {
         // Looking states up in `/proc` takes longer than finding a match, and the caller of a match knows the awaited
@@ -829,7 +830,7 @@ impl Task {
     fn busy(&self) -> Option<bool> {
         if self.ended.is_some() || self.ending.is_some() {
             Some(false)
-        } else if self.shell.tells() && !self.shell.is_replaced() {
+        } else if self.shell.is_reporting() && !self.shell.is_replaced() {
             Some(self.shell.running || self.shell.sent)
         } else {
             None
@@ -891,13 +892,13 @@ impl Task {
             self.ended = Some((exit, Instant::now()));
             let _ = self.viewers.send(Output::Ended(exit));
         }
-        self.look_at_waits();
+        self.check_waits();
         Closed { exit, survivors }
     }
 }
 
 enum Look {
-    Over(Reason, Option<Found>, Option<steplatch_pattern::TooMuchWork>),
+    Over(Reason, Option<PatternMatch>, Option<steplatch_pattern::TooMuchWork>),
     /// Nothing so far, and there is output that was not searched yet.
     More,
     NotYet,

@@ -75,7 +75,7 @@ impl QueryFilter {
                 at += stop;
             }
             let Some(&byte) = bytes.get(at) else { break };
-            if self.take(byte, &mut out) {
+            if self.consume(byte, &mut out) {
                 at += 1;
             }
         }
@@ -83,7 +83,7 @@ impl QueryFilter {
     }
 
     /// Takes a byte. Returns false if it is to be looked at again, as the beginning of something else.
-    fn take(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
+    fn consume(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
         match self.state {
             State::Text => match byte {
                 ESC => self.begin(State::Escape, byte),
@@ -115,7 +115,7 @@ impl QueryFilter {
             State::Csi => match byte {
                 ESC => return self.give_up(out),
                 CAN | SUB => self.finish(byte, out),
-                0x40..=0x7e if asks(&self.held[self.body..], byte) => self.drop_held(out),
+                0x40..=0x7e if expects_answer(&self.held[self.body..], byte) => self.drop_held(out),
                 0x40..=0x7e => self.finish(byte, out),
                 _ => self.hold(byte, out),
             },
@@ -251,7 +251,7 @@ impl QueryFilter {
 }
 
 /// Whether a control sequence with these parameters and intermediates, and this final byte, is to be answered.
-fn asks(body: &[u8], last: u8) -> bool {
+fn expects_answer(body: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
     match (marks.as_slice(), last) {
         // DA in its three forms; DSR and DECDSR; DECREQTPARM.

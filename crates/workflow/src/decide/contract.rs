@@ -25,7 +25,7 @@ impl DecisionBuilder<'_> {
         let comes_later = self.definition.states().iter().any(opens);
         if history.terminals().is_empty() && !self.definition.arguments().is_empty() && !comes_later {
             // There will never be a shell to ask: what the run was started with has to do.
-            let known = self.given_arguments();
+            let known = self.initial_arguments();
             return self.settle_arguments(known, None, to, history.variables(), history.terminals());
         }
         self.approach(to, history.variables(), history.terminals())
@@ -37,7 +37,7 @@ impl DecisionBuilder<'_> {
         if !wanted || terminals.open_one().is_none() {
             return self.enter(to, variables, terminals);
         }
-        let given = self.given_arguments();
+        let given = self.initial_arguments();
         let exported = self.exported_arguments();
         if exported.is_empty() || !terminals.ran_before() {
             return self.settle_arguments(given, Some(Purpose::ExportGiven), to, variables, terminals);
@@ -99,7 +99,7 @@ impl DecisionBuilder<'_> {
                 self.refuse(Side::Arguments, known, error, terminals)
             }
             (purpose, _) => {
-                known.extend(self.given_arguments());
+                known.extend(self.initial_arguments());
                 known.extend(learned);
                 self.settle_arguments(known, Some(purpose), to, history.variables(), terminals)
             }
@@ -107,13 +107,13 @@ impl DecisionBuilder<'_> {
     }
 
     /// Returns the arguments that the run was started with.
-    pub(super) fn given_arguments(&self) -> BTreeMap<String, String> {
-        self.definition.arguments().given(self.history.variables().initial())
+    pub(super) fn initial_arguments(&self) -> BTreeMap<String, String> {
+        self.definition.arguments().initial_values(self.history.variables().initial())
     }
 
     /// Returns those of them that go into the environment of the run's terminal.
     pub(super) fn exported_arguments(&self) -> BTreeMap<String, String> {
-        self.definition.arguments().exported(self.history.rules(), self.given_arguments())
+        self.definition.arguments().exported(self.history.rules(), self.initial_arguments())
     }
 
     /// Goes on with the arguments after `done`; without it, there is no shell to ask.

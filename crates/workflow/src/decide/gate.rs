@@ -44,7 +44,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Enters a state whose action opens a gate, and waits.
-    pub(super) fn ask_somebody(
+    pub(super) fn enter_gate(
         mut self,
         entered: CurrentStep,
         variables: &impl Lookup,

@@ -33,7 +33,8 @@ enum OutcomeKind {
 impl State {
     /// Returns how a run may end here.
     pub fn ends(&self) -> PossibleOutcomes {
-        let left: Vec<OutcomeKind> = self.endings().into_iter().filter(|ending| !self.goes_on(*ending)).collect();
+        let left: Vec<OutcomeKind> =
+            self.endings().into_iter().filter(|ending| !self.surely_leads_on(*ending)).collect();
         let success = |ending: &OutcomeKind| matches!(ending, OutcomeKind::Succeeded | OutcomeKind::FoundNothing);
         PossibleOutcomes { completes: left.iter().any(success), fails: left.iter().any(|ending| !success(ending)) }
     }
@@ -69,7 +70,7 @@ impl State {
     }
 
     /// Returns whether the state is sure to lead to another one.
-    fn goes_on(&self, ending: OutcomeKind) -> bool {
+    fn surely_leads_on(&self, ending: OutcomeKind) -> bool {
         let unsuccessful = matches!(ending, OutcomeKind::TimedOut | OutcomeKind::FoundNothing | OutcomeKind::Failed);
         let late = unsuccessful && self.on_timeout().is_some();
         let conditions = || self.transitions.iter().map(|transition| &transition.condition);

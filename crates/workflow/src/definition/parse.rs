@@ -263,7 +263,7 @@ impl Reader<'_> {
             self.findings.error(&place.pointer, message);
         }
         let transitions: Vec<_> = items.iter().map(|item| self.transition(state, item, known)).collect();
-        self.tell_apart(place, &transitions);
+        self.report_ambiguous_choices(place, &transitions);
         transitions
     }
 
@@ -396,7 +396,7 @@ impl Reader<'_> {
     }
 
     /// Reports conditions of a state that could not be distinguished in a gate.
-    fn tell_apart(&mut self, place: &JsonPath<'_>, transitions: &[Option<Transition>]) {
+    fn report_ambiguous_choices(&mut self, place: &JsonPath<'_>, transitions: &[Option<Transition>]) {
         let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
         let descriptions: Vec<_> = transitions.iter().map(described).collect();
         for (index, description) in descriptions.iter().enumerate() {

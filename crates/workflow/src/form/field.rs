@@ -148,7 +148,7 @@ impl Field {
 
     /// Returns what the field accepts, in a few words, such as "a whole number from 1 to 9".
     #[must_use]
-    pub fn wanted(&self) -> String {
+    pub fn constraint(&self) -> String {
         match &self.kind {
             Kind::Text { format: Some(format), .. } => format.words().to_owned(),
             Kind::Text { least, most, .. } => match lengths(*least, *most) {
@@ -175,7 +175,7 @@ impl Field {
     pub fn typed(&self, line: &str) -> Result<Value, InvalidField> {
         let line = line.trim();
         if line.is_empty() {
-            return self.take(None);
+            return self.value_or_default(None);
         }
         let text = Value::from(line);
         match (&self.kind, self.understand(&text)) {
@@ -188,7 +188,7 @@ impl Field {
     }
 
     /// Returns the value that was given, or the default where none was given.
-    pub(super) fn take(&self, given: Option<&Value>) -> Result<Value, InvalidField> {
+    pub(super) fn value_or_default(&self, given: Option<&Value>) -> Result<Value, InvalidField> {
         let empty = |value: &&Value| match value {
             Value::Null => true,
             // A form that was not filled in is returned with empty texts.
@@ -203,7 +203,7 @@ impl Field {
                 Some(default) => Ok(default.clone()),
                 None if !self.required => Ok(Value::Null),
                 None if matches!(self.kind, Kind::Text { format: None, .. }) => Err(InvalidField::Missing),
-                None => Err(InvalidField::MissingKind { wanted: self.wanted() }),
+                None => Err(InvalidField::MissingKind { wanted: self.constraint() }),
             },
         }
     }

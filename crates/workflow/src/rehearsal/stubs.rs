@@ -171,8 +171,9 @@ impl Reading<'_> {
             stubs.tools = self.by_name(&place, "tool", known, "that a workflow can use", Self::stub);
         }
         if let Some(place) = file.get("gates") {
-            let judged =
-                |name: &&str| definition.state(name).is_some_and(|state| asks(state) || !choices(state).is_empty());
+            let judged = |name: &&str| {
+                definition.state(name).is_some_and(|state| opens_gate(state) || !choices(state).is_empty())
+            };
             let known = states().filter(judged).collect();
             stubs.gates = self.by_name(&place, "state", known, "that asks somebody", Self::answer);
             self.offered(&stubs.gates);
@@ -266,7 +267,7 @@ impl Reading<'_> {
             let Some(state) = self.definition.state(name) else { continue };
             let choices = choices(state);
             // The gate of an action has its own choices.
-            if asks(state) {
+            if opens_gate(state) {
                 continue;
             }
             // A choice with a variable in it may become anything.
@@ -312,7 +313,7 @@ impl Reading<'_> {
 const LONGEST: f64 = 100_000.0;
 
 /// Returns whether the action of a state opens a gate.
-fn asks(state: &crate::State) -> bool {
+fn opens_gate(state: &crate::State) -> bool {
     state.action().tool() == tool::GATE
 }
 

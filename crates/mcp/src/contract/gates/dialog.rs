@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    fn came_back(gate: &GateInfo, result: Value) -> Result<AnswerGate, &'static str> {
+    fn read_result(gate: &GateInfo, result: Value) -> Result<AnswerGate, &'static str> {
         match read(gate, serde_json::from_value(result).unwrap()) {
             DialogOutcome::Answered(answer) => Ok(answer),
             DialogOutcome::LeftOpen(why) => Err(why),
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn only_an_accepted_decision_is_an_answer() {
-        let answer = came_back(&gate(), json!({"action": "accept", "content": {"decision": "no"}})).unwrap();
+        let answer = read_result(&gate(), json!({"action": "accept", "content": {"decision": "no"}})).unwrap();
         assert_eq!((answer.answer.as_str(), answer.gate_id.as_deref()), ("no", Some("run_x/ask/1")));
         for result in [
             json!({"action": "decline"}),
@@ -216,11 +216,11 @@ mod tests {
             json!({"action": "accept", "content": {"answer": "yes"}}),
             json!({"action": "accept", "content": "yes"}),
         ] {
-            assert!(came_back(&gate(), result.clone()).unwrap_err().contains("still open"), "{result}");
+            assert!(read_result(&gate(), result.clone()).unwrap_err().contains("still open"), "{result}");
         }
         let form = GateInfo { form: Some(json!({"properties": {}})), choices: Vec::new(), ..gate() };
-        assert!(came_back(&form, json!({"action": "accept", "content": {}})).is_err());
-        let answer = came_back(&form, json!({"action": "accept", "content": {"count": 3}})).unwrap();
+        assert!(read_result(&form, json!({"action": "accept", "content": {}})).is_err());
+        let answer = read_result(&form, json!({"action": "accept", "content": {"count": 3}})).unwrap();
         assert_eq!(answer.form.unwrap()["count"], 3);
     }
 
@@ -280,7 +280,7 @@ mod tests {
         let gate = GateInfo { choices: vec!["yes\u{200b}".to_owned(), "yes\u{200c}".to_owned()], ..gate() };
         let shown = serde_json::to_value(form(&gate, None, true).unwrap()).unwrap();
         assert_eq!(shown["requestedSchema"]["properties"]["decision"]["enum"], json!(["1: yes·", "2: yes·"]));
-        let answer = came_back(&gate, json!({"action": "accept", "content": {"decision": "2: yes·"}})).unwrap();
+        let answer = read_result(&gate, json!({"action": "accept", "content": {"decision": "2: yes·"}})).unwrap();
         assert_eq!(answer.answer, "yes\u{200c}");
     }
 

@@ -44,7 +44,7 @@ pub(in crate::contract) async fn follow(uri: &str, daemon: &ReconnectingClient) 
     };
     let Some(events) = followed.join(&daemon.client().await?).await? else { return Ok(None) };
     let (told, updates) = mpsc::channel(1);
-    tokio::spawn(tell_all(followed, events, daemon.clone(), told));
+    tokio::spawn(notify_all(followed, events, daemon.clone(), told));
     Ok(Some(updates))
 }
 
@@ -89,11 +89,11 @@ impl Followed {
 
 /// Notifies the subscriber of a change. Returns whether the subscriber still listens; a pending notification covers
 /// both changes.
-fn tell(told: &mpsc::Sender<()>) -> bool {
+fn notify(told: &mpsc::Sender<()>) -> bool {
     !matches!(told.try_send(()), Err(TrySendError::Closed(())))
 }
 
-async fn tell_all(mut followed: Followed, mut events: Events, daemon: ReconnectingClient, told: mpsc::Sender<()>) {
+async fn notify_all(mut followed: Followed, mut events: Events, daemon: ReconnectingClient, told: mpsc::Sender<()>) {
     loop {
         loop {
             let event = tokio::select! {
@@ -102,7 +102,7 @@ async fn tell_all(mut followed: Followed, mut events: Events, daemon: Reconnecti
             };
             let Some(event) = event else { break };
             let (is_news, is_last) = followed.hear(event);
-            if (is_news && !tell(&told)) || is_last {
+            if (is_news && !notify(&told)) || is_last {
                 return;
             }
         }
@@ -113,7 +113,7 @@ async fn tell_all(mut followed: Followed, mut events: Events, daemon: Reconnecti
         let Some(again) = again else { return };
         events = again;
         // Changes during the interruption are unknown, so one is assumed.
-        if !tell(&told) {
+        if !notify(&told) {
             return;
         }
     }

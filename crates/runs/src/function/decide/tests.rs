@@ -29,13 +29,13 @@ fn node() -> CallKind {
     CallKind::Run { node: "a".to_owned(), input: Value::Null, timeout: Some(5.0), kwargs: Map::new() }
 }
 
-fn asks(ordinal: u64, kind: CallKind) -> Call {
+fn call_of(ordinal: u64, kind: CallKind) -> Call {
     Call { ordinal, within: None, kind }
 }
 
 /// A call of the root function whose number in the run is its number in the function.
 fn called(number: u64, kind: CallKind) -> Entry {
-    Entry::Called { at: AT, number, frame: ROOT, within: None, call: asks(number, kind) }
+    Entry::Called { at: AT, number, frame: ROOT, within: None, call: call_of(number, kind) }
 }
 
 fn within(number: u64, outer: u64, kind: CallKind) -> Entry {
@@ -78,7 +78,7 @@ fn abandoned(entries: &[Entry]) -> Vec<u64> {
 fn new_calls_are_numbered_on_from_the_last_one_of_the_run() {
     let state = state([called(1, sleep()), called(2, node())]);
     let advance =
-        state.advance(&run(), ROOT, AT, waiting(vec![asks(3, sleep()), asks(4, gate())], vec![], vec![3]), false);
+        state.advance(&run(), ROOT, AT, waiting(vec![call_of(3, sleep()), call_of(4, gate())], vec![], vec![3]), false);
     let numbers: Vec<u64> = advance.calls.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [3, 4]);
     let entries = [called(3, sleep()), called(4, gate())];
@@ -89,7 +89,7 @@ fn new_calls_are_numbered_on_from_the_last_one_of_the_run() {
 fn a_call_names_the_call_within_which_it_is_made_by_its_number_in_the_run() {
     // The function's first call is the run's second.
     let mut state = state([]);
-    state.apply(&Entry::Called { at: AT, number: 2, frame: ROOT, within: None, call: asks(1, node()) });
+    state.apply(&Entry::Called { at: AT, number: 2, frame: ROOT, within: None, call: call_of(1, node()) });
     let inner = |outer| Call { ordinal: 2, within: Some(outer), kind: sleep() };
     let outer_of = |outer| {
         let advance = state.advance(&run(), ROOT, AT, waiting(vec![inner(outer)], vec![], vec![]), false);
@@ -114,7 +114,7 @@ fn a_call_that_the_function_drops_ends_with_everything_below_it() {
 #[test]
 fn a_call_that_is_made_and_dropped_at_once_is_closed_after_it_is_recorded() {
     let state = state([]);
-    let advance = state.advance(&run(), ROOT, AT, waiting(vec![asks(1, sleep())], vec![1], vec![]), false);
+    let advance = state.advance(&run(), ROOT, AT, waiting(vec![call_of(1, sleep())], vec![1], vec![]), false);
     assert!(advance.dropped.is_empty() && abandoned(&advance.entries).is_empty());
     assert_eq!((advance.closed, advance.calls.len()), (vec![1], 1));
 }
@@ -277,12 +277,12 @@ fn answered(number: u64, value: u64) -> Entry {
 
 #[test]
 fn the_history_of_a_function_has_its_own_calls_and_the_answers_that_it_received() {
-    let other = Entry::Called { at: AT, number: 3, frame: 2, within: None, call: asks(1, sleep()) };
+    let other = Entry::Called { at: AT, number: 3, frame: 2, within: None, call: call_of(1, sleep()) };
     let entries = [called(1, sleep()), called(2, node()), other.clone(), answered(3, 30), answered(1, 10)];
     let FunctionSteps { steps, held } = FunctionSteps::of(ROOT, entries.clone(), Some(Step::Cancelled));
     let own = [
-        Step::Called(asks(1, sleep())),
-        Step::Called(asks(2, node())),
+        Step::Called(call_of(1, sleep())),
+        Step::Called(call_of(2, node())),
         Step::Answered { ordinal: 1, answer: Answer::Value(10.into()) },
         Step::Cancelled,
     ];
@@ -290,7 +290,7 @@ fn the_history_of_a_function_has_its_own_calls_and_the_answers_that_it_received(
     let of_other = FunctionSteps::of(2, entries, None).steps;
     assert_eq!(
         of_other,
-        [Step::Called(asks(1, sleep())), Step::Answered { ordinal: 1, answer: Answer::Value(30.into()) }]
+        [Step::Called(call_of(1, sleep())), Step::Answered { ordinal: 1, answer: Answer::Value(30.into()) }]
     );
 }
 

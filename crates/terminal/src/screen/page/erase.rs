@@ -32,11 +32,11 @@ impl XtermScreen {
                 *cell = blank.clone();
             }
         }
-        self.mend(row);
+        self.clear_split_halves(row);
     }
 
     /// Clears halves of wide characters whose other half is gone.
-    pub(super) fn mend(&mut self, row: usize) {
+    pub(super) fn clear_split_halves(&mut self, row: usize) {
         let columns = self.columns();
         let row = &mut self.term.grid_mut()[line(row)][..];
         for column in 0..columns {

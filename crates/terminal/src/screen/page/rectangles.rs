@@ -78,7 +78,7 @@ impl XtermScreen {
             let columns = Column(area.columns.start)..Column(area.columns.end);
             self.term.grid_mut()[line(row)][columns].fill(cell.clone());
         }
-        self.mend_rows(area.rows);
+        self.clear_split_halves_in(area.rows);
     }
 
     /// DECERA, and DECSERA, which leaves protected cells alone.
@@ -112,7 +112,7 @@ impl XtermScreen {
         for (row, cells) in (top..).zip(&taken) {
             self.term.grid_mut()[line(row)][Column(left)..Column(left + width)].clone_from_slice(cells);
         }
-        self.mend_rows(top..top + height);
+        self.clear_split_halves_in(top..top + height);
     }
 
     /// DECCARA and DECRARA: a place to begin, one to end, and which attributes to change or to reverse there. The

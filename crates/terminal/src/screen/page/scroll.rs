@@ -49,7 +49,7 @@ impl XtermScreen {
                     self.copy_cells(row + count, row, left..right + 1);
                 }
                 self.blank_cells(rows.end - count..rows.end, left..right + 1);
-                self.mend_rows(rows);
+                self.clear_split_halves_in(rows);
             }
         }
     }
@@ -69,7 +69,7 @@ impl XtermScreen {
                     self.copy_cells(row - count, row, left..right + 1);
                 }
                 self.blank_cells(rows.start..rows.start + count, left..right + 1);
-                self.mend_rows(rows);
+                self.clear_split_halves_in(rows);
             }
         }
     }
@@ -95,9 +95,9 @@ impl XtermScreen {
         }
     }
 
-    pub(super) fn mend_rows(&mut self, rows: Range<usize>) {
+    pub(super) fn clear_split_halves_in(&mut self, rows: Range<usize>) {
         for row in rows {
-            self.mend(row);
+            self.clear_split_halves(row);
         }
     }
 
@@ -118,7 +118,7 @@ impl XtermScreen {
                 cells[..count].fill(blank);
             }
         }
-        self.mend(row);
+        self.clear_split_halves(row);
     }
 
     fn shift_columns(&mut self, from: usize, shift: Shift) {

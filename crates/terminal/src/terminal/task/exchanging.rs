@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::exchange::{BASH_KEY, Held, PATIENCE, Redraw, VariablesError, without_answer};
+use crate::exchange::{BASH_KEY, HoldResult, PATIENCE, Redraw, VariablesError, without_answer};
 use crate::integration::{IntegrationSession, Kind};
 use crate::process::catches;
 use crate::transcript::Mark;
@@ -49,7 +49,7 @@ impl Task {
             return Err(VariablesError::Ended);
         }
         self.seat.admits(None).map_err(VariablesError::Held)?;
-        let Some(agreed) = self.shell.agreed.clone().filter(|_| self.shell.tells()) else {
+        let Some(agreed) = self.shell.agreed.clone().filter(|_| self.shell.is_reporting()) else {
             return Err(VariablesError::NotIntegrated { program: self.foreground_name() });
         };
         if !self.shell.is_idle() || self.exchanging.is_some() || !self.outgoing.is_empty() {
@@ -86,12 +86,12 @@ impl Task {
                 None => vec![bytes.to_vec()],
             },
             Some(redraw) => match redraw.hold(bytes) {
-                Held::NotYet => Vec::new(),
-                Held::Other(all) => {
+                HoldResult::NotYet => Vec::new(),
+                HoldResult::Other(all) => {
                     self.end_exchange(Err(VariablesError::Unanswered));
                     vec![all]
                 }
-                Held::Redrawn([before, redrawn, after]) => {
+                HoldResult::Redrawn([before, redrawn, after]) => {
                     self.end_exchange(Ok(()));
                     // What came before is drawn before, so it is taken in here.
                     self.take_in_all(&before);

@@ -242,7 +242,8 @@ impl Task {
             return Err(RunError::Ended(self.exit()));
         }
         self.seat.admits(None).map_err(RunError::Held)?;
-        let Some(kind) = self.shell.agreed.as_ref().filter(|_| self.shell.tells()).map(|agreed| agreed.kind) else {
+        let Some(kind) = self.shell.agreed.as_ref().filter(|_| self.shell.is_reporting()).map(|agreed| agreed.kind)
+        else {
             return Err(RunError::NotIntegrated { program: self.foreground_name() });
         };
         if !self.shell.is_idle() || self.exchanging.is_some() {
@@ -311,7 +312,7 @@ impl Task {
     }
 
     /// Answers the callers of a command, if it is over or their time is up.
-    pub(super) fn look_at_command(&mut self) {
+    pub(super) fn check_command(&mut self) {
         self.enter_waiting_commands();
         if let Some(running) = &mut self.running
             && let Some(again) = &mut running.take_back
@@ -336,29 +337,29 @@ impl Task {
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
-            return self.tell_of_command(running, Err(error));
+            return self.report_result(running, Err(error));
         }
         if matches!(over, CommandAbort::AtPrompt)
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
                 let said = self.ran(&running, over).output.trim_end().to_owned();
-                return self.tell_of_command(running, Err(RunError::NoFolder { folder, said }));
+                return self.report_result(running, Err(RunError::NoFolder { folder, said }));
             }
             // A person may have begun to type between the change of directory and the command.
             if let Err(holder) = self.seat.admits(None) {
-                return self.tell_of_command(running, Err(RunError::Held(holder)));
+                return self.report_result(running, Err(RunError::Held(holder)));
             }
             return match self.half_typed() {
                 None => self.enter(running, &line),
-                Some(text) => self.tell_of_command(running, Err(RunError::HalfTyped { text })),
+                Some(text) => self.report_result(running, Err(RunError::HalfTyped { text })),
             };
         }
         let ran = self.ran(&running, over);
-        self.tell_of_command(running, Ok(ran));
+        self.report_result(running, Ok(ran));
     }
 
-    fn tell_of_command(&mut self, running: Running, ran: Result<CommandResult, RunError>) {
+    fn report_result(&mut self, running: Running, ran: Result<CommandResult, RunError>) {
         if let Some(step) = running.step {
             self.done.add(step, ran.clone());
         }

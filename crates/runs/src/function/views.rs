@@ -9,10 +9,10 @@ use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python_api::{Answer, CallKind};
 use steplatch_store::Record;
 
-use super::entry::{CallLabel, Entry, told_as};
+use super::entry::{CallLabel, Entry, event_name};
 use super::gate::{HUMAN, step};
 use super::history::{FunctionState, ROOT, child_of};
-use crate::event::{Unreadable, envelope, tell_by};
+use crate::event::{Unreadable, add_author, envelope};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
 
@@ -41,7 +41,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
                            "choices": choices, "form": form,
                            "answered_by": answered_by.as_deref().unwrap_or(HUMAN), "context": context}),
                 ),
-                CallKind::Emit { event_type, data } => (told_as(&event_type), data),
+                CallKind::Emit { event_type, data } => (event_name(&event_type), data),
                 CallKind::Log { text } => ("log".to_owned(), json!({"text": text})),
                 CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} | CallKind::Ended { .. } => {
                     return Ok(None);
@@ -55,7 +55,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
                 CallLabel::Gate => match answer {
                     Answer::Value(answer) => {
                         let mut data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer});
-                        tell_by(&mut data, by);
+                        add_author(&mut data, by);
                         ("gate_answered", data)
                     }
                     Answer::Raise { .. } => {

@@ -45,13 +45,13 @@ pub(crate) fn for_people(sentence: &str) -> String {
         words = words.replace(phrase, ours);
     }
     match words.split_once(SET_WITH) {
-        Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", given_with(exports)),
+        Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", input_options(exports)),
         _ => words,
     }
 }
 
 /// Converts `export A=value, export B=value` to options of `steplatch run`. The text after these stays.
-fn given_with(exports: &str) -> String {
+fn input_options(exports: &str) -> String {
     let mut options = Vec::new();
     let mut rest = exports;
     while let Some((name, after)) = rest.strip_prefix("export ").and_then(|rest| rest.split_once("=value")) {

@@ -25,7 +25,7 @@ impl ClientPool {
     }
 
     /// Returns the connection that belongs to no particular client.
-    pub(super) fn anybody(&self) -> &ReconnectingClient {
+    pub(super) fn unnamed(&self) -> &ReconnectingClient {
         &self.first
     }
 

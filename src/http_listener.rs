@@ -24,7 +24,7 @@ const OTHER_DESCRIPTORS: u64 = 128;
 /// Where to listen, and whose requests are answered.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Over HTTP")]
-pub(crate) struct Listening {
+pub(crate) struct ListenOptions {
     /// Port to listen on; 0 takes any that is free [default: 7878]
     #[arg(long)]
     port: Option<u16>,
@@ -43,7 +43,7 @@ pub(crate) struct Listening {
 }
 
 /// A server that listens, and how clients reach it.
-pub(crate) struct Listens {
+pub(crate) struct HttpListener {
     /// The server, with MCP and nothing else yet.
     pub(crate) server: Server,
     /// Its address, for people.
@@ -54,15 +54,15 @@ pub(crate) struct Listens {
     token_file: Option<PathBuf>,
 }
 
-impl Listening {
+impl ListenOptions {
     /// Returns whether an option was given.
-    pub(crate) fn is_said(&self) -> bool {
+    pub(crate) fn has_options(&self) -> bool {
         let Self { port, host, allow_host, allow_origin } = self;
         port.is_some() || host.is_some() || !allow_host.is_empty() || !allow_origin.is_empty()
     }
 
     /// Listens, for the daemon of `place`, without answering yet.
-    pub(crate) async fn listen(self, place: &DaemonPaths) -> Result<Listens, Failure> {
+    pub(crate) async fn listen(self, place: &DaemonPaths) -> Result<HttpListener, Failure> {
         let (token, made, file) = token(place)?;
         let usual = Options::default();
         let options = Options {
@@ -72,7 +72,7 @@ impl Listening {
             allowed_origins: self.allow_origin,
             most_connections: most_connections(),
         };
-        let server = Server::bind(&options, token, way(place, "http")?).await;
+        let server = Server::bind(&options, token, client_named(place, "http")?).await;
         let server = server.map_err(|error| Failure::usage(error.to_string()))?;
         let address = server.address();
         if !address.ip().is_loopback() {
@@ -89,8 +89,8 @@ impl Listening {
             longest_body: MAX_BODY,
             ended: server.ended(),
         };
-        let server = server.with("/mcp", http_service(way(place, "mcp")?, mcp));
-        Ok(Listens { server, url: format!("http://{}", shown(address)), token: made, token_file: file })
+        let server = server.with("/mcp", http_service(client_named(place, "mcp")?, mcp));
+        Ok(HttpListener { server, url: format!("http://{}", shown(address)), token: made, token_file: file })
     }
 }
 
@@ -98,7 +98,7 @@ impl Listening {
 fn token(place: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
     match std::env::var(TOKEN_VARIABLE) {
         Ok(given) if !given.is_empty() => {
-            let token = Token::given(&given, TOKEN_VARIABLE).map_err(|error| Failure::usage(error.to_string()))?;
+            let token = Token::from_text(&given, TOKEN_VARIABLE).map_err(|error| Failure::usage(error.to_string()))?;
             Ok((token, None, None))
         }
         Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{TOKEN_VARIABLE} is not text"))),
@@ -111,13 +111,13 @@ fn token(place: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>)
 }
 
 /// Returns a connection to the daemon for a program that is not a person.
-fn way(place: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
+fn client_named(place: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
     Ok(ReconnectingClient::new(place.clone(), front::starter()?, front::hello(name)))
 }
 
-impl Listens {
+impl HttpListener {
     /// Prints the address and the token; `rows` describe the services.
-    pub(crate) fn tell(&self, rows: &[(&str, &str)], json: bool) -> Result<(), Failure> {
+    pub(crate) fn print_address(&self, rows: &[(&str, &str)], json: bool) -> Result<(), Failure> {
         let Self { url, token, token_file, .. } = self;
         let shown_file = token_file.as_ref().map(|file| file.display().to_string());
         if json {

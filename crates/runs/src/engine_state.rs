@@ -220,20 +220,20 @@ impl Engine {
         if let Some(run) = self.driven(id).or_else(|| self.locked.get(id)) {
             return Ok(Some(run));
         }
-        Ok(self.journal.find(id).await?.map(|known| self.told(known)))
+        Ok(self.journal.find(id).await?.map(|known| self.run_of(known)))
     }
 
     /// Returns a run that was read from the journal.
-    pub(super) fn told(&self, known: KnownRun) -> Arc<Run> {
+    pub(super) fn run_of(&self, known: KnownRun) -> Arc<Run> {
         if let Some(run) = self.driven(&known.run) {
             return run;
         }
         if let Some(run) = self.locked.get(&known.run) {
             return run;
         }
-        let Some(why) = self.broken().get(&known.run).cloned() else { return Arc::new(Run::told(known)) };
+        let Some(why) = self.broken().get(&known.run).cloned() else { return Arc::new(Run::from_journal(known)) };
         let trouble = Some(format!("{why}; cancel the run to write it off"));
-        Arc::new(Run::told(known).changed(|now| RunStatus { trouble, ..now }))
+        Arc::new(Run::from_journal(known).changed(|now| RunStatus { trouble, ..now }))
     }
 
     /// Notes that a run has finished, with its end in the journal.
@@ -329,7 +329,7 @@ impl Engine {
                     return Some(last);
                 }
                 Ok(Appended::Existing { run: existing }) => {
-                    tracing::error!(%run, %existing, "an append without a key was taken for another run's");
+                    tracing::error!(%run, %existing, "an append without a key was mistaken for a repeated one");
                     return None;
                 }
                 Err(AppendError::Storage(StorageError::NotOwner { .. })) => {
@@ -357,7 +357,7 @@ impl Engine {
 
     /// Ends this daemon, because another one has taken over the journal. This happens when the lock file is removed.
     fn give_way(&self) {
-        tracing::error!("another daemon has taken this state over, so this one ends");
+        tracing::error!("another daemon uses this state directory now, so this one stops");
         self.stop.send_replace(Some(ShutdownMode::GiveWay));
     }
 

@@ -116,7 +116,7 @@ impl Dispatcher {
         if in_group.is_some()
             && let Err(error) = hands.adopt_orphans()
         {
-            tracing::warn!(%error, "what nodes leave behind is not adopted");
+            tracing::warn!(%error, "processes that nodes leave behind are not adopted");
         }
         let nodes = Arc::new(Nodes::new(hands.clone()));
         let changes = ChangeHub::default();
@@ -258,10 +258,10 @@ impl Dispatcher {
             Command::HandBackTerminal(verb) => VerbReply::of(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => VerbReply::of_run(Box::pin(self.runs.run(caller, verb, step)).await),
             Command::ExecuteWorkflow(verb) => VerbReply::of(Box::pin(self.runs.execute(caller, verb, step)).await),
-            Command::GetRun(verb) => VerbReply::of_run(Box::pin(self.runs.look_at(verb)).await),
+            Command::GetRun(verb) => VerbReply::of_run(Box::pin(self.runs.get_run(verb)).await),
             Command::Decide(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::AnswerGate(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
-            Command::GetApprover(_) => VerbReply::of(Box::pin(self.approver.told()).await),
+            Command::GetApprover(_) => VerbReply::of(Box::pin(self.approver.status()).await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase
             // is the only possible proof, so the first one is set from a terminal whose owner is hidden.
             Command::SetApprover(verb) => match caller.no_person().await {
@@ -315,7 +315,7 @@ impl Dispatcher {
             Command::ListRemoteWorkflows(verb) => VerbReply::of(self.remotes.list(verb)),
             Command::RefreshWorkflows(verb) => VerbReply::of(Box::pin(self.remotes.refresh(verb)).await),
             Command::CheckWorkflowStatus(verb) => {
-                let there = self.runs.there(&verb.run_id).await;
+                let there = self.runs.remote_ids(&verb.run_id).await;
                 VerbReply::of(Box::pin(self.remotes.check(verb, there)).await)
             }
         };

@@ -7,18 +7,18 @@ use serde_json::Value;
 use steplatch_protocol::{NodeReply, RunEvent};
 
 use super::conversation::{Conversation, WAITING};
+use super::format;
 use super::line::Target;
 use super::session::{PendingText, State};
-use super::told;
 use super::work::{JobEvent, Outcome};
+use crate::child_runs::child;
 use crate::commands::graphs;
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::family::child;
 use crate::print::{QUIET, visible};
 
 impl Conversation<'_> {
     /// Handles news about a call.
-    pub(super) fn hears(&mut self, news: JobEvent) -> Result<(), Failure> {
+    pub(super) fn handle_event(&mut self, news: JobEvent) -> Result<(), Failure> {
         match news {
             JobEvent::Run(number, run) => {
                 self.screen.lines.change_words(|words| words.runs.push(run.clone()));
@@ -27,7 +27,7 @@ impl Conversation<'_> {
                 }
                 self.session.entry_mut(number).run = Some(run);
             }
-            JobEvent::Event(number, event) => self.hears_event(number, &event)?,
+            JobEvent::Event(number, event) => self.show_event(number, &event)?,
             JobEvent::Asks(number, gate) => {
                 self.code = WAITING;
                 let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
@@ -35,23 +35,23 @@ impl Conversation<'_> {
                     self.foreground = None;
                 } else if self.screen.is_watched() {
                     // A script answers in a later line.
-                    self.goes_to_background()?;
+                    self.move_to_background()?;
                 }
-                if self.session.asks(gate, Some(number), watched) {
-                    self.asks()?;
+                if self.session.add_question(gate, Some(number), watched) {
+                    self.show_question()?;
                 } else {
                     let target = visible(&self.session.entry(number).target.to_string());
                     self.screen.note(&format!("::{number} {target} asks something too, after this question"))?;
                 }
             }
-            JobEvent::Over(number, outcome) => self.hears_end(number, &outcome)?,
+            JobEvent::Over(number, outcome) => self.handle_end(number, &outcome)?,
         }
         Ok(())
     }
 
-    fn hears_event(&mut self, number: usize, event: &RunEvent) -> io::Result<()> {
+    fn show_event(&mut self, number: usize, event: &RunEvent) -> io::Result<()> {
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default();
-        let before = self.asked();
+        let before = self.current_gate();
         match event.event_type.as_str() {
             "gate_answered" | "gate_timeout" | "gate_cancelled" => drop(self.session.settled(gate)),
             // At the end of a state or of a function's call, the runs that it started have ended.
@@ -63,58 +63,58 @@ impl Conversation<'_> {
             }
             _ => {}
         }
-        let asks_next = before != self.asked();
+        let asks_next = before != self.current_gate();
         self.still()?;
         let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
         // A call in the background is shown with its number.
         let mark = if watched || !self.screen.is_watched() { String::new() } else { format!("::{number} ") };
-        let lines = self.views.get_mut(&number).map(|view| view.told(event, mark.len())).unwrap_or_default();
+        let lines = self.views.get_mut(&number).map(|view| view.event_lines(event, mark.len())).unwrap_or_default();
         let entry = self.session.entry(number);
         if !entry.quiet || (event.is_last() && entry.run.as_ref() == Some(&event.run_id)) {
             let lines: Vec<String> = lines.into_iter().map(|line| format!("{QUIET}{mark}{QUIET:#}{line}")).collect();
             self.screen.say(&lines)?;
         }
-        if asks_next { self.asks() } else { Ok(()) }
+        if asks_next { self.show_question() } else { Ok(()) }
     }
 
     /// Returns the gate of the current question.
-    fn asked(&self) -> Option<String> {
-        self.session.asked().map(|question| question.asking.gate().gate_id.clone())
+    fn current_gate(&self) -> Option<String> {
+        self.session.current_question().map(|question| question.asking.gate().gate_id.clone())
     }
 
     /// Stores the result of a call, shows it, and continues the lines that needed it.
-    pub(super) fn hears_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
+    pub(super) fn handle_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
         self.still()?;
         self.views.remove(&number);
         // The message about the interruption was shown already.
         if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
             return Ok(());
         }
-        let before = self.asked();
+        let before = self.current_gate();
         let (target, input) = (self.session.entry(number).target.clone(), self.session.entry(number).input.clone());
         let value = outcome.value(&target, &input);
         let success = value["success"] == true;
         self.session.done(number, value, Instant::now());
-        self.tells_end(number, &target, outcome)?;
+        self.show_end(number, &target, outcome)?;
         if self.foreground.is_some_and(|foreground| foreground.number == number) {
             self.foreground = None;
             self.code = if success { 0 } else { FAILED };
         }
-        if before != self.asked() {
-            self.asks()?;
+        if before != self.current_gate() {
+            self.show_question()?;
         }
-        self.goes_on_with_what_waited()
+        self.resume_waiting_lines()
     }
 
-    fn tells_end(&mut self, number: usize, target: &Target, outcome: &Outcome) -> io::Result<()> {
+    fn show_end(&mut self, number: usize, target: &Target, outcome: &Outcome) -> io::Result<()> {
         let State::Done { took, .. } = self.session.entry(number).state else { return Ok(()) };
-        let end = |error: Option<&str>| told::end(number, target, error, took);
+        let end = |error: Option<&str>| format::end(number, target, error, took);
         match outcome {
             Outcome::Node(reply) => {
                 self.screen.output(number, &reply.output)?;
-                self.screen.notes(&told::beside(reply))?;
+                self.screen.notes(&format::beside(reply))?;
                 self.screen.notes(&graphs::steps(reply))?;
-                self.tells_node(reply, &end(failed(reply)))
+                self.show_node_end(reply, &end(failed(reply)))
             }
             // The last event has shown how the run ended.
             Outcome::Run(_) => self.screen.notes(&[format!("  {QUIET}its result is ::{number}{QUIET:#}")]),
@@ -123,7 +123,7 @@ impl Conversation<'_> {
         }
     }
 
-    fn tells_node(&mut self, reply: &NodeReply, end: &str) -> io::Result<()> {
+    fn show_node_end(&mut self, reply: &NodeReply, end: &str) -> io::Result<()> {
         match failed(reply) {
             Some(error) if !self.screen.is_watched() => self.screen.error(error),
             _ => self.screen.notes(&[end.to_owned()]),
@@ -131,11 +131,11 @@ impl Conversation<'_> {
     }
 
     /// Executes the lines that waited for a result which is available now.
-    fn goes_on_with_what_waited(&mut self) -> Result<(), Failure> {
+    fn resume_waiting_lines(&mut self) -> Result<(), Failure> {
         for (wanted, value) in self.session.ready() {
             match (wanted, value) {
                 (PendingText::Call(number), Ok(value)) => self.starts(number, value),
-                (PendingText::Call(number), Err(error)) => self.hears_end(number, &Outcome::Nothing(error))?,
+                (PendingText::Call(number), Err(error)) => self.handle_end(number, &Outcome::Nothing(error))?,
                 (wanted, Ok(value)) => self.later.push_back((wanted, value)),
                 (_, Err(error)) => self.fails(&error, USAGE)?,
             }

@@ -77,7 +77,7 @@ impl HeldTerminals {
 
     /// Notes what a run does after its gate. Releases its terminals once a step has typed into one, or begins to read
     /// one: it may wait for what others do there.
-    pub fn go_on(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
+    pub fn note_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(run) else { return };
         let step = step.to_string();
@@ -178,14 +178,14 @@ mod tests {
         let step = |visit: u32| StepId { run: run.clone(), place: "s".to_owned(), visit };
         let is_held = || held.is_held_by(&run, &key("term_a"));
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
-        held.go_on(&run, &step(1), TerminalUse::Nothing);
-        held.go_on(&run, &step(2), TerminalUse::Acts);
-        held.go_on(&run, &step(2), TerminalUse::Acts);
+        held.note_step(&run, &step(1), TerminalUse::Nothing);
+        held.note_step(&run, &step(2), TerminalUse::Acts);
+        held.note_step(&run, &step(2), TerminalUse::Acts);
         assert!(is_held(), "it types");
-        held.go_on(&run, &step(3), TerminalUse::Nothing);
+        held.note_step(&run, &step(3), TerminalUse::Nothing);
         assert!(!is_held());
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
-        held.go_on(&run, &step(4), TerminalUse::Reads);
+        held.note_step(&run, &step(4), TerminalUse::Reads);
         assert!(!is_held(), "it may wait for what others do");
     }
 

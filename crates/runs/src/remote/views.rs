@@ -11,10 +11,10 @@ use steplatch_workflow::Outcome;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Phase, State};
 use crate::child::outcome_with;
+use crate::engine_state::Engine;
 use crate::event::{Unreadable, envelope};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
-use crate::shared::Engine;
 use crate::source::DefinitionSource;
 
 /// Returns an entry as an event; `None` if the entry is not shown to followers.
@@ -122,7 +122,7 @@ pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, Strin
 }
 
 /// Returns the ids of a run at its service; `None` if the service has not started it.
-pub(crate) async fn there(shared: &Engine, run: &Run) -> Option<RemoteIds> {
+pub(crate) async fn remote_ids(shared: &Engine, run: &Run) -> Option<RemoteIds> {
     let DefinitionSource::Remote { service } = &run.about.source else { return None };
     let records = shared.journal.read(&run.id, 1).await.ok()?;
     records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {

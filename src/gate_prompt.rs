@@ -89,7 +89,7 @@ impl GatePrompt {
             (Step::Passphrase(_), _) => "the approver's passphrase:".to_owned(),
             (_, Some(field)) => {
                 let wanted = match field.choices().len() {
-                    0 => field.wanted(),
+                    0 => field.constraint(),
                     _ => "by number or text".to_owned(),
                 };
                 let besides = match field.default_in_words() {

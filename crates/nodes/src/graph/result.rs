@@ -6,7 +6,7 @@ use super::event::Ending;
 use super::progress::{Progress, Status, StepProgress};
 use super::{Graph, StepOutcome};
 use crate::node::Node;
-use crate::result::{Came, ErrorType, Failure, NodeResult};
+use crate::result::{ErrorType, ExecutorOutcome, Failure, NodeResult};
 
 /// Returns the result of a graph. A graph that is not over gives its outputs so far, as a failure.
 #[must_use]
@@ -17,16 +17,16 @@ pub fn result(node: &Node, graph: &Graph, progress: &Progress) -> NodeResult {
         Some(false) => Some(why(progress)),
         None => Some(Failure::new(ErrorType::Interrupted, "The graph was ended before it was done.")),
     };
-    NodeResult::of(node, input, told(graph, progress, failure))
+    NodeResult::of(node, input, outcome(graph, progress, failure))
 }
 
-fn told(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> Came {
+fn outcome(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> ExecutorOutcome {
     let last = graph.plan.last();
     let steps: Map<String, Value> =
         progress.steps.iter().map(|step| (step.id.to_string(), Value::Object(of_step(step)))).collect();
     let order: Vec<Value> = progress.began.iter().map(|step| step.as_str().into()).collect();
     let output = progress.steps[last].output().cloned().unwrap_or_default();
-    Came { output, failure, attributes: Map::new() }
+    ExecutorOutcome { output, failure, attributes: Map::new() }
         .with("steps", steps)
         .with("execution_order", order)
         .with("final_step_id", graph.steps[last].id.as_str())

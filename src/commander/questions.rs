@@ -23,7 +23,7 @@ impl Conversation<'_> {
             Some(answer) => self.gives(gate, answer).await,
             None => {
                 self.code = WAITING;
-                Ok(self.asks_on()?)
+                Ok(self.show_question_prompt()?)
             }
         }
     }
@@ -41,7 +41,7 @@ impl Conversation<'_> {
         }
         let question = self.session.settled(gate);
         match question.and_then(|(question, _)| question.entry) {
-            Some(number) if self.session.asked().is_none() => {
+            Some(number) if self.session.current_question().is_none() => {
                 self.watches(number, self.screen.is_watched().then_some(PATIENCE));
             }
             Some(_) => self.code = WAITING,
@@ -54,7 +54,7 @@ impl Conversation<'_> {
                 self.screen.note(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
             }
         }
-        Ok(self.asks()?)
+        Ok(self.show_question()?)
     }
 
     async fn is_refused(&mut self, gate: &str, answer: AnswerGate, reply: &AnswerGateReply) -> Result<(), Failure> {
@@ -67,7 +67,7 @@ impl Conversation<'_> {
         if !reply.passphrase_wanted && !self.work.is_open(&answer).await? {
             // Another client may have answered it, and then there is no question left.
             self.session.settled(gate);
-            self.asks()?;
+            self.show_question()?;
             return Err(Failure::work(error));
         }
         if let Some(question) = self.session.question(gate) {
@@ -76,12 +76,12 @@ impl Conversation<'_> {
         if !(reply.passphrase_wanted && is_first) {
             self.fails(&error, FAILED)?;
         }
-        Ok(self.asks_on()?)
+        Ok(self.show_question_prompt()?)
     }
 
     /// Shows the first question, if there is one.
-    pub(super) fn asks(&mut self) -> io::Result<()> {
-        if let Some(question) = self.session.asked() {
+    pub(super) fn show_question(&mut self) -> io::Result<()> {
+        if let Some(question) = self.session.current_question() {
             let gate = question.asking.gate();
             let who = question.entry.map_or_else(String::new, |number| {
                 format!("::{number} {} ", visible(&self.session.entry(number).target.to_string()))
@@ -98,12 +98,12 @@ impl Conversation<'_> {
             self.screen.lines.forget_typed();
             self.screen.say(&lines)?;
         }
-        self.asks_on()
+        self.show_question_prompt()
     }
 
     /// Shows the prompt for the next line of the first question.
-    fn asks_on(&mut self) -> io::Result<()> {
-        let asked = self.session.asked().map(|question| &question.asking);
+    fn show_question_prompt(&mut self) -> io::Result<()> {
+        let asked = self.session.current_question().map(|question| &question.asking);
         let prompt = match asked {
             None => Prompt::Line,
             Some(asking) if asking.is_secret() => Prompt::Secret,
@@ -128,7 +128,7 @@ impl Conversation<'_> {
             self.work.cancel(run);
             return Ok(());
         }
-        let asked = self.session.asked().map(|question| {
+        let asked = self.session.current_question().map(|question| {
             let run = question.entry.and_then(|number| self.session.entry(number).run.clone());
             run.unwrap_or_else(|| question.asking.gate().run_id.clone())
         });
@@ -140,7 +140,7 @@ impl Conversation<'_> {
             ),
         };
         self.left = asked.map(|run| (run, Instant::now()));
-        self.asks()?;
+        self.show_question()?;
         self.screen.note(&open)
     }
 }

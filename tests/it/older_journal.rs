@@ -1,10 +1,12 @@
 //! A journal that the version before wrote, continued by this one from every entry on.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
+use xxhash_rust::xxh3::Xxh3;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -46,14 +48,71 @@ const FUNCTION: OlderRun = OlderRun {
     entries: 23,
 };
 
+/// When the first of the runs began, in microseconds since the Unix epoch.
+const BEGAN: i64 = 1_795_407_634_597_340;
+
+/// Returns a text of the journal with every point in time moved.
+fn moved(text: &str, by: i64) -> String {
+    let mut moved = String::with_capacity(text.len());
+    for part in text.split_inclusive(|character: char| !character.is_ascii_digit()) {
+        let digits = part.trim_end_matches(|character: char| !character.is_ascii_digit());
+        match digits.parse::<i64>() {
+            Ok(at) if digits.len() == 16 && at >= BEGAN => {
+                moved += &(at + by).to_string();
+                moved += &part[digits.len()..];
+            }
+            _ => moved += part,
+        }
+    }
+    moved
+}
+
+/// The checksum of a record: the run, its numbers and its text.
+fn checksum(run: &str, numbers: [i64; 3], text: &str) -> i64 {
+    let mut hash = Xxh3::new();
+    hash.update(run.as_bytes());
+    numbers.iter().for_each(|number| hash.update(&number.to_le_bytes()));
+    hash.update(text.as_bytes());
+    hash.digest().cast_signed()
+}
+
+/// Moves all runs to the last minute: time limits count from their beginning.
+fn move_to_now(journal: &Connection) {
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
+    let by = now - BEGAN - 60_000_000;
+    let select = "SELECT number, seq, format, version, checksum, text, run FROM records JOIN runs USING (number)";
+    let mut records = journal.prepare(select).unwrap();
+    let mut records = records.query([]).unwrap();
+    while let Some(row) = records.next().unwrap() {
+        let [number, seq, format, version, stored] = [0, 1, 2, 3, 4].map(|column| row.get::<_, i64>(column).unwrap());
+        let (text, run) = (row.get::<_, String>(5).unwrap(), row.get::<_, String>(6).unwrap());
+        assert_eq!(checksum(&run, [seq, format, version], &text), stored);
+        let text = moved(&text, by);
+        let checksum = checksum(&run, [seq, format, version], &text);
+        let update = "UPDATE records SET text = ?3, checksum = ?4 WHERE number = ?1 AND seq = ?2";
+        journal.execute(update, params![number, seq, text, checksum]).unwrap();
+    }
+    let mut runs = journal.prepare("SELECT number, summary FROM runs").unwrap();
+    let mut runs = runs.query([]).unwrap();
+    while let Some(row) = runs.next().unwrap() {
+        let (number, summary) = (row.get::<_, i64>(0).unwrap(), row.get::<_, String>(1).unwrap());
+        let update = "UPDATE runs SET summary = ?2, finished_at = finished_at + ?3 WHERE number = ?1";
+        journal.execute(update, params![number, moved(&summary, by), by / 1000]).unwrap();
+    }
+}
+
 /// Writes the journal as a daemon left it that was killed after entry `last` of `run`. The child of the run is there
 /// whole, or not at all.
 fn write_killed(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
-    let state = home.path().join("state");
-    std::fs::create_dir_all(&state).unwrap();
-    let journal = Connection::open(state.join("steplatch.db")).unwrap();
+    let file = home.path().join("state/steplatch.db");
+    // That of the daemon which filled the library.
+    for end in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", file.display()));
+    }
+    let journal = Connection::open(&file).unwrap();
     let folder = home.path().to_str().unwrap();
     journal.execute_batch(&JOURNAL.replace("FOLDER", folder)).unwrap();
+    move_to_now(&journal);
     let kept = if has_child { run.child } else { run.number };
     for table in ["runs", "records"] {
         journal
@@ -88,9 +147,10 @@ fn entry_types(state: &Path, run: &OlderRun) -> Vec<String> {
 /// Continues a run from entry `last` on, and returns its report and the types of all its entries.
 fn continued(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>) {
     let home = Home::new(STEPLATCH);
-    write_killed(&home, run, last, has_child);
     std::fs::write(home.path().join("inner.json"), INNER).unwrap();
     home.runs(&["workflow", "load", "inner.json"]).well();
+    home.runs(&["daemon", "stop"]).well();
+    write_killed(&home, run, last, has_child);
     let agent = Agent::new(&home);
     let look = || agent.calls("get_run", json!({"run_id": run.id, "wait_seconds": 30}));
     for (_, answer) in run.answers.iter().filter(|(entry, _)| *entry > last) {

@@ -197,7 +197,7 @@ fn runs_below_a_machine_count_with_those_that_its_children_start() {
     let story = Story::whole(MANY);
     story.home.runs(&["workflow", "load", "story.py"]).well();
     let nests = json!({"initial_state": "nest", "states": {
-        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 600},
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 300},
     }});
     let asked = json!({"workflow_definition": nests, "wait_seconds": 0, "save_on_success": false});
     let machine = story.agent.calls("run_workflow", asked);

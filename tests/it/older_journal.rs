@@ -1,11 +1,11 @@
-//! A journal that the version before wrote, continued by this one from every entry on.
+//! A journal that the version before wrote, continued by this one from every append on.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, CommandOutput, Home};
 use xxhash_rust::xxh3::Xxh3;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
@@ -27,7 +27,8 @@ struct OlderRun {
     starts_child: i64,
     /// The answers to its gates, in order, and the entries that record them.
     answers: &'static [(i64, &'static str)],
-    entries: i64,
+    /// The last entry of each of its appends: a daemon is killed between two appends, not within one.
+    appends: &'static [i64],
 }
 
 const MACHINE: OlderRun = OlderRun {
@@ -36,7 +37,7 @@ const MACHINE: OlderRun = OlderRun {
     child: 3,
     starts_child: 5,
     answers: &[(12, "ship"), (18, "it is good")],
-    entries: 22,
+    appends: &[2, 5, 6, 11, 15, 17, 20, 22],
 };
 
 const FUNCTION: OlderRun = OlderRun {
@@ -45,7 +46,7 @@ const FUNCTION: OlderRun = OlderRun {
     child: 5,
     starts_child: 10,
     answers: &[(13, "ship")],
-    entries: 23,
+    appends: &[1, 2, 4, 6, 8, 10, 12, 14, 16, 19, 21, 23],
 };
 
 /// When the first of the runs began, in microseconds since the Unix epoch.
@@ -110,8 +111,8 @@ fn write_killed(home: &Home, run: &OlderRun, last: i64, has_child: bool) {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
     }
     let journal = Connection::open(&file).unwrap();
-    let folder = home.path().to_str().unwrap();
-    journal.execute_batch(&JOURNAL.replace("FOLDER", folder)).unwrap();
+    let folder = home.path().join("project");
+    journal.execute_batch(&JOURNAL.replace("FOLDER", folder.to_str().unwrap())).unwrap();
     move_to_now(&journal);
     let kept = if has_child { run.child } else { run.number };
     for table in ["runs", "records"] {
@@ -147,8 +148,11 @@ fn entry_types(state: &Path, run: &OlderRun) -> Vec<String> {
 /// Continues a run from entry `last` on, and returns its report and the types of all its entries.
 fn continued(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>) {
     let home = Home::new(STEPLATCH);
-    std::fs::write(home.path().join("inner.json"), INNER).unwrap();
-    home.runs(&["workflow", "load", "inner.json"]).well();
+    let project = home.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("inner.json"), INNER).unwrap();
+    let loaded = home.steplatch().current_dir(&project).args(["workflow", "load", "inner.json"]).output().unwrap();
+    CommandOutput::of(&loaded).well();
     home.runs(&["daemon", "stop"]).well();
     write_killed(&home, run, last, has_child);
     let agent = Agent::new(&home);
@@ -162,10 +166,11 @@ fn continued(run: &OlderRun, last: i64, has_child: bool) -> (Value, Vec<String>)
     (report, entry_types(&home.path().join("state"), run))
 }
 
-fn goes_on_from_every_entry(run: &OlderRun, compare: fn(&Value)) {
-    let (_, whole) = continued(run, run.entries, true);
-    assert_eq!(whole.len(), usize::try_from(run.entries).unwrap(), "a finished run stays as it is");
-    for last in 1..run.entries {
+fn goes_on_from_every_append(run: &OlderRun, compare: fn(&Value)) {
+    let [unfinished @ .., end] = run.appends else { panic!("a run has entries") };
+    let (_, whole) = continued(run, *end, true);
+    assert_eq!(whole.len(), usize::try_from(*end).unwrap(), "a finished run stays as it is");
+    for &last in unfinished {
         let children: &[bool] = match last {
             last if last < run.starts_child => &[false],
             // The daemon was killed before or after the child began.
@@ -182,13 +187,13 @@ fn goes_on_from_every_entry(run: &OlderRun, compare: fn(&Value)) {
 }
 
 #[test]
-fn a_machine_of_the_version_before_goes_on_from_every_entry() {
-    goes_on_from_every_entry(&MACHINE, |report| assert_eq!(report["final_state"], "good", "{report}"));
+fn a_machine_of_the_version_before_goes_on_from_every_append() {
+    goes_on_from_every_append(&MACHINE, |report| assert_eq!(report["final_state"], "good", "{report}"));
 }
 
 #[test]
-fn a_function_of_the_version_before_goes_on_from_every_entry() {
-    goes_on_from_every_entry(&FUNCTION, |report| {
+fn a_function_of_the_version_before_goes_on_from_every_append() {
+    goes_on_from_every_append(&FUNCTION, |report| {
         let result =
             json!({"again": {"doubled": 84}, "answer": "ship", "inner": "completed", "later": true, "drawn": true});
         assert_eq!(report["result"], result, "{report}");

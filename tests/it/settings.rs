@@ -34,18 +34,18 @@ fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
     // Neither the file nor its directory existed when the daemon started.
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\n").unwrap();
-    logged(&home, "daemon.log changed, and holds from now on");
+    logged(&home, "daemon.log changed and is applied");
     // Replaced by a new file, as editors do.
     let new = file.with_extension("new");
     fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
     fs::rename(&new, &file).unwrap();
-    logged(&home, "tools.library changed, and holds from now on");
+    logged(&home, "tools.library changed and is applied");
     logged(&home, "runs.days changed, and holds from the next start on: steplatch daemon restart");
     let service = |url: &str| format!("daemon.log = 'info'\n[[remote]]\nname = 'flows'\nbase_url = '{url}'\n");
     fs::write(&file, service("https://flows.example.com")).unwrap();
     logged(&home, "remote 'flows' was added");
     fs::write(&file, service("https://flows.example.org")).unwrap();
-    logged(&home, "remote 'flows' changed, and holds from now on");
+    logged(&home, "remote 'flows' changed and is applied");
     // The daemon applies it a moment after it is logged.
     eventually_blocking("the new address is listed", || {
         let listed = home.runs(&["remote", "list", "--json"]).json();
@@ -98,7 +98,7 @@ fn a_mistake_in_the_file_is_logged_once_and_changes_nothing() {
     logged(&home, "tools.library must be true or false, not perhaps");
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps' # not sure\n").unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = true\n").unwrap();
-    logged(&home, "tools.library changed, and holds from now on");
+    logged(&home, "tools.library changed and is applied");
     assert_eq!(log(&home).matches(complaint).count(), 1, "{}", log(&home));
 }
 

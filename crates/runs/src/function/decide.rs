@@ -129,13 +129,14 @@ impl FunctionState {
         }
     }
 
-    /// Returns what follows from the progress that a function made when it continued at time `at`. `is_replayed` is
-    /// whether it was executed again from its history; calls that it does not wait for then were abandoned before.
+    /// Returns what follows from the progress that a function made when it continued at time `at` because of `entries`,
+    /// which are not applied yet. `is_replayed` is whether it was executed again from its history; calls that it does not
+    /// wait for then were abandoned before.
     pub(super) fn advance(
         &self,
         run: &RunId,
-        frame: u64,
-        at: Timestamp,
+        (frame, at): (u64, Timestamp),
+        entries: &[Entry],
         progress: Result<Progress, RaisedError>,
         is_replayed: bool,
     ) -> Advance {
@@ -148,7 +149,8 @@ impl FunctionState {
             advance.closed.extend(self.not_among(frame, waits));
         }
         for ordinal in &advance.closed {
-            if let Some(number) = self.open.number_of(frame, *ordinal) {
+            // The call that has its answer now is still open here, and is not abandoned.
+            if let Some(number) = self.open.number_of(frame, *ordinal).filter(|number| !closes(entries, *number)) {
                 let Abandonment { entries, calls } = self.abandon(run, number, at);
                 advance.entries.extend(entries);
                 advance.dropped.extend(calls);
@@ -180,15 +182,8 @@ impl FunctionState {
             Ok(result) => Entry::Completed { at, result },
             Err(RaisedError { error, traceback }) => Entry::Failed { at, error, traceback },
         };
-        let is_closed = |number: u64| {
-            let closes = |entry: &Entry| match entry {
-                Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => *closed == number,
-                _ => false,
-            };
-            entries.iter().any(closes)
-        };
         let mut ending = self.ended_by(run, at, end);
-        ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_closed(*number)));
+        ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if closes(entries, *number)));
         ending
     }
 
@@ -257,6 +252,15 @@ impl FunctionState {
         };
         entries.into_iter().map(ends).collect()
     }
+}
+
+/// Whether one of these entries answers or abandons a call.
+fn closes(entries: &[Entry], number: u64) -> bool {
+    let closes = |entry: &Entry| match entry {
+        Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => *closed == number,
+        _ => false,
+    };
+    entries.iter().any(closes)
 }
 
 impl PendingCall {

@@ -131,7 +131,7 @@ impl FunctionRun {
         if let Ok(ExecutionProgress { state, .. }) = &gone {
             self.note_raised(number, state);
         }
-        let advance = self.folded.advance(&self.recorder.run.id, number, at, gone, is_replayed);
+        let advance = self.folded.advance(&self.recorder.run.id, (number, at), &entries, gone, is_replayed);
         let Advance { entries: following, dropped, closed, calls, ended } = advance;
         entries.extend(following);
         self.drop_calls(&dropped);

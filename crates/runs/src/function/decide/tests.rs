@@ -77,8 +77,13 @@ fn abandoned(entries: &[Entry]) -> Vec<u64> {
 #[test]
 fn new_calls_are_numbered_on_from_the_last_one_of_the_run() {
     let state = state([called(1, sleep()), called(2, node())]);
-    let advance =
-        state.advance(&run(), ROOT, AT, waiting(vec![call_of(3, sleep()), call_of(4, gate())], vec![], vec![3]), false);
+    let advance = state.advance(
+        &run(),
+        (ROOT, AT),
+        &[],
+        waiting(vec![call_of(3, sleep()), call_of(4, gate())], vec![], vec![3]),
+        false,
+    );
     let numbers: Vec<u64> = advance.calls.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [3, 4]);
     let entries = [called(3, sleep()), called(4, gate())];
@@ -92,7 +97,7 @@ fn a_call_names_the_call_within_which_it_is_made_by_its_number_in_the_run() {
     state.apply(&Entry::Called { at: AT, number: 2, frame: ROOT, within: None, call: call_of(1, node()) });
     let inner = |outer| Call { ordinal: 2, within: Some(outer), kind: sleep() };
     let outer_of = |outer| {
-        let advance = state.advance(&run(), ROOT, AT, waiting(vec![inner(outer)], vec![], vec![]), false);
+        let advance = state.advance(&run(), (ROOT, AT), &[], waiting(vec![inner(outer)], vec![], vec![]), false);
         match &advance.entries[..] {
             [Entry::Called { number: 3, within, .. }] => *within,
             other => panic!("{other:?}"),
@@ -105,7 +110,7 @@ fn a_call_names_the_call_within_which_it_is_made_by_its_number_in_the_run() {
 #[test]
 fn a_call_that_the_function_drops_ends_with_everything_below_it() {
     let state = state([called(1, node()), within(2, 1, sleep()), within(3, 2, sleep()), called(4, sleep())]);
-    let advance = state.advance(&run(), ROOT, AT, waiting(vec![], vec![1], vec![4]), false);
+    let advance = state.advance(&run(), (ROOT, AT), &[], waiting(vec![], vec![1], vec![4]), false);
     assert_eq!(advance.dropped, [2, 3, 1]);
     assert_eq!(abandoned(&advance.entries), [2, 3, 1], "the innermost are recorded before the call itself");
     assert_eq!(advance.closed, [1]);
@@ -114,7 +119,7 @@ fn a_call_that_the_function_drops_ends_with_everything_below_it() {
 #[test]
 fn a_call_that_is_made_and_dropped_at_once_is_closed_after_it_is_recorded() {
     let state = state([]);
-    let advance = state.advance(&run(), ROOT, AT, waiting(vec![call_of(1, sleep())], vec![1], vec![]), false);
+    let advance = state.advance(&run(), (ROOT, AT), &[], waiting(vec![call_of(1, sleep())], vec![1], vec![]), false);
     assert!(advance.dropped.is_empty() && abandoned(&advance.entries).is_empty());
     assert_eq!((advance.closed, advance.calls.len()), (vec![1], 1));
 }
@@ -122,16 +127,26 @@ fn a_call_that_is_made_and_dropped_at_once_is_closed_after_it_is_recorded() {
 #[test]
 fn only_after_a_replay_a_call_is_dropped_for_not_being_waited_for() {
     let state = state([called(1, sleep()), called(2, sleep())]);
-    let advance = |is_replayed| state.advance(&run(), ROOT, AT, waiting(vec![], vec![], vec![2]), is_replayed);
+    let advance = |is_replayed| state.advance(&run(), (ROOT, AT), &[], waiting(vec![], vec![], vec![2]), is_replayed);
     assert_eq!(advance(true).dropped, [1]);
     assert!(advance(false).dropped.is_empty());
+}
+
+#[test]
+fn a_call_that_is_answered_after_a_replay_is_not_abandoned_as_well() {
+    let state = state([called(1, gate()), called(2, sleep())]);
+    let entries = [answered(1, 7)];
+    let advance = state.advance(&run(), (ROOT, AT), &entries, waiting(vec![], vec![], vec![2]), true);
+    assert!(advance.dropped.is_empty() && advance.entries.is_empty(), "{advance:?}");
+    let advance = state.advance(&run(), (ROOT, AT), &entries, waiting(vec![], vec![], vec![]), true);
+    assert_eq!(advance.dropped, [2]);
 }
 
 #[test]
 fn a_function_ends_with_its_result_or_its_exception() {
     let ended = |end| {
         let progress = Progress { calls: vec![], abandoned: vec![], state: end };
-        state([]).advance(&run(), ROOT, AT, Ok(progress), false).ended
+        state([]).advance(&run(), (ROOT, AT), &[], Ok(progress), false).ended
     };
     assert_eq!(ended(State::Completed(json!(7))), Some(Ok(json!(7))));
     let Some(Err(raised)) = ended(State::Failed(failure(FailureKind::Raised, "no"))) else { panic!("it raised") };
@@ -139,7 +154,7 @@ fn a_function_ends_with_its_result_or_its_exception() {
     let Some(Err(unnamed)) = ended(State::Failed(failure(FailureKind::Raised, ""))) else { panic!("it raised") };
     assert_eq!(unnamed.error, "ValueError", "an exception without a text shows its name");
     let broken = RaisedError { error: "the worker ended".to_owned(), traceback: None };
-    let advance = state([called(1, sleep())]).advance(&run(), ROOT, AT, Err(broken.clone()), true);
+    let advance = state([called(1, sleep())]).advance(&run(), (ROOT, AT), &[], Err(broken.clone()), true);
     assert_eq!((advance.ended, advance.entries.len()), (Some(Err(broken)), 0));
 }
 

@@ -40,7 +40,7 @@ fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
     fs::write(&new, "daemon.log = 'info'\ntools.library = true\nruns.days = 3\n").unwrap();
     fs::rename(&new, &file).unwrap();
     logged(&home, "tools.library changed and is applied");
-    logged(&home, "runs.days changed, and holds from the next start on: steplatch daemon restart");
+    logged(&home, "runs.days changed and is applied by the next start: steplatch daemon restart");
     let service = |url: &str| format!("daemon.log = 'info'\n[[remote]]\nname = 'flows'\nbase_url = '{url}'\n");
     fs::write(&file, service("https://flows.example.com")).unwrap();
     logged(&home, "remote 'flows' was added");

@@ -183,13 +183,22 @@ fn refuses(story: &Story, run: &Value, times: usize) {
     assert_eq!(refused()[0]["data"]["why"], "500 runs are under way below one run, which is the most");
 }
 
+/// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel waits.
+fn cancels(story: &Story, run: &Value) {
+    let asked = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(asked["run_id"], run["run_id"], "{asked}");
+    eventually_blocking("the run is cancelled", || match story.looks(run, 0.0)["status"].as_str() {
+        Some("cancelled") => Ok(()),
+        other => Err(other.map(str::to_owned)),
+    });
+}
+
 #[test]
 fn so_many_runs_are_below_one_at_once_and_no_more() {
     let story = Story::whole(MANY);
     let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     refuses(&story, &run, 3);
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    cancels(&story, &run);
 }
 
 #[test]
@@ -208,8 +217,7 @@ fn runs_below_a_machine_count_with_those_that_its_children_start() {
     let child = eventually_blocking("the function has begun", child);
     // One of the 500 is the function itself.
     refuses(&story, &child, 4);
-    let cancelled = story.agent.calls("cancel_run", json!({"run_id": machine["run_id"]}));
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    cancels(&story, &machine);
 }
 
 #[test]

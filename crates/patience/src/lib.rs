@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub const DEADLINE_VARIABLE: &str = "STEPLATCH_TEST_PATIENCE";
 
 /// The deadline where the environment has none.
-const USUAL_DEADLINE: Duration = Duration::from_secs(60);
+const USUAL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// The pause between two looks at a condition.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -55,8 +55,8 @@ impl<T, E: Debug> Look for Result<T, E> {
 /// Waits until `condition` holds, and returns its value. The condition is looked at every 10 ms.
 ///
 /// # Panics
-/// After 60 s, or what the environment variable [`DEADLINE_VARIABLE`] says, with `awaited` and what was seen last. Also when
-/// one look takes longer than that.
+/// After 120 s, or what the environment variable [`DEADLINE_VARIABLE`] says, with `awaited` and what was seen last. Also
+/// when one look takes longer than that.
 pub async fn eventually<L: Look>(awaited: &str, condition: impl AsyncFnMut() -> L) -> L::Value {
     eventually_within(deadline(), awaited, condition).await
 }
@@ -64,7 +64,7 @@ pub async fn eventually<L: Look>(awaited: &str, condition: impl AsyncFnMut() -> 
 /// Waits as [`eventually`] does, on a thread that may block. A look that never returns is not interrupted.
 ///
 /// # Panics
-/// After 60 s, or what the environment variable [`DEADLINE_VARIABLE`] says, with `awaited` and what was seen last.
+/// After 120 s, or what the environment variable [`DEADLINE_VARIABLE`] says, with `awaited` and what was seen last.
 pub fn eventually_blocking<L: Look>(awaited: &str, condition: impl FnMut() -> L) -> L::Value {
     blocking_within(deadline(), awaited, condition)
 }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_environment_may_set_the_deadline_in_seconds() {
-        assert_eq!(deadline_of(None), Duration::from_secs(60));
+        assert_eq!(deadline_of(None), USUAL_DEADLINE);
         assert_eq!(deadline_of(Some("2.5")), Duration::from_millis(2500));
         let wrong = std::panic::catch_unwind(|| deadline_of(Some("long"))).unwrap_err();
         let wrong = wrong.downcast_ref::<String>().unwrap();

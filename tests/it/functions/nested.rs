@@ -157,21 +157,28 @@ fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_st
     assert_eq!(lines_in(&story.path("noted")), 1);
 }
 
-/// Starts 503 runs that wait at gates, and emits what refuses the rest.
+/// Starts 503 runs that wait at gates, and emits what refuses the rest. The runs are machines, which cost little.
 const MANY: &str = "\
 import asyncio
-async def child(ctx):
-    await ctx.gate('Go on?')
 async def story(ctx):
     async def one():
         try:
-            await ctx.run_workflow('child')
+            await ctx.run_workflow('waits')
         except RuntimeError as error:
             ctx.emit('refused', {'why': str(error)})
     await asyncio.gather(*[one() for _ in range(503)])
-Workflow(id='child', session=session, fn=child)
 Workflow(id='story', session=session, fn=story)
 ";
+
+/// Returns a story with `MANY` and the machine that it starts.
+fn many() -> Story {
+    let story = Story::whole(MANY);
+    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}});
+    let waits = json!({"name": "waits", "description": "Waits", "initial_state": "ask", "states": {"ask": gate}});
+    let created = story.agent.calls("create_workflow", json!({"workflow_definition": waits}));
+    assert_eq!(created["success"], true, "{created}");
+    story
+}
 
 /// Waits until runs below `run` were refused so often.
 fn refuses(story: &Story, run: &Value, times: usize) {
@@ -195,7 +202,7 @@ fn cancels(story: &Story, run: &Value) {
 
 #[test]
 fn so_many_runs_are_below_one_at_once_and_no_more() {
-    let story = Story::whole(MANY);
+    let story = many();
     let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
     refuses(&story, &run, 3);
     cancels(&story, &run);
@@ -203,7 +210,7 @@ fn so_many_runs_are_below_one_at_once_and_no_more() {
 
 #[test]
 fn runs_below_a_machine_count_with_those_that_its_children_start() {
-    let story = Story::whole(MANY);
+    let story = many();
     story.home.runs(&["workflow", "load", "story.py"]).well();
     let nests = json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "story"}}, "timeout": 300},

@@ -71,7 +71,7 @@ pub struct Approver {
     policy: Arc<dyn ProofPolicy>,
 }
 
-/// The sealing key of one version of the file.
+/// The sealing key of one version of the file; without a version, of none.
 #[derive(Debug, Default)]
 struct CachedKey {
     version: Option<FileVersion>,
@@ -282,24 +282,28 @@ impl Approver {
     /// While the file cannot be read, returns the last known key.
     pub async fn sealing_key(&self) -> Option<SealingKey> {
         // Looked up before the file is read: a change in between is found next time.
-        let version = self.version().await;
-        if let (Some(version), cached) = (version, &*self.sealing.lock())
-            && cached.version == Some(version)
-        {
-            return cached.key.clone();
-        }
-        let stored = self.stored().await;
+        let read = match self.version().await {
+            Ok(None) => Some(CachedKey::default()),
+            Ok(version) if version != self.sealing.lock().version => self.stored().await.ok().map(|stored| {
+                let key = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing));
+                CachedKey { version, key }
+            }),
+            Ok(_) | Err(_) => None,
+        };
         let mut cached = self.sealing.lock();
-        if let Ok(stored) = stored {
-            let key = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing));
-            *cached = CachedKey { version, key };
+        if let Some(read) = read {
+            *cached = read;
         }
         cached.key.clone()
     }
 
-    async fn version(&self) -> Option<FileVersion> {
-        let about = tokio::fs::metadata(&self.file).await.ok()?;
-        Some((about.dev(), about.ino(), about.len(), about.ctime(), about.ctime_nsec()))
+    /// Returns the version of the file; `None` where there is no file.
+    async fn version(&self) -> io::Result<Option<FileVersion>> {
+        match tokio::fs::metadata(&self.file).await {
+            Ok(about) => Ok(Some((about.dev(), about.ino(), about.len(), about.ctime(), about.ctime_nsec()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the key of a removed passphrase: no person is needed to open what it sealed. Where a passphrase is set,

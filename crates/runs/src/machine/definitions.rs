@@ -1,14 +1,14 @@
 //! The definitions of the machines in progress, each in memory once.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use steplatch_library::Signature;
 use steplatch_workflow::Definition;
 
-/// Definitions by the digest of their documents. Holds none of them itself.
+/// Definitions by the digest of their documents as they are written, since reports show the order of keys. Holds none of
+/// them itself.
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionCache(Mutex<DefinitionIndex>);
 
@@ -26,17 +26,12 @@ impl DefinitionCache {
     /// Returns the definition of a machine in progress that has the same document, or this one.
     pub(crate) fn share(&self, definition: Definition) -> Arc<Definition> {
         let definition = Arc::new(definition);
-        let text = |definition: &Definition| definition.document().to_string();
+        let digest = Signature::of_text(&definition.document().to_string());
         let mut known = self.0.lock();
-        match known.by_digest.entry(Signature::of(definition.document())) {
-            Entry::Occupied(mut entry) => match entry.get().upgrade() {
-                // The digest ignores the order of keys, which reports show.
-                Some(same) if text(&same) == text(&definition) => return same,
-                Some(_) => {}
-                None => drop(entry.insert(Arc::downgrade(&definition))),
-            },
-            Entry::Vacant(entry) => drop(entry.insert(Arc::downgrade(&definition))),
+        if let Some(same) = known.by_digest.get(&digest).and_then(Weak::upgrade) {
+            return same;
         }
+        known.by_digest.insert(digest, Arc::downgrade(&definition));
         if known.by_digest.len() > known.swept_above.max(LEAST_SWEPT) {
             known.by_digest.retain(|_, definition| definition.strong_count() > 0);
             known.swept_above = 2 * known.by_digest.len();

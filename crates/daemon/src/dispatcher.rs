@@ -225,14 +225,17 @@ impl Dispatcher {
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
-        // Every verb has a box of its own, so that a waiting command takes the room of its verb and not of the largest one.
+        // Every verb has a box of its own: a waiting command takes the room of its verb, and not of the largest one.
         let answer = match *command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
                 Err(refusal) => VerbReply::failure(refusal.error),
             },
             Command::DaemonStatus(_) => VerbReply::of(self.status().await),
-            Command::GetMetrics(_) => VerbReply::of(GetMetricsReply { success: true, metrics: Box::pin(self.metrics()).await }),
+            Command::GetMetrics(_) => {
+                let metrics = Box::pin(self.metrics()).await;
+                VerbReply::of(GetMetricsReply { success: true, metrics })
+            }
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
                 let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
@@ -276,7 +279,9 @@ impl Dispatcher {
             },
             // The passphrase proves what the kernel hides.
             Command::UnlockRuns(verb) => match caller.no_person().await {
-                None | Some(PersonRefusal::Hidden) => VerbReply::of(Box::pin(self.runs.unlock(verb, caller.source())).await),
+                None | Some(PersonRefusal::Hidden) => {
+                    VerbReply::of(Box::pin(self.runs.unlock(verb, caller.source())).await)
+                }
                 Some(_) => VerbReply::failure(
                     "Locked runs are opened by a person, with 'steplatch approver unlock', in a terminal of their own"
                         .to_owned(),

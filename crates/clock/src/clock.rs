@@ -60,6 +60,17 @@ impl Clock {
         .passed()
     }
 
+    /// Returns a future that completes at a deadline; never, if there is none.
+    pub fn deadline(&self, at: Option<Timestamp>) -> impl Future<Output = ()> + Send + use<> {
+        let passed = at.map(|at| self.sleep_until(at));
+        async move {
+            match passed {
+                Some(passed) => passed.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Waits for `future`, for `limit` at most. A future that is ready counts, also when its time is over.
     ///
     /// # Errors
@@ -208,6 +219,15 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.1.lock().push(self.0);
         }
+    }
+
+    #[test]
+    fn a_deadline_is_reached_and_none_never_is() {
+        let manual = ManualClock::new(seconds(100));
+        let (clock, never) = (manual.clock(), manual.clock().deadline(None));
+        assert!(is_ready(clock.deadline(Some(seconds(100)))) && !is_ready(clock.deadline(Some(seconds(101)))));
+        manual.advance(SECOND * 1_000_000);
+        assert!(is_ready(clock.deadline(Some(seconds(101)))) && !is_ready(never));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
 use tokio_util::sync::CancellationToken;
 
-use super::function::{ChildFunctionLaunch, begin_saved, due};
+use super::function::{ChildFunctionLaunch, begin_saved};
 use super::machine::MachineLaunch;
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
@@ -45,7 +45,7 @@ pub(super) fn perform(
             Ok(child) => child,
             Err(error) => return refused(error.to_string()),
         };
-        let late = due(&shared.clock, limit.map(|limit| shared.clock.now().after(limit)));
+        let late = shared.clock.deadline(limit.map(|limit| shared.clock.now().after(limit)));
         let over = async {
             tokio::select! {
                 biased;

@@ -25,4 +25,3 @@ pub(super) use child::{ChildFunctionLaunch, begin_saved, outcome_of, result_of, 
 pub(super) use gate::closed_gate;
 pub(super) use run::{FunctionRun, OwnFile};
 pub(super) use views::{event, report};
-pub(super) use work::due;

@@ -16,7 +16,7 @@ use super::frame::Frame;
 use super::gate::{is_for_person, open_gate};
 use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, child_step};
 use super::node::DeclaredNodes;
-use super::work::{CallOutcome, PendingWork, due};
+use super::work::{CallOutcome, PendingWork};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
@@ -205,8 +205,8 @@ impl RunKind for FunctionRun {
             tokio::select! {
                 biased;
                 Some((number, came)) = self.work.next() => return FunctionEvent::Outcome { number, came, by: None },
-                () = due(&clock, out_of_time) => return FunctionEvent::OutOfTime,
-                () = due(&clock, self.ending.cleans_up_until) => return FunctionEvent::CleanedUpTooLong,
+                () = clock.deadline(out_of_time) => return FunctionEvent::OutOfTime,
+                () = clock.deadline(self.ending.cleans_up_until) => return FunctionEvent::CleanedUpTooLong,
                 () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
                     return FunctionEvent::Outcome { number, came, by: None };
                 },

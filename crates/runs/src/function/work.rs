@@ -156,16 +156,5 @@ impl PendingWork {
 /// Waits until so many seconds after `at`; without a number, forever.
 pub(super) fn after(clock: &Clock, at: Timestamp, seconds: Option<f64>) -> impl Future<Output = ()> + Send + use<> {
     let limit = seconds.filter(|seconds| *seconds < LONGEST).map(|seconds| Duration::from_secs_f64(seconds.max(0.0)));
-    due(clock, limit.map(|limit| at.end_of(limit, clock.now())))
-}
-
-/// Waits for a point in time; without one, forever.
-pub(crate) fn due(clock: &Clock, at: Option<Timestamp>) -> impl Future<Output = ()> + Send + use<> {
-    let passed = at.map(|at| clock.sleep_until(at));
-    async move {
-        match passed {
-            Some(passed) => passed.await,
-            None => std::future::pending().await,
-        }
-    }
+    clock.deadline(limit.map(|limit| at.end_of(limit, clock.now())))
 }

@@ -14,7 +14,6 @@ use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
 use crate::engine_state::Engine;
-use crate::function::due;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
@@ -179,7 +178,7 @@ impl RunKind for RemoteRun {
                 self.asking = None;
                 RemoteEvent::Reply(came)
             }
-            () = due(&self.recorder.shared.clock, late) => RemoteEvent::Late,
+            () = self.recorder.shared.clock.deadline(late) => RemoteEvent::Late,
         }
     }
 

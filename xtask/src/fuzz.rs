@@ -95,16 +95,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    /// Returns the sources that are called `fuzz.rs`.
-    fn sources(directory: &Path) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-        let below = |path: PathBuf| match path.is_dir() {
-            true => sources(&path),
-            false => path.ends_with("fuzz.rs").then_some(path).into_iter().collect(),
-        };
-        entries.flat_map(|entry| below(entry.path())).collect()
-    }
+    use crate::sources::rust_sources;
 
     #[test]
     fn every_corpus_has_a_test_and_every_test_a_corpus() {
@@ -114,7 +105,8 @@ mod tests {
         let mut tests = BTreeSet::new();
         for package in std::fs::read_dir(root.join("crates")).unwrap() {
             let package = package.unwrap().path();
-            for source in ["src", "tests"].iter().flat_map(|directory| sources(&package.join(directory))) {
+            let sources = ["src", "tests"].iter().flat_map(|directory| rust_sources(&package.join(directory)).unwrap());
+            for source in sources.filter(|source| source.ends_with("fuzz.rs")) {
                 let text = std::fs::read_to_string(source).unwrap();
                 let names = text.split("#[test]\nfn ").skip(1).filter_map(|rest| rest.split_once('('));
                 tests.extend(names.map(|(name, _)| package.join("corpus").join(name)));

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use crate::repository::Repository;
+use crate::sources::rust_sources;
 use crate::step;
 
 /// The variable from which proptest takes its seed.
@@ -71,30 +72,18 @@ fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     let mut laws = BTreeMap::new();
     for (package, folder) in packages {
         let mut names = BTreeSet::new();
-        for sources in ["src", "tests"] {
-            collect(&folder.join(sources), &mut names)?;
+        for directory in ["src", "tests"] {
+            for source in rust_sources(&folder.join(directory))? {
+                let text = std::fs::read_to_string(&source)
+                    .with_context(|| format!("{} can not be read.", source.display()))?;
+                names.extend(property_tests(&text));
+            }
         }
         if !names.is_empty() {
             laws.insert(package, names);
         }
     }
     Ok(laws)
-}
-
-/// Adds the names of the property tests of all sources in and below a directory, which need not exist.
-fn collect(folder: &Path, names: &mut BTreeSet<String>) -> anyhow::Result<()> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, names)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text =
-                std::fs::read_to_string(&path).with_context(|| format!("{} can not be read.", path.display()))?;
-            names.extend(property_tests(&text));
-        }
-    }
-    Ok(())
 }
 
 /// Returns the names of the tests in the `proptest!` blocks of a source, which is formatted.

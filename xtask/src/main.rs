@@ -21,6 +21,7 @@ mod programs;
 #[cfg(test)]
 mod prose;
 mod repository;
+mod sources;
 mod step;
 mod test;
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::sources::rust_sources;
+
 /// Test programs of crates that have more than one, with the reason.
 ///
 /// Each program links the whole crate again, so one is the rule.
@@ -19,20 +21,6 @@ fn packages() -> Vec<PathBuf> {
     packages.extend([root.to_owned(), root.join("xtask")]);
     packages.sort();
     packages
-}
-
-/// Returns the sources in and below a directory, which need not exist.
-fn sources(directory: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir(directory).into_iter().flatten() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.insert(path);
-        }
-    }
-    found
 }
 
 /// Returns the sources of the programs that cargo finds in a directory (`tests` or `src/bin`), which need not exist:
@@ -98,7 +86,7 @@ fn every_source_is_a_module_of_a_program_or_library() {
         for root in roots {
             follow(&root, true, &mut compiled);
         }
-        all.extend(["src", "tests"].iter().flat_map(|directory| sources(&package.join(directory))));
+        all.extend(["src", "tests"].iter().flat_map(|directory| rust_sources(&package.join(directory)).unwrap()));
     }
     assert!(all.len() > 400, "{}", all.len());
     let forgotten: Vec<&PathBuf> = all.difference(&compiled).collect();

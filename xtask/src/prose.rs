@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::sources::rust_sources;
+
 /// Persons in the place of components. A comment names the component: the driver, the client, the caller.
 const PERSONS: [&str; 5] = ["whoever", "somebody", "nobody", "anybody", "everybody"];
 
@@ -14,24 +16,11 @@ const PARTICIPLES: [&str; 24] = [
 /// Folders with sources of this project.
 const FOLDERS: [&str; 4] = ["crates", "src", "tests", "xtask"];
 
-fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("xtask/src/prose.rs") {
-            into.push(path);
-        }
-    }
-}
-
 fn all_sources() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut paths = Vec::new();
-    for folder in FOLDERS {
-        sources(&root.join(folder), &mut paths);
-    }
-    paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+    let sources = FOLDERS.iter().flat_map(|folder| rust_sources(&root.join(folder)).unwrap());
+    let others = sources.filter(|source| !source.ends_with("xtask/src/prose.rs"));
+    others.map(|source| (source.clone(), std::fs::read_to_string(source).unwrap())).collect()
 }
 
 /// Returns the comment in a line, if there is one. A `//` in a text counts as one where the text is an address.

@@ -152,7 +152,7 @@ impl Writer {
                 }
                 WriterCommand::EmptyLog => unreachable!("it is no part of a transaction"),
                 #[cfg(test)]
-                WriterCommand::Tamper(_) => unreachable!("a test tampers while nobody else asks"),
+                WriterCommand::Tamper(_) => unreachable!("tests send it alone, not in a group"),
             });
         }
         transaction.commit()?;

@@ -1,0 +1,24 @@
+//! The Rust sources of a directory.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Returns the sources in and below a directory, in order. None if the directory does not exist.
+///
+/// # Errors
+/// When a directory below it can not be read.
+pub(crate) fn rust_sources(directory: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
+    let mut found = BTreeSet::new();
+    if !directory.exists() {
+        return Ok(found);
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(rust_sources(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.insert(path);
+        }
+    }
+    Ok(found)
+}

@@ -116,10 +116,15 @@ impl Caller {
     /// Returns a caller that did not introduce itself: the user's home, the daemon's own environment.
     pub fn unknown() -> Self {
         let folder = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
+        Self::unnamed(folder.unwrap_or_else(|| "/".into()), std::env::vars_os().collect())
+    }
+
+    /// Returns a caller without a name in a directory, with an environment. It is no person.
+    pub fn unnamed(folder: PathBuf, environment: Arc<[(OsString, OsString)]>) -> Self {
         Self {
             name: None,
-            folder: folder.unwrap_or_else(|| "/".into()),
-            environment: std::env::vars_os().collect(),
+            folder,
+            environment,
             person: false,
             surface: None,
             standing: Standing::internal(),
@@ -131,20 +136,17 @@ impl Caller {
 
     /// Creates the caller that a client's HELLO describes.
     pub fn introduced(hello: Hello) -> Self {
-        let unknown = Self::unknown();
-        let environment = hello
+        let Self { folder, environment, .. } = Self::unknown();
+        let given = hello
             .environment
             .map(|given| given.into_iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect());
+        let folder = hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(folder);
         Self {
             name: Some(cleaned(&hello.client)).filter(|name| !name.is_empty()),
-            folder: hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(unknown.folder),
-            environment: environment.unwrap_or(unknown.environment),
             person: hello.person,
             surface: hello.surface.as_deref().map(cleaned),
-            standing: Standing::internal(),
             peer: hello.peer,
-            run: None,
-            pins: None,
+            ..Self::unnamed(folder, given.unwrap_or(environment))
         }
     }
 }

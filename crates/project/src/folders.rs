@@ -181,7 +181,6 @@ impl LibraryPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steplatch_access::Standing;
 
     /// A simulated file system, in which everything is writable and trusted except for the listed paths.
     #[derive(Default)]
@@ -347,24 +346,14 @@ mod tests {
 
     #[test]
     fn a_caller_says_it_with_their_environment() {
-        let caller = Caller {
-            name: None,
-            folder: "/p".into(),
-            environment: [
-                ("HOME", "/home/me"),
-                ("XDG_DATA_HOME", "relative"),
-                ("STEPLATCH_LIBRARY", ""),
-                ("STEPLATCH_LIBRARY", "/l"),
-            ]
-            .map(|(key, value)| (key.into(), value.into()))
-            .into(),
-            person: false,
-            surface: None,
-            standing: Standing::internal(),
-            peer: None,
-            run: None,
-            pins: None,
-        };
+        let environment = [
+            ("HOME", "/home/me"),
+            ("XDG_DATA_HOME", "relative"),
+            ("STEPLATCH_LIBRARY", ""),
+            ("STEPLATCH_LIBRARY", "/l"),
+        ];
+        let environment = environment.map(|(key, value)| (key.into(), value.into()));
+        let caller = Caller::unnamed("/p".into(), environment.into());
         assert_eq!(LibrarySearch::of(&caller), LibrarySearch { named: Some("/l".into()), ..at("/p") });
     }
 }

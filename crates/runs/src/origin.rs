@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use steplatch_access::{Caller, Pins, Standing};
+use steplatch_access::{Caller, Pins};
 use steplatch_workflow::{Definition, State};
 
 use crate::seal::Seal;
@@ -74,19 +74,7 @@ impl ResumeContext {
     pub(super) fn into_parts(self) -> (Caller, Seal) {
         let Self { name, folder, environment, person, secrets, pins } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        (
-            Caller {
-                name,
-                folder,
-                environment,
-                person,
-                surface: None,
-                standing: Standing::internal(),
-                peer: None,
-                run: None,
-                pins: pins.map(Arc::new),
-            },
-            Seal::knowing(secrets),
-        )
+        let caller = Caller { name, person, pins: pins.map(Arc::new), ..Caller::unnamed(folder, environment) };
+        (caller, Seal::knowing(secrets))
     }
 }

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use steplatch_access::Standing;
 use steplatch_protocol::{CreateWorkflow, DeleteWorkflow};
 use tempfile::TempDir;
 
@@ -17,17 +16,7 @@ use crate::workers::WorkerStarter;
 /// Returns a caller whose library is the directory `name` of a temporary one.
 fn caller(folder: &TempDir, name: &str) -> Caller {
     let library = folder.path().join(name);
-    Caller {
-        name: None,
-        folder: folder.path().to_owned(),
-        environment: [("STEPLATCH_LIBRARY".into(), library.into())].into(),
-        person: false,
-        surface: None,
-        standing: Standing::internal(),
-        peer: None,
-        run: None,
-        pins: None,
-    }
+    Caller::unnamed(folder.path().to_owned(), [("STEPLATCH_LIBRARY".into(), library.into())].into())
 }
 
 /// Returns the workflows of a caller without functions.

@@ -1,7 +1,7 @@
 //! `cargo xtask bench …`: benchmarks.
 //!
 //! Terminals over MCP are measured by Python (`bench/terminals.py`), because the clients that people use are written in
-//! it. Measurements within one process are benchmarks of the crate.
+//! it. Measurements within one process are benchmarks of the crate. All of them measure the profile that is published.
 
 use std::process::{Command, Stdio};
 
@@ -28,10 +28,7 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
         Ok(())
     })?;
     step::work("MCP client and peer", || client.ensure(repository))?;
-    step::run(
-        "build for publishing",
-        &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]),
-    )?;
+    step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
     let arrival = step::work("arrival of output in one process", || arrival(repository))?;
 
     let mut script = Command::new(client.python(repository));
@@ -49,20 +46,15 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
 ///
 /// The temporary directory is in memory on many systems, where nothing has to be synchronised.
 pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
-    let mut command =
-        repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-daemon", "--bench", "engine"]);
+    let mut command = bench(repository, &["--quiet", "-p", "steplatch-daemon", "--bench", "engine"]);
     command.env("STEPLATCH_BENCH_FOLDER", repository.target());
     step::run("runs and journal", &mut command)?;
-    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-workflow", "--bench", "deciding"]);
-    step::run("deciding", &mut command)
+    step::run("deciding", &mut bench(repository, &["-p", "steplatch-workflow", "--bench", "deciding"]))
 }
 
 /// Measures the cost of runs of functions, with the shipped binary, on the disk of the build; prints one table.
 pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
-    step::run(
-        "build for publishing",
-        &mut repository.cargo(&["build", "--profile", "dist", "--locked", "--bin", "steplatch"]),
-    )?;
+    step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
     let mut script = Command::new("python3");
     script.arg(repository.root().join("xtask/bench/functions.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
@@ -72,10 +64,8 @@ pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
 
 /// Measures a cheap call over HTTP and over stdio, beside a bare server of the MCP library; prints one table.
 pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
-    let build = ["build", "--profile", "dist", "--locked", "--bin", "steplatch"];
-    step::run("build for publishing", &mut repository.cargo(&build))?;
-    let build = ["build", "--profile", "dist", "--locked", "-p", "steplatch-mcp", "--example", "bare"];
-    step::run("build of the bare server", &mut repository.cargo(&build))?;
+    step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
+    step::run("build of the bare server", &mut build(repository, &["-p", "steplatch-mcp", "--example", "bare"]))?;
     let mut script = Command::new("python3");
     script.arg(repository.root().join("xtask/bench/over_http.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
@@ -85,19 +75,31 @@ pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
 
 /// Runs the Criterion benchmarks.
 pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-terminal"]);
-    command.args(["--bench", "ingest", "--bench", "waiting", "--"]).args(arguments);
-    step::run("micro benchmarks", &mut command)?;
-    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-picture", "--bench", "painting", "--"]);
-    step::run("painting", command.args(arguments))?;
-    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-python", "--bench", "executing", "--"]);
-    step::run("executing", command.args(arguments))
+    let suites: [(&str, &[&str]); 3] = [
+        ("micro benchmarks", &["-p", "steplatch-terminal", "--bench", "ingest", "--bench", "waiting", "--"]),
+        ("painting", &["-p", "steplatch-picture", "--bench", "painting", "--"]),
+        ("executing", &["-p", "steplatch-python", "--bench", "executing", "--"]),
+    ];
+    suites.iter().try_for_each(|(name, suite)| step::run(name, bench(repository, suite).args(arguments)))
+}
+
+/// Returns a command that builds a program as it is published.
+fn build(repository: &Repository, arguments: &[&str]) -> Command {
+    let mut command = repository.cargo(&["build", "--profile", "dist", "--locked"]);
+    command.args(arguments);
+    command
+}
+
+/// Returns a command that builds and runs benchmarks of crates.
+fn bench(repository: &Repository, arguments: &[&str]) -> Command {
+    let mut command = repository.cargo(&["bench", "--profile", "dist", "--locked"]);
+    command.args(arguments);
+    command
 }
 
 /// Returns the median time from print to return without MCP and daemon, in milliseconds.
 fn arrival(repository: &Repository) -> anyhow::Result<String> {
-    let mut command =
-        repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-terminal", "--bench", "arrival"]);
+    let mut command = bench(repository, &["--quiet", "-p", "steplatch-terminal", "--bench", "arrival"]);
     let output = command.stderr(Stdio::inherit()).output().context("cargo could not be run.")?;
     let said = String::from_utf8_lossy(&output.stdout);
     let median = said.split_whitespace().find_map(|word| word.strip_prefix("median_ms="));

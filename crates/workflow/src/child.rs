@@ -3,6 +3,8 @@
 //! A child is a run of its own. It has only the variables that the action passes, and works in an existing terminal
 //! only if the action names one or it inherits its parent's. Its parent sees only the fields of one result.
 
+mod error;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use crate::definition::Definition;
 use crate::event::{ChildEnd, Limits, Outcome};
 use crate::history::History;
 use crate::{substitute, tool};
+pub(crate) use error::InvalidChild;
+use error::InvalidLimit;
 
 /// How many levels of runs a run may have below itself.
 pub const MOST_LEVELS: u32 = 5;
@@ -66,22 +70,19 @@ pub enum ChildWorkflow {
     Inline(Value),
 }
 
-/// A problem with the parameters of a `run_workflow`: the parameter, or an empty name for all of them, and the message.
-pub(crate) type Complaint = (&'static str, String);
-
 impl Child {
     /// Reads the child from an action's parameters, with all variables replaced.
-    pub(crate) fn read(params: &Map<String, Value>, parent: &History) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// With the first problem of the parameters.
+    pub(crate) fn read(params: &Map<String, Value>, parent: &History) -> Result<Self, InvalidChild> {
         let set = |key: &str| params.get(key).filter(|value| !value.is_null());
-        if let Some((_, complaint)) = complaints(params, |_| false).into_iter().next() {
+        if let Some(complaint) = complaints(params, |_| false).into_iter().next() {
             return Err(complaint);
         }
         let workflow = match (set(DEFINITION), set("workflow_name").and_then(Value::as_str)) {
             (Some(document), _) => ChildWorkflow::Inline(document.clone()),
-            (None, name) => {
-                let name = name.unwrap_or_default();
-                ChildWorkflow::Named(name.parse().map_err(|error: steplatch_ids::InvalidId| error.to_string())?)
-            }
+            (None, name) => ChildWorkflow::Named(name.unwrap_or_default().parse()?),
         };
         let variables = set("initial_variables").and_then(Value::as_object);
         let texts = variables.into_iter().flatten().map(|(name, value)| (name.clone(), substitute::as_text(value)));
@@ -105,23 +106,17 @@ impl Child {
 }
 
 /// Returns the problems of the parameters, except of those that are `open`: their values are not known yet.
-pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<Complaint> {
+pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<InvalidChild> {
     let set = |key: &str| params.get(key).filter(|value| !value.is_null());
     let mut complaints = Vec::new();
     match (set(DEFINITION), set("workflow_name")) {
-        (None, None) => {
-            complaints.push(("", format!("Either '{DEFINITION}' or 'workflow_name' must be provided")));
-        }
-        (Some(_), Some(_)) => {
-            complaints.push(("workflow_name", format!("Provide either '{DEFINITION}' OR 'workflow_name', not both")));
-        }
-        (Some(document), None) if !document.is_object() => {
-            complaints.push((DEFINITION, format!("'{DEFINITION}' must be an object")));
-        }
+        (None, None) => complaints.push(InvalidChild::NoWorkflow),
+        (Some(_), Some(_)) => complaints.push(InvalidChild::TwoWorkflows),
+        (Some(document), None) if !document.is_object() => complaints.push(InvalidChild::DefinitionType),
         (None, Some(name)) if !open(name) => match name.as_str().map(str::parse::<WorkflowName>) {
             Some(Ok(_)) => {}
-            Some(Err(error)) => complaints.push(("workflow_name", error.to_string())),
-            None => complaints.push(("workflow_name", "'workflow_name' must be a text".to_owned())),
+            Some(Err(error)) => complaints.push(InvalidChild::Name(error)),
+            None => complaints.push(InvalidChild::NameType),
         },
         _ => {}
     }
@@ -129,28 +124,27 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
         None => {}
         Some(Value::Object(variables)) => {
             let nested = |(_, value): &(&String, &Value)| value.is_object() || value.is_array();
-            complaints.extend(variables.iter().filter(nested).map(|(name, _)| {
-                ("initial_variables", format!("'{name}' in 'initial_variables' must be a text, a number or a boolean"))
-            }));
+            let nested = variables.iter().filter(nested);
+            complaints.extend(nested.map(|(name, _)| InvalidChild::VariableType(name.clone())));
         }
         Some(value) if open(value) => {}
-        Some(_) => complaints.push(("initial_variables", "'initial_variables' must be an object".to_owned())),
+        Some(_) => complaints.push(InvalidChild::VariablesType),
     }
     for key in ["max_states", "execution_timeout"] {
         if let Some(value) = set(key).filter(|value| !open(value)) {
             let alone = Map::from_iter([(key.to_owned(), value.clone())]);
-            complaints.extend(limits(&alone).err().map(|complaint| (key, complaint)));
+            complaints.extend(limits(&alone).err().map(InvalidChild::Limit));
         }
     }
     complaints
 }
 
-fn limits(params: &Map<String, Value>) -> Result<Limits, String> {
-    let number = |key: &str| match params.get(key).filter(|value| !value.is_null()) {
+fn limits(params: &Map<String, Value>) -> Result<Limits, InvalidLimit> {
+    let number = |key: &'static str| match params.get(key).filter(|value| !value.is_null()) {
         None => Ok(None),
         Some(value) => {
             let number = substitute::as_text(value).trim().parse::<f64>().ok();
-            number.map(Some).ok_or_else(|| format!("'{key}' must be a number"))
+            number.map(Some).ok_or(InvalidLimit::NotNumber(key))
         }
     };
     let usual = Limits::default();
@@ -159,10 +153,10 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, String> {
         // A number outside the bounds of a u32 is outside the bounds of the field too, and is reported as such.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         Some(number) if number.fract() == 0.0 => number as u32,
-        Some(_) => return Err("'max_states' must be a whole number".to_owned()),
+        Some(_) => return Err(InvalidLimit::NotWhole("max_states")),
     };
     let timeout = number("execution_timeout")?.unwrap_or_else(|| usual.execution_timeout().as_secs_f64());
-    Limits::new(max_states, timeout).map_err(|error| error.to_string())
+    Ok(Limits::new(max_states, timeout)?)
 }
 
 /// Returns the outcome of a child for its parent: the result of the action that started it.

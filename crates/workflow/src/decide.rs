@@ -749,7 +749,7 @@ fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
                 let error = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
                 Effect::Answer { step, outcome: child::refused(error) }
             }
-            Err(error) => Effect::Answer { step, outcome: child::refused(error) },
+            Err(error) => Effect::Answer { step, outcome: child::refused(error.to_string()) },
         };
     }
     if tool == tool::FAIL {

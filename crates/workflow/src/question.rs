@@ -1,13 +1,16 @@
 //! The question of the action `gate`, and who may answer it.
 
+mod error;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::form::Form;
+use crate::form::{Field, Form};
 use crate::substitute;
 use crate::variables::STANDARD_FIELDS;
+pub(crate) use error::InvalidQuestion;
 
 /// The most that can be chosen from.
 const MOST_CHOICES: usize = 20;
@@ -57,9 +60,9 @@ impl Question {
     /// Reads the parameters of an action, all variables replaced: the question, and how long it waits.
     ///
     /// # Errors
-    /// With what is wrong with them.
-    pub(crate) fn read(params: &Map<String, Value>) -> Result<(Self, Option<Duration>), String> {
-        if let Some((_, complaint)) = complaints(params, |_| false).into_iter().next() {
+    /// With the first problem of them.
+    pub(crate) fn read(params: &Map<String, Value>) -> Result<(Self, Option<Duration>), InvalidQuestion> {
+        if let Some(complaint) = complaints(params, |_| false).into_iter().next() {
             return Err(complaint);
         }
         let text = |key: &str| set(params, key).map(substitute::as_text);
@@ -116,16 +119,12 @@ fn seconds(value: &Value) -> Option<Duration> {
     (0.0..=LONGEST_SECONDS).contains(&number).then(|| Duration::from_secs_f64(number))
 }
 
-/// Returns what is wrong with the parameters and at which of them, as far as they are not `open`: may still become
-/// anything.
-pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<(&'static str, String)> {
+/// Returns what is wrong with the parameters, as far as they are not `open`: may still become anything.
+pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<InvalidQuestion> {
     let mut complaints = Vec::new();
-    let mut wrong = |key, complaint: &str| complaints.push((key, complaint.to_owned()));
     match set(params, "prompt") {
-        None => wrong("", "'prompt' must say what is asked"),
-        Some(prompt) if substitute::as_text(prompt).trim().is_empty() => {
-            wrong("prompt", "'prompt' must say what is asked");
-        }
+        None => complaints.push(InvalidQuestion::NoPrompt),
+        Some(prompt) if substitute::as_text(prompt).trim().is_empty() => complaints.push(InvalidQuestion::EmptyPrompt),
         Some(_) => {}
     }
     match set(params, "choices") {
@@ -133,37 +132,36 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
         Some(Value::Array(choices)) => {
             let texts: Vec<String> = choices.iter().map(substitute::as_text).collect();
             if texts.is_empty() || texts.len() > MOST_CHOICES {
-                wrong("choices", "'choices' has 1 to 20 of them");
+                complaints.push(InvalidQuestion::ChoiceCount);
             } else if texts.iter().any(|text| text.trim().is_empty()) || !choices.iter().all(Value::is_string) {
-                wrong("choices", "each of 'choices' is a text");
+                complaints.push(InvalidQuestion::ChoiceType);
             } else if (1..texts.len()).any(|at| texts[..at].contains(&texts[at])) {
-                wrong("choices", "no two of 'choices' are the same");
+                complaints.push(InvalidQuestion::SameChoices);
             }
         }
         Some(value) if open(value) => {}
-        Some(_) => wrong("choices", "'choices' must be a list of texts"),
+        Some(_) => complaints.push(InvalidQuestion::ChoicesType),
     }
     if let Some(form) = set(params, "form").filter(|form| !within(form, &open)) {
         if set(params, "choices").is_some() {
-            wrong("form", "a gate has 'choices' or a 'form', not both");
+            complaints.push(InvalidQuestion::ChoicesAndForm);
         }
         match Form::read(form) {
-            Err(problems) => problems.iter().for_each(|problem| wrong("form", problem)),
+            Err(problems) => complaints.extend(problems.into_iter().map(InvalidQuestion::Form)),
             Ok(form) => {
                 let taken = |name: &str| STANDARD_FIELDS.contains(&name) || RESULT_FIELDS.contains(&name);
-                for field in form.fields().iter().filter(|field| taken(field.name())) {
-                    wrong("form", &format!("'{}' is a variable of its own; call the field otherwise", field.name()));
-                }
+                let taken = form.fields().iter().map(Field::name).filter(|name| taken(name));
+                complaints.extend(taken.map(|name| InvalidQuestion::TakenField(name.to_owned())));
             }
         }
     }
     if let Some(value) = set(params, "timeout").filter(|value| !open(value) && seconds(value).is_none()) {
-        wrong("timeout", &format!("'timeout' of a gate is a number of seconds from 0 to 31536000, not {value}"));
+        complaints.push(InvalidQuestion::Timeout(value.clone()));
     }
     if let Some(value) = set(params, "answered_by").filter(|value| !open(value))
         && !AnsweredBy::ALL.iter().any(|(name, _)| *value == *name)
     {
-        wrong("answered_by", &format!("'answered_by' is human, agent or anyone, not {value}"));
+        complaints.push(InvalidQuestion::AnsweredBy(value.clone()));
     }
     complaints
 }

@@ -230,10 +230,11 @@ impl Reader<'_> {
     fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {
         let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
         let complaints = child::complaints(params, |value| value.to_string().contains('{'));
-        problems.extend(complaints.into_iter().map(|(param, complaint)| {
+        problems.extend(complaints.into_iter().map(|complaint| {
             // A parameter that is left out has no place.
+            let param = complaint.param();
             let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
-            Problem::error(pointer, complaint)
+            Problem::error(pointer, complaint.to_string())
         }));
         match params.get(child::DEFINITION) {
             Some(document) if document.is_object() && self.level >= MOST_LEVELS => {
@@ -433,9 +434,10 @@ impl Reader<'_> {
 fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = unknown_keys(params, "a gate", &GATE_KEYS);
     let complaints = question::complaints(params, |value| value.to_string().contains('{'));
-    problems.extend(complaints.into_iter().map(|(param, complaint)| {
+    problems.extend(complaints.into_iter().map(|complaint| {
+        let param = complaint.param();
         let pointer = if param.is_empty() { String::new() } else { format!("/{param}") };
-        Problem::error(pointer, complaint)
+        Problem::error(pointer, complaint.to_string())
     }));
     problems
 }

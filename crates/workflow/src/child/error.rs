@@ -1,0 +1,72 @@
+//! What is wrong with the parameters of a `run_workflow`.
+
+use steplatch_ids::InvalidId;
+
+use super::DEFINITION;
+use crate::event::InvalidLimits;
+
+/// A problem of one parameter, or of all of them.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum InvalidChild {
+    /// No parameter says what to run.
+    #[error("Either '{DEFINITION}' or 'workflow_name' must be provided")]
+    NoWorkflow,
+    /// Two parameters say what to run.
+    #[error("Provide either '{DEFINITION}' OR 'workflow_name', not both")]
+    TwoWorkflows,
+    /// The definition is not an object.
+    #[error("'{DEFINITION}' must be an object")]
+    DefinitionType,
+    /// The name is not a text.
+    #[error("'workflow_name' must be a text")]
+    NameType,
+    /// No workflow can have the name.
+    #[error(transparent)]
+    Name(#[from] InvalidId),
+    /// The variables are not an object.
+    #[error("'initial_variables' must be an object")]
+    VariablesType,
+    /// A variable is an object or a list.
+    #[error("'{0}' in 'initial_variables' must be a text, a number or a boolean")]
+    VariableType(String),
+    /// A limit is wrong.
+    #[error(transparent)]
+    Limit(#[from] InvalidLimit),
+}
+
+impl InvalidChild {
+    /// Returns the parameter that the problem is about; an empty name for all of them.
+    pub(crate) fn param(&self) -> &'static str {
+        match self {
+            Self::NoWorkflow => "",
+            Self::TwoWorkflows | Self::NameType | Self::Name(_) => "workflow_name",
+            Self::DefinitionType => DEFINITION,
+            Self::VariablesType | Self::VariableType(_) => "initial_variables",
+            Self::Limit(limit) => limit.param(),
+        }
+    }
+}
+
+/// Why a parameter is no limit of a run.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum InvalidLimit {
+    /// It is not a number.
+    #[error("'{0}' must be a number")]
+    NotNumber(&'static str),
+    /// It is not a whole number.
+    #[error("'{0}' must be a whole number")]
+    NotWhole(&'static str),
+    /// It is out of its bounds.
+    #[error(transparent)]
+    OutOfBounds(#[from] InvalidLimits),
+}
+
+impl InvalidLimit {
+    fn param(&self) -> &'static str {
+        match self {
+            Self::NotNumber(param) | Self::NotWhole(param) => param,
+            Self::OutOfBounds(InvalidLimits::MaxStates(_)) => "max_states",
+            Self::OutOfBounds(InvalidLimits::ExecutionTimeout(_)) => "execution_timeout",
+        }
+    }
+}

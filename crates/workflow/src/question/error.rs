@@ -1,0 +1,55 @@
+//! What is wrong with the parameters of a gate.
+
+use serde_json::Value;
+
+/// A problem of one parameter, or of all of them.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum InvalidQuestion {
+    /// There is no prompt.
+    #[error("'prompt' must say what is asked")]
+    NoPrompt,
+    /// The prompt is empty.
+    #[error("'prompt' must say what is asked")]
+    EmptyPrompt,
+    /// The choices are not a list.
+    #[error("'choices' must be a list of texts")]
+    ChoicesType,
+    /// There are no choices, or too many.
+    #[error("'choices' has 1 to 20 of them")]
+    ChoiceCount,
+    /// A choice is empty, or not a text.
+    #[error("each of 'choices' is a text")]
+    ChoiceType,
+    /// A choice is there twice.
+    #[error("no two of 'choices' are the same")]
+    SameChoices,
+    /// There are choices and a form.
+    #[error("a gate has 'choices' or a 'form', not both")]
+    ChoicesAndForm,
+    /// The form is invalid: one of its problems.
+    #[error("{0}")]
+    Form(String),
+    /// A field of the form has the name of another variable.
+    #[error("'{0}' is a variable of its own; call the field otherwise")]
+    TakenField(String),
+    /// The time limit is out of its bounds, or not a number.
+    #[error("'timeout' of a gate is a number of seconds from 0 to 31536000, not {0}")]
+    Timeout(Value),
+    /// The word for who may answer is unknown.
+    #[error("'answered_by' is human, agent or anyone, not {0}")]
+    AnsweredBy(Value),
+}
+
+impl InvalidQuestion {
+    /// Returns the parameter that the problem is about; an empty name for all of them.
+    pub(crate) fn param(&self) -> &'static str {
+        match self {
+            Self::NoPrompt => "",
+            Self::EmptyPrompt => "prompt",
+            Self::ChoicesType | Self::ChoiceCount | Self::ChoiceType | Self::SameChoices => "choices",
+            Self::ChoicesAndForm | Self::Form(_) | Self::TakenField(_) => "form",
+            Self::Timeout(_) => "timeout",
+            Self::AnsweredBy(_) => "answered_by",
+        }
+    }
+}

@@ -9,13 +9,14 @@ mod schema;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
-use steplatch_project::Workflows;
+use steplatch_project::{DiskError, Workflows};
 use steplatch_protocol::{DescribeWorkflowReply, ListTools, ListToolsReply, RunReply, ToolInfo, ToolScope};
-use steplatch_services::{RemoteServices, check};
+use steplatch_services::{InvalidArguments, RemoteServices, check};
 use tokio::sync::watch::Receiver;
 
 use crate::changes::ChangeHub;
@@ -25,6 +26,9 @@ pub(crate) use watch::ToolSubscription;
 
 /// The longest description of a tool, in characters: some clients cut at 2,048 bytes.
 const LONGEST_DESCRIPTION: usize = 1000;
+
+/// The most names that the error about an unknown tool suggests.
+const NAMES_TOLD: usize = 20;
 
 /// All workflows that are tools. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -55,11 +59,11 @@ impl Tools {
         };
         match listed {
             Ok(tools) => ListToolsReply { success: true, tools, error: None },
-            Err(error) => ListToolsReply { error: Some(error), ..ListToolsReply::default() },
+            Err(error) => ListToolsReply { error: Some(error.to_string()), ..ListToolsReply::default() },
         }
     }
 
-    async fn offered(&self, caller: &Caller) -> Result<Vec<ToolInfo>, String> {
+    async fn offered(&self, caller: &Caller) -> Result<Vec<ToolInfo>, DiskError> {
         let mut tools = self.remotes.tools();
         if self.configuration.borrow().library_tools {
             tools.extend(self.library(caller).await?);
@@ -68,8 +72,8 @@ impl Tools {
         Ok(tools)
     }
 
-    async fn library(&self, caller: &Caller) -> Result<Vec<ToolInfo>, String> {
-        let proven = self.workflows.proven(caller).await.map_err(|error| error.to_string())?;
+    async fn library(&self, caller: &Caller) -> Result<Vec<ToolInfo>, DiskError> {
+        let proven = self.workflows.proven(caller).await?;
         let names: Vec<String> = proven.iter().filter_map(|workflow| workflow.name.clone()).collect();
         let tools = self.remotes.library_names(names).await;
         Ok(of_library(proven, &tools))
@@ -79,8 +83,8 @@ impl Tools {
     ///
     /// # Errors
     ///
-    /// With whole sentences: when there is no such tool, with the available ones; or with every problem of the
-    /// arguments.
+    /// When there is no such tool, with the available ones; with every problem of the arguments; or when the disk does
+    /// not answer.
     pub(crate) async fn called(
         &self,
         caller: &Caller,
@@ -91,51 +95,76 @@ impl Tools {
             // Its arguments are checked where its run begins, whichever command starts it.
             return Ok(tool);
         }
-        let tools = self.offered(caller).await.map_err(CallRejected::Unknown)?;
+        let tools = self.offered(caller).await?;
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
-            return Err(CallRejected::Unknown(unknown(name, &tools)));
+            return Err(ToolNotFound::new(name, &tools).into());
         };
-        check(tool, arguments).map_err(|error| CallRejected::Arguments(error.to_string()))?;
+        check(tool, arguments)?;
         Ok(tool.clone())
     }
 }
 
 /// Why a tool call is rejected.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum CallRejected {
+    /// The library cannot be read. The call can be repeated.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// There is no tool with that name.
-    Unknown(String),
+    #[error(transparent)]
+    NotFound(#[from] ToolNotFound),
     /// The arguments do not match the schema.
-    Arguments(String),
+    #[error(transparent)]
+    Arguments(#[from] InvalidArguments),
+}
+
+/// A name that no tool has.
+#[derive(Debug)]
+pub(crate) struct ToolNotFound {
+    /// The name, at most 80 characters.
+    name: String,
+    /// The names of the first available tools.
+    available: Vec<String>,
+    /// How many more tools are available.
+    more: usize,
 }
 
 impl CallRejected {
     /// Returns the reply with this error.
     pub(crate) fn into_reply(self) -> RunReply {
-        let (final_state, error) = match self {
-            Self::Unknown(error) => ("workflow_not_found", error),
-            Self::Arguments(error) => ("validation_failed", error),
+        let final_state = match &self {
+            Self::Disk(_) | Self::NotFound(_) => "workflow_not_found",
+            Self::Arguments(_) => "validation_failed",
         };
         RunReply {
             status: "failed".to_owned(),
             final_state: Some(final_state.to_owned()),
-            error: Some(error),
+            error: Some(self.to_string()),
             ..RunReply::default()
         }
     }
 }
 
-/// Returns the sentence that there is no such tool, with the available ones.
-fn unknown(name: &str, tools: &[ToolInfo]) -> String {
-    let shown: String = name.chars().take(80).collect();
-    match tools {
-        [] => format!("There is no tool '{shown}': no workflow is a tool now; run_workflow runs saved ones by name"),
-        some => {
-            let names: Vec<&str> = some.iter().take(20).map(|tool| tool.name.as_str()).collect();
-            let more = some.len().saturating_sub(names.len());
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("There is no tool '{shown}'; there are {}{more}", names.join(", "))
+impl ToolNotFound {
+    /// Returns the error that none of `tools` has this name.
+    fn new(name: &str, tools: &[ToolInfo]) -> Self {
+        let available: Vec<String> = tools.iter().take(NAMES_TOLD).map(|tool| tool.name.clone()).collect();
+        let more = tools.len() - available.len();
+        Self { name: name.chars().take(80).collect(), available, more }
+    }
+}
+
+impl std::error::Error for ToolNotFound {}
+
+impl fmt::Display for ToolNotFound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, available, more } = self;
+        if available.is_empty() {
+            let reason = "no workflow is a tool now; run_workflow runs saved ones by name";
+            return write!(out, "There is no tool '{name}': {reason}");
         }
+        write!(out, "There is no tool '{name}'; there are {}", available.join(", "))?;
+        if *more > 0 { write!(out, " and {more} more") } else { Ok(()) }
     }
 }
 

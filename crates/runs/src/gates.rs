@@ -2,23 +2,24 @@
 
 mod answer;
 mod closed_gate;
+mod error;
 mod open_gate;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_access::{Caller, PersonRefusal};
-use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{AnswerGateReply, GateInfo, GetGate, GetGateReply};
-use steplatch_workflow::{By, Input, Proof, Timestamp};
+use steplatch_workflow::{Input, Proof};
 
 use crate::locked::UnlockError;
 use crate::run::{Disposition, Run, RunState};
 use crate::runs::Runs;
 pub use answer::GateAnswer;
-use answer::{AnswerError, VerifiedAnswer};
+use answer::VerifiedAnswer;
 pub(crate) use closed_gate::{ClosedGate, GateEnd};
+use error::{AmbiguousGate, AnswerError, ClosedGateError, NotWaiting};
 pub(crate) use open_gate::OpenGate;
 use open_gate::reported;
 
@@ -31,38 +32,12 @@ const SHORTEST_DIGEST: usize = 8;
 /// Runs that are searched for gates, below one run.
 const MOST_LOOKED_AT: usize = 1000;
 
-/// Returns the reply for a run that waits for no answer, or cannot take one.
-fn not_waiting(run: &Run) -> AnswerError {
-    if let Some(trouble) = run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
-        return refused(trouble);
+/// Returns why a run waits for no answer, or cannot take one.
+fn not_waiting(run: &Run) -> NotWaiting {
+    match run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
+        Some(trouble) => NotWaiting::Stuck { trouble },
+        None => NotWaiting::State { state: run.state() },
     }
-    refused(format!("Run is not waiting for input (state: {})", run.state().name()))
-}
-
-fn refused(why: String) -> AnswerError {
-    AnswerError::Refused(why)
-}
-
-/// Returns what an answer without the required proof lacks.
-fn unproved(required: Proof) -> String {
-    let how = match required {
-        Proof::None => "given by a person",
-        Proof::Dialog => "given in a dialog of an MCP client, or in a terminal of your own",
-        Proof::Terminal => "typed in a terminal of your own, with 'steplatch gates answer'",
-        Proof::Passphrase => "given with the approver's passphrase, which 'steplatch approver set' sets",
-    };
-    format!("This gate takes an answer only if it is {how} (setting gates.require = \"{}\")", required.name())
-}
-
-/// Returns the sentence that another answer came first.
-fn already_answered(by: &By, at: Timestamp, answer: &str) -> String {
-    format!("The gate was already answered by {by} at {}: {answer}", clock::to_iso8601(at))
-}
-
-/// Returns the error that the journal has not stored an answer yet.
-fn not_written(run: &Run) -> AnswerError {
-    let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
-    refused(format!("The answer is not written down yet{why}; look with get_run"))
 }
 
 impl Runs {
@@ -111,7 +86,7 @@ impl Runs {
     }
 
     /// Returns the run that an answer is for: this one, or the run below it that has the gate.
-    async fn meant(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, String> {
+    async fn meant(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, AmbiguousGate> {
         let asking = self.asking(&asked);
         if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
             let is_meant = |run: &&Arc<Run>| run.id == step.run;
@@ -125,8 +100,8 @@ impl Runs {
             [] => Ok(asked),
             [only] => Ok(only.clone()),
             _ => {
-                let ids: Vec<String> = self.pending_gates(&asked).into_iter().map(|gate| gate.gate_id).collect();
-                Err(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")))
+                let gates = self.pending_gates(&asked).into_iter().map(|gate| gate.gate_id).collect();
+                Err(AmbiguousGate { gates })
             }
         }
     }
@@ -136,7 +111,7 @@ impl Runs {
         let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
         let run = match self.find(&verb.run_id).await {
             Ok(run) => run,
-            Err(error) => return refused(error),
+            Err(error) => return refused(error.to_string()),
         };
         let gates = self.whole_gates(&run);
         let gate = match (&verb.gate_id, &gates[..]) {
@@ -144,8 +119,8 @@ impl Runs {
             (None, [only]) => Some(only),
             (None, []) => None,
             (None, several) => {
-                let ids: Vec<&str> = several.iter().map(|gate| gate.gate_id.as_str()).collect();
-                return refused(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")));
+                let gates = several.iter().map(|gate| gate.gate_id.clone()).collect();
+                return refused(AmbiguousGate { gates }.to_string());
             }
         };
         match gate {
@@ -157,7 +132,7 @@ impl Runs {
             None => {
                 let gate = verb.gate_id.as_deref();
                 let before = self.answered_before(&run, gate).await;
-                refused(before.unwrap_or_else(|| not_waiting(&run).to_string()))
+                refused(before.map_or_else(|| not_waiting(&run).to_string(), |closed| closed.to_string()))
             }
         }
     }
@@ -187,12 +162,12 @@ impl Runs {
         };
         let asked = match self.find(&run_id).await {
             Ok(asked) => asked,
-            Err(error) => return unmeant(error),
+            Err(error) => return unmeant(error.to_string()),
         };
         let status = asked.state().name().to_owned();
         let run = match self.meant(asked, given.gate_id.as_deref()).await {
             Ok(run) => run,
-            Err(error) => return AnswerGateReply { status, ..unmeant(error) },
+            Err(error) => return AnswerGateReply { status, ..unmeant(error.to_string()) },
         };
         // Of two simultaneous answers, the second sees the result of the first.
         let _first = run.answering.lock().await;
@@ -240,19 +215,17 @@ impl Runs {
             (None, [only]) => Some(only),
             (None, []) => None,
             (None, several) => {
-                let ids: Vec<String> = several.iter().map(|gate| gate.step.to_string()).collect();
-                return Err(refused(format!("Several gates wait; say which with gate_id: {}", ids.join(", "))));
+                let gates = several.iter().map(|gate| gate.step.to_string()).collect();
+                return Err(AmbiguousGate { gates }.into());
             }
         };
         let Some(gate) = gate else {
             let before = self.answered_before(run, given.gate_id.as_deref()).await;
             return Err(match (before, given.gate_id.as_deref(), &open[..]) {
-                (Some(answered), ..) => refused(answered),
-                (None, Some(id), [only]) => {
-                    refused(format!("Gate '{id}' is not the one that waits, which is '{}'", only.step))
-                }
-                (None, Some(id), [_, ..]) => refused(format!("Gate '{id}' does not wait in run '{}'", run.id)),
-                (None, ..) => not_waiting(run),
+                (Some(closed), ..) => closed.into(),
+                (None, Some(id), [only]) => AnswerError::OtherGate { gate: id.to_owned(), open: only.step.clone() },
+                (None, Some(id), [_, ..]) => AnswerError::UnknownGate { gate: id.to_owned(), run: run.id.clone() },
+                (None, ..) => not_waiting(run).into(),
             });
         };
         let info = gate.info(run, &self.shared.secrets);
@@ -262,10 +235,10 @@ impl Runs {
             Some(Disposition::Recorded) => Ok(()),
             Some(Disposition::Ignored) => {
                 let before = self.answered_before(run, Some(&info.gate_id)).await;
-                let is_over = || format!("Gate '{}' waits no longer: the run is {}", info.gate_id, run.state().name());
-                Err(refused(before.unwrap_or_else(is_over)))
+                let meanwhile = || AnswerError::ClosedMeanwhile { gate: info.gate_id.clone(), state: run.state() };
+                Err(before.map_or_else(meanwhile, AnswerError::from))
             }
-            None => Err(not_written(run)),
+            None => Err(AnswerError::NotStored { trouble: run.progress().trouble }),
         }
     }
 
@@ -281,46 +254,42 @@ impl Runs {
         let human = gate.is_for_person();
         // An agent cannot approve its own request.
         if human && given.decides {
-            return Err(refused(PersonRefusal::Agent.to_string()));
+            return Err(PersonRefusal::Agent.into());
         }
         match caller.no_person().await.filter(|_| human) {
             // The passphrase proves what the kernel hides.
             Some(PersonRefusal::Hidden) if approver.status().await.is_set => {}
-            Some(why) => return Err(refused(why.to_string())),
+            Some(why) => return Err(why.into()),
             None => {}
         }
         let is_of_another =
             |digest: &String| digest.len() < SHORTEST_DIGEST || !info.digest.starts_with(digest.as_str());
         if given.digest.as_ref().is_some_and(is_of_another) {
-            return Err(refused(format!(
-                "Gate '{0}' is shown otherwise than when this answer was given; read it again: steplatch gates show {0}",
-                info.gate_id
-            )));
+            return Err(AnswerError::Changed { gate: info.gate_id.clone() });
         }
-        let choice = gate.read(info, given).map_err(AnswerError::Misread)?;
+        let choice = gate.read(info, given)?;
         let mut proof = None;
         if human {
-            let passed = approver.passes(given.passphrase.as_ref(), caller.source()).await;
-            let knows_passphrase = passed.map_err(AnswerError::NotApproved)?;
+            let knows_passphrase = approver.passes(given.passphrase.as_ref(), caller.source()).await?;
             let shown = if knows_passphrase { Proof::Passphrase } else { caller.proof().await };
             let required = approver.requires();
             if shown < required {
-                return Err(refused(unproved(required)));
+                return Err(AnswerError::Unproved { required });
             }
             proof = Some(shown);
         }
         Ok(VerifiedAnswer { choice, by: given.by(caller, proof).await })
     }
 
-    /// Returns a sentence about the end of this gate, or about the last answer if no gate is named.
-    async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<String> {
+    /// Returns how this gate was closed, or the last answer if no gate is named.
+    async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
         let gates = self.shared.closed_gates(run).await?;
         gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {
             (GateEnd::Answered { at, answer, by }, id) if id.is_none_or(|id| id == gate.step.to_string()) => {
-                Some(already_answered(&by, at, &answer))
+                Some(ClosedGateError::Answered { by, at, answer })
             }
             (GateEnd::Expired, Some(id)) if id == gate.step.to_string() => {
-                Some(format!("Gate '{id}' waits no longer: nobody answered it in time"))
+                Some(ClosedGateError::Expired { gate: gate.step })
             }
             _ => None,
         })

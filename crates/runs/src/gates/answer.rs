@@ -1,10 +1,11 @@
 //! Answers to gates: their form, and what a gate accepts.
 
 use serde_json::{Map, Value};
-use steplatch_access::{Caller, PassphraseError};
+use steplatch_access::Caller;
 use steplatch_protocol::{AnswerGate, Decide, GateInfo, Passphrase};
 use steplatch_workflow::{By, Field, Form, Proof};
 
+use super::error::InvalidAnswer;
 use super::open_gate::OpenGate;
 
 /// An answer to a gate, as it was sent.
@@ -60,30 +61,26 @@ impl OpenGate {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the gate does not accept it.
-    pub(super) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, String> {
+    /// When the gate does not accept it.
+    pub(super) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, InvalidAnswer> {
         if let Some(form) = &self.form {
-            let form =
-                Form::read(form).map_err(|problems| format!("The form can not be read: {}", problems.join("; ")))?;
+            let form = Form::read(form).map_err(|problems| InvalidAnswer::BrokenForm { problems })?;
             let typed = || match serde_json::from_str(&given.answer) {
                 Ok(Value::Object(fields)) => Ok(fields),
                 _ => {
-                    let names: Vec<&str> = form.fields().iter().map(Field::name).collect();
-                    Err(format!(
-                        "The gate asks for a form, answered as an object with its fields: {}",
-                        names.join(", ")
-                    ))
+                    let names = form.fields().iter().map(Field::name);
+                    Err(InvalidAnswer::NotFields { fields: names.map(str::to_owned).collect() })
                 }
             };
             let fields = given.form.clone().map_or_else(typed, Ok)?;
             let filled = form.fill(&fields);
             return match filled {
                 Ok(filled) => Ok(Value::Object(filled).to_string()),
-                Err(wrong) => Err(format!("The form is not filled in well: {}", wrong.join("; "))),
+                Err(problems) => Err(InvalidAnswer::Fields { problems }),
             };
         }
         if given.form.is_some() {
-            return Err("The gate has no form; answer it with a text or one of its choices".to_owned());
+            return Err(InvalidAnswer::NoForm);
         }
         // A choice may hold a secret; its masked form is accepted as the answer.
         let all = || self.choices.iter().zip(&info.choices);
@@ -92,32 +89,29 @@ impl OpenGate {
             let chosen = number.checked_sub(1).and_then(|at| all().nth(at));
             return match chosen.filter(|chosen| given.answer.is_empty() || is_meant(chosen)) {
                 Some((choice, _)) => Ok(choice.clone()),
-                None => Err(format!("Choice {number} is not what was answered; choices are {}", listed(&info.choices))),
+                None => Err(InvalidAnswer::Number { number, choices: info.choices.clone() }),
             };
         }
         let exactly = all().find(|(choice, _)| **choice == given.answer);
         let mut meant = all().filter(is_meant);
         match exactly.or_else(|| meant.next()) {
-            Some(_) if exactly.is_none() && meant.next().is_some() => Err(
-                "Several choices are shown like that, because parts of them are hidden as secrets; answer by number"
-                    .to_owned(),
-            ),
+            Some(_) if exactly.is_none() && meant.next().is_some() => Err(InvalidAnswer::AmbiguousChoice),
             Some((choice, _)) => Ok(choice.clone()),
             None if given.answer.trim().is_empty() => Err(match self.choices.is_empty() {
-                true => "answer is required; the gate takes any text".to_owned(),
-                false => format!("answer is required; it must be one of: {}", listed(&info.choices)),
+                true => InvalidAnswer::Empty,
+                false => InvalidAnswer::NoChoice { choices: info.choices.clone() },
             }),
             None if self.choices.is_empty() => Ok(given.answer.clone()),
             None => {
-                let answer: String = given.answer.chars().take(200).collect();
-                Err(format!("Invalid choice '{answer}'. Must be one of: {}", listed(&info.choices)))
+                let answer = given.answer.chars().take(200).collect();
+                Err(InvalidAnswer::OtherChoice { answer, choices: info.choices.clone() })
             }
         }
     }
 }
 
 /// Formats texts as Python does a list of them.
-fn listed(texts: &[String]) -> String {
+pub(super) fn listed(texts: &[String]) -> String {
     let quoted = |text: &String| {
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
         let mut quoted = String::from(quote);
@@ -137,18 +131,6 @@ fn listed(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// Why an answer is rejected.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum AnswerError {
-    #[error("{0}")]
-    Refused(String),
-    /// The gate does not accept it.
-    #[error("{0}")]
-    Misread(String),
-    #[error(transparent)]
-    NotApproved(PassphraseError),
-}
-
 #[cfg(test)]
 mod tests {
     use steplatch_ids::{RunId, StepId};
@@ -156,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    fn read(choices: &[&str], answer: &str) -> Result<String, String> {
+    fn read(choices: &[&str], answer: &str) -> Result<String, InvalidAnswer> {
         let choices: Vec<String> = choices.iter().map(|choice| (*choice).to_owned()).collect();
         let info = GateInfo { choices: choices.clone(), ..GateInfo::default() };
         let step = StepId { run: RunId::random(), place: "gate".to_owned(), visit: 1 };
@@ -176,11 +158,11 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_taken_is_refused_in_the_words_of_the_document() {
         // 003 L674: `Invalid choice 'd'. Must be one of: ['a', 'b', 'c']`
-        let refused = read(&["a", "b", "c"], "d").unwrap_err();
+        let refused = read(&["a", "b", "c"], "d").unwrap_err().to_string();
         assert_eq!(refused, "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
         // 003 L1038: `answer is required`
         for choices in [&[][..], &["a"]] {
-            assert!(read(choices, " ").unwrap_err().starts_with("answer is required"));
+            assert!(read(choices, " ").unwrap_err().to_string().starts_with("answer is required"));
         }
         assert_eq!(read(&[], "anything").unwrap(), "anything");
     }

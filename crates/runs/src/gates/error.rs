@@ -1,0 +1,195 @@
+//! Why an answer to a gate is rejected.
+
+use steplatch_access::{PassphraseError, PersonRefusal};
+use steplatch_clock as clock;
+use steplatch_ids::{RunId, StepId};
+use steplatch_workflow::{By, Proof, Timestamp};
+
+use super::answer::listed;
+use crate::run::RunState;
+
+/// Why an answer is rejected.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    /// The answer can be for several gates. The client can name one.
+    #[error(transparent)]
+    Ambiguous(#[from] AmbiguousGate),
+    /// The gate is closed.
+    #[error(transparent)]
+    Closed(#[from] ClosedGateError),
+    /// The run has no open gate.
+    #[error(transparent)]
+    NotWaiting(#[from] NotWaiting),
+    /// The answer names another gate than the open one.
+    #[error("Gate '{gate}' is not the one that waits, which is '{open}'")]
+    OtherGate {
+        /// The named gate.
+        gate: String,
+        /// The open gate.
+        open: StepId,
+    },
+    /// The answer names none of the open gates.
+    #[error("Gate '{gate}' does not wait in run '{run}'")]
+    UnknownGate {
+        /// The named gate.
+        gate: String,
+        /// The run.
+        run: RunId,
+    },
+    /// The gate closed before the run took the answer.
+    #[error("Gate '{gate}' waits no longer: the run is {}", .state.name())]
+    ClosedMeanwhile {
+        /// The gate.
+        gate: String,
+        /// The state of the run.
+        state: RunState,
+    },
+    /// The journal has not stored the answer yet. It may do so later.
+    #[error("The answer is not written down yet{}; look with get_run", reason(.trouble.as_deref()))]
+    NotStored {
+        /// Why the run cannot continue, if that is known.
+        trouble: Option<String>,
+    },
+    /// The gate is for people, and the caller does not count as one.
+    #[error(transparent)]
+    NoPerson(#[from] PersonRefusal),
+    /// The gate shows something else than the sender has seen. The sender can read it again.
+    #[error(
+        "Gate '{gate}' is shown otherwise than when this answer was given; read it again: steplatch gates show {gate}"
+    )]
+    Changed {
+        /// The gate.
+        gate: String,
+    },
+    /// The answer lacks the required proof.
+    #[error(
+        "This gate takes an answer only if it is {} (setting gates.require = \"{}\")",
+        way_to_prove(*.required),
+        .required.name()
+    )]
+    Unproved {
+        /// The required proof.
+        required: Proof,
+    },
+    /// The gate does not accept the answer. The client can send another one.
+    #[error(transparent)]
+    Misread(#[from] InvalidAnswer),
+    /// The passphrase is missing or wrong.
+    #[error(transparent)]
+    NotApproved(#[from] PassphraseError),
+}
+
+/// Several gates are open, and the request names none of them.
+#[derive(Debug, thiserror::Error)]
+#[error("Several gates wait; say which with gate_id: {}", .gates.join(", "))]
+pub(super) struct AmbiguousGate {
+    /// The ids of the open gates.
+    pub(super) gates: Vec<String>,
+}
+
+/// How a gate was closed before an answer arrived.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClosedGateError {
+    /// Another answer came first.
+    #[error("The gate was already answered by {by} at {}: {answer}", clock::to_iso8601(*.at))]
+    Answered {
+        /// The author of the other answer.
+        by: By,
+        /// When the run took it.
+        at: Timestamp,
+        /// The other answer.
+        answer: String,
+    },
+    /// Its time is up.
+    #[error("Gate '{gate}' waits no longer: nobody answered it in time")]
+    Expired {
+        /// The gate.
+        gate: StepId,
+    },
+}
+
+/// Why a run without an open gate takes no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotWaiting {
+    /// The run waits for something else.
+    #[error("{trouble}")]
+    Stuck {
+        /// Why the run cannot continue.
+        trouble: String,
+    },
+    /// The run asks nothing.
+    #[error("Run is not waiting for input (state: {})", .state.name())]
+    State {
+        /// The state of the run.
+        state: RunState,
+    },
+}
+
+/// Why a gate does not accept an answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidAnswer {
+    /// The form of the gate is invalid.
+    #[error("The form can not be read: {}", .problems.join("; "))]
+    BrokenForm {
+        /// What is wrong with the form.
+        problems: Vec<String>,
+    },
+    /// The gate has a form, and the answer is not an object.
+    #[error("The gate asks for a form, answered as an object with its fields: {}", .fields.join(", "))]
+    NotFields {
+        /// The names of the fields.
+        fields: Vec<String>,
+    },
+    /// The fields do not fit the form.
+    #[error("The form is not filled in well: {}", .problems.join("; "))]
+    Fields {
+        /// What is wrong with them.
+        problems: Vec<String>,
+    },
+    /// The gate has no form, and the answer has fields.
+    #[error("The gate has no form; answer it with a text or one of its choices")]
+    NoForm,
+    /// The number is not that of the answered choice.
+    #[error("Choice {number} is not what was answered; choices are {}", listed(.choices))]
+    Number {
+        /// The number.
+        number: usize,
+        /// The choices as they are shown.
+        choices: Vec<String>,
+    },
+    /// Several choices look the same because their secrets are hidden.
+    #[error("Several choices are shown like that, because parts of them are hidden as secrets; answer by number")]
+    AmbiguousChoice,
+    /// The answer is empty, and the gate takes any text.
+    #[error("answer is required; the gate takes any text")]
+    Empty,
+    /// The answer is empty, and the gate has choices.
+    #[error("answer is required; it must be one of: {}", listed(.choices))]
+    NoChoice {
+        /// The choices as they are shown.
+        choices: Vec<String>,
+    },
+    /// The answer is none of the choices.
+    #[error("Invalid choice '{answer}'. Must be one of: {}", listed(.choices))]
+    OtherChoice {
+        /// The answer, at most 200 characters.
+        answer: String,
+        /// The choices as they are shown.
+        choices: Vec<String>,
+    },
+}
+
+/// Formats the reason why a run cannot continue, as the rest of a sentence.
+fn reason(trouble: Option<&str>) -> String {
+    trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()
+}
+
+/// Describes an answer with the required proof.
+fn way_to_prove(required: Proof) -> &'static str {
+    match required {
+        Proof::None => "given by a person",
+        Proof::Dialog => "given in a dialog of an MCP client, or in a terminal of your own",
+        Proof::Terminal => "typed in a terminal of your own, with 'steplatch gates answer'",
+        Proof::Passphrase => "given with the approver's passphrase, which 'steplatch approver set' sets",
+    }
+}

@@ -12,6 +12,7 @@ mod function_verbs;
 mod functions;
 mod load;
 mod nesting;
+mod node_not_found;
 mod node_verbs;
 mod origin;
 mod project;
@@ -24,7 +25,8 @@ mod workflows;
 
 pub use error::{DiskError, FindError, KeepError, SessionError, WorkflowNotFound};
 pub use nesting::calls;
-pub use node_verbs::{node_kind, node_not_found};
+pub use node_not_found::NodeNotFound;
+pub use node_verbs::node_kind;
 pub use project::{FunctionWorkflow, InvalidDeclaration, NodeDeclaration, Project};
 pub use projects::Projects;
 pub use workers::{Execution, Function, WorkerExited, WorkerStarter, Workers, WorkersError};

@@ -9,13 +9,10 @@ use steplatch_protocol::{
     BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
     NodeInfo,
 };
-use steplatch_workflow::suggestion;
 
+use super::node_not_found::NodeNotFound;
 use super::project::{InvalidDeclaration, NodeDeclaration, Project};
 use super::projects::Projects;
-
-/// Names in the error about an unknown node.
-const NAMES_TOLD: usize = 20;
 
 impl Projects {
     /// Lists the nodes of the caller's project.
@@ -76,7 +73,7 @@ impl Projects {
                     warnings: declared.node.warnings().iter().map(ToString::to_string).collect(),
                     error: None,
                 }),
-                None => Err(node_not_found(&project, &verb.node_id, false)),
+                None => Err(NodeNotFound::new(&project, &verb.node_id, false).to_string()),
             },
             Err(error) => Err(error.to_string()),
         };
@@ -129,27 +126,4 @@ fn shown(path: &Path) -> String {
 fn contains(text: Option<&str>, id: &str, description: Option<&str>) -> bool {
     let Some(text) = text.map(str::to_lowercase) else { return true };
     [Some(id), description].into_iter().flatten().any(|field| field.to_lowercase().contains(&text))
-}
-
-/// Returns the error for a missing node or graph, with the available names.
-#[must_use]
-pub fn node_not_found(project: &Project, id: &str, graph: bool) -> String {
-    let what = if graph { "Graph" } else { "Node" };
-    if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(id)) {
-        let InvalidDeclaration { file, reason, .. } = broken;
-        return format!("{what} '{id}' can not be used; correct its declaration in {}:\n{reason}", file.display());
-    }
-    let shown: String = id.chars().take(80).collect();
-    let is_meant = |declared: &&NodeDeclaration| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
-    let names: Vec<&str> = project.nodes.values().filter(is_meant).map(|declared| declared.node.id.as_str()).collect();
-    let nearest = suggestion(&shown, names.iter().copied());
-    let stop = if nearest.is_empty() { "." } else { "" };
-    let available = match &names[..] {
-        [] => "none".to_owned(),
-        few if few.len() <= NAMES_TOLD => few.join(", "),
-        many => format!("{} and {} more", many[..NAMES_TOLD].join(", "), many.len() - NAMES_TOLD),
-    };
-    let files = project.broken.iter().filter(|broken| broken.name.is_none());
-    let files: String = files.map(|broken| format!("\n{}: {}", broken.file.display(), broken.reason)).collect();
-    format!("{what} '{shown}' not found{nearest}{stop} Available {}s: {available}{files}", what.to_lowercase())
 }

@@ -44,7 +44,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
         Err(error) => return refused(error.to_string()),
     };
     if let Some(Err(error)) = caller.pins.as_ref().map(|pins| pins::check_node(pins, &project, &id)) {
-        return refused(error);
+        return refused(error.to_string());
     }
     match project.kind(&id) {
         Some(NodeKind::Graph(_)) => {}
@@ -59,7 +59,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
     let key = Some(StartKey::of_step(step.to_string()));
     let run = match shared.begin_call(caller, &project, id.clone(), input.clone(), timeout, key).await {
         Ok(run) => run,
-        Err(error) => return refused(error),
+        Err(error) => return refused(error.to_string()),
     };
     let _watched = CancelOnDrop::new(shared, run.clone());
     run.finished().await;
@@ -67,7 +67,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
         Ok(reply) => outcome_of(reply),
         Err(error) => {
             let run_id = Some(run.id.to_string());
-            outcome_of(NodeReply { error: Some(error), node_id: id, input, run_id, ..NodeReply::default() })
+            outcome_of(NodeReply { error: Some(error.to_string()), node_id: id, input, run_id, ..NodeReply::default() })
         }
     }
 }
@@ -101,7 +101,7 @@ impl Runs {
         }
         let NodeCall { id, input, timeout, .. } = wanted.clone();
         let called = self.call_node(caller, &project, id, input, timeout, step).await;
-        called.unwrap_or_else(|error| nodes::refused(&wanted, None, error))
+        called.unwrap_or_else(|error| nodes::refused(&wanted, None, error.to_string()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Child runs of a machine: they are ordinary runs, and end with their parent.
 
+mod error;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,9 +19,11 @@ use super::function::{ChildFunctionLaunch, begin_saved};
 use super::machine::MachineLaunch;
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
-use super::source::{DefinitionSource, INVALID, ResolvedTarget};
+use super::source::{DefinitionSource, ResolvedTarget};
 use crate::engine_state::Engine;
-use crate::quota::{DescendantQuota, QuotaExceeded};
+use crate::quota::DescendantQuota;
+use crate::result_error::ResultError;
+pub(super) use error::{ChildError, ChildStartError};
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -70,29 +74,6 @@ pub(super) struct RunningChild {
     _cancel: CancelOnDrop,
 }
 
-/// Why a step has no child.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ChildError {
-    /// The journal cannot be read.
-    #[error("what is known of run {run} can not be read: {error}")]
-    Unreadable { run: RunId, error: String },
-    /// Too many runs are in progress below the root of the run.
-    #[error(transparent)]
-    QuotaExceeded(#[from] QuotaExceeded),
-    /// The runs are nested too deeply.
-    #[error("Maximum recursion depth ({0}) exceeded")]
-    TooDeep(u32),
-    /// It did not begin, with a whole sentence.
-    #[error("{0}")]
-    NotStarted(String),
-}
-
-impl From<String> for ChildError {
-    fn from(error: String) -> Self {
-        Self::NotStarted(error)
-    }
-}
-
 impl RunningChild {
     /// Starts the run of a step with `begin`, or finds the one that the step has already started, and reports it to its
     /// parent.
@@ -112,7 +93,7 @@ impl RunningChild {
         let id = RunId::started_by(step);
         let known = match shared.find(&id).await {
             Ok(known) => known,
-            Err(error) => return Err(ChildError::Unreadable { run: id, error: error.to_string() }),
+            Err(cause) => return Err(ChildError::Unreadable { run: id, cause }),
         };
         let quota = DescendantQuota::reserve(shared, step, known.is_some())?;
         let run = match known {
@@ -144,7 +125,7 @@ pub(super) async fn report_waits(child: &Run, parent: &RunInbox, step: &StepId) 
 
 /// Returns the outcome of a finished run that is not a machine, for the machine that waits for it. Includes the
 /// returned value if there is one and it can be read.
-pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, String>>) -> Outcome {
+pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError>>) -> Outcome {
     let state = run.state();
     let mut result = Map::new();
     let mut set = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
@@ -202,7 +183,7 @@ async fn begin(
     run: RunId,
     step: StepId,
     child: Child,
-) -> Result<Arc<Run>, String> {
+) -> Result<Arc<Run>, ChildStartError> {
     let (document, source) = match &child.workflow {
         ChildWorkflow::Inline(document) => {
             (document.clone(), shared.inline_source(caller, child.save_on_success).await)
@@ -210,10 +191,10 @@ async fn begin(
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
             ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
-                check(&tool, &input).map_err(|error| error.to_string())?;
+                check(&tool, &input)?;
                 let timeout = Some(child.limits.execution_timeout().as_secs_f64());
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None };
-                return shared.begin_remote(caller, begins).await;
+                return Ok(shared.begin_remote(caller, begins).await?);
             }
             ResolvedTarget::Machine(saved) => {
                 (saved.definition, DefinitionSource::Saved { folder: saved.folder, name: saved.name })
@@ -224,23 +205,20 @@ async fn begin(
                 let input = params.get("input").cloned().unwrap_or_default();
                 let timeout = Some(child.limits.execution_timeout().as_secs_f64());
                 let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout };
-                return begin_saved(shared, caller, &found, begins).await;
+                return Ok(begin_saved(shared, caller, &found, begins).await?);
             }
         },
     };
-    let definition =
-        Definition::parse(&document, &TerminalTools).map_err(|problems| format!("{INVALID}:\n{problems}"))?;
+    let definition = Definition::parse(&document, &TerminalTools).map_err(ChildStartError::Definition)?;
     let variables: Map<String, Value> =
         child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
-    if let Some(refusal) = definition.arguments().refusal(&variables) {
-        return Err(refusal);
-    }
+    definition.arguments().check(&variables)?;
     let mut session_id = child.terminal(&definition).map(str::to_owned);
     if let Some(session) = &session_id
         && let Err(error) = shared.sessions.exists(session).await
     {
         if !child.inherits {
-            return Err(error.to_string());
+            return Err(error.into());
         }
         // The terminal was inherited, not named, and has been closed by another client: the child begins without one.
         session_id = None;
@@ -255,7 +233,7 @@ async fn begin(
         parent: Some(step),
         depth: child.depth,
     };
-    shared.begin(caller, MachineLaunch { definition, source, start, key: None }).await
+    Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None }).await?)
 }
 
 pub(super) fn refused(error: String) -> Outcome {

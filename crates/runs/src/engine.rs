@@ -7,11 +7,15 @@
 mod launch;
 mod recorder;
 mod recovery;
+mod recovery_error;
 mod runner;
+mod start_error;
 mod work_clock;
 
 pub(crate) use launch::{LaunchParts, uncancelled};
 pub(crate) use recorder::{ENTRY_VERSION, Recorder};
 pub(crate) use recovery::{RecoveredRun, Recovery, StoredRun};
+pub(crate) use recovery_error::RecoveryError;
 pub(crate) use runner::{Attempt, Handled, RunKind};
+pub(crate) use start_error::StartError;
 pub(crate) use work_clock::WorkClock;

@@ -28,7 +28,7 @@ use super::function::OwnFile;
 use super::locked::LockedRuns;
 use super::machine::DefinitionCache;
 use super::run::{Run, RunState, RunStatus};
-use crate::engine::ENTRY_VERSION;
+use crate::engine::{ENTRY_VERSION, RecoveryError, StartError};
 use crate::nodes::{ExecutorFactory, Nodes};
 use crate::runs::{RunDependencies, RunListener};
 
@@ -98,7 +98,7 @@ pub(super) struct Engine {
     /// The runs in progress.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Unfinished runs that cannot continue, and why.
-    pub(super) broken: Mutex<HashMap<RunId, String>>,
+    pub(super) broken: Mutex<HashMap<RunId, RecoveryError>>,
     /// Runs that wait for a person and continue once the approver's passphrase is given.
     pub(super) locked: LockedRuns,
     /// Cancelled when the daemon stops: runs are left to the next one.
@@ -181,7 +181,7 @@ impl Engine {
         self.below.lock()
     }
 
-    pub(super) fn broken(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
+    pub(super) fn broken(&self) -> MutexGuard<'_, HashMap<RunId, RecoveryError>> {
         self.broken.lock()
     }
 
@@ -190,23 +190,28 @@ impl Engine {
     /// # Errors
     ///
     /// When there are too many.
-    pub(super) fn register(&self, run: &Arc<Run>) -> Result<Option<Arc<Run>>, String> {
+    pub(super) fn register(&self, run: &Arc<Run>) -> Result<Option<Arc<Run>>, StartError> {
         let mut driven = self.lock();
         if let Some(run) = driven.get(&run.id) {
             return Ok(Some(run.clone()));
         }
         if driven.len() >= MOST {
-            return Err(format!("{MOST} runs are under way, which is the limit; cancel one with cancel_run"));
+            return Err(StartError::TooManyRuns { most: MOST });
         }
         driven.insert(run.id.clone(), run.clone());
         Ok(None)
     }
 
-    pub(super) async fn known(&self, id: &RunId) -> Result<Arc<Run>, String> {
+    /// Returns the run that began before under the same key or id.
+    ///
+    /// # Errors
+    ///
+    /// When it was deleted meanwhile, or the journal cannot be read.
+    pub(super) async fn known(&self, id: &RunId) -> Result<Arc<Run>, StartError> {
         match self.find(id).await {
             Ok(Some(run)) => Ok(run),
-            Ok(None) => Err(format!("run {id} was forgotten just now; ask again")),
-            Err(error) => Err(format!("what is known of run {id} can not be read: {error}")),
+            Ok(None) => Err(StartError::Forgotten { run: id.clone() }),
+            Err(cause) => Err(StartError::Unreadable { run: id.clone(), cause }),
         }
     }
 
@@ -231,7 +236,8 @@ impl Engine {
         if let Some(run) = self.locked.get(&known.run) {
             return run;
         }
-        let Some(why) = self.broken().get(&known.run).cloned() else { return Arc::new(Run::from_journal(known)) };
+        let why = self.broken().get(&known.run).map(ToString::to_string);
+        let Some(why) = why else { return Arc::new(Run::from_journal(known)) };
         let trouble = Some(format!("{why}; cancel the run to write it off"));
         Arc::new(Run::from_journal(known).changed(|now| RunStatus { trouble, ..now }))
     }
@@ -362,7 +368,11 @@ impl Engine {
     }
 
     /// Records the cancellation of a run that cannot be resumed.
-    pub(super) async fn write_off(&self, run: &Run) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// When the journal does not store it.
+    pub(super) async fn write_off(&self, run: &Run) -> Result<(), AppendError> {
         let RunStatus { seq, error, trouble, .. } = run.progress();
         let (state, ended) = (RunState::Cancelled, Some(self.clock.now()));
         let progress = RunStatus { seq, state, ended, error: trouble.or(error), ..RunStatus::default() };
@@ -372,10 +382,14 @@ impl Engine {
     }
 
     /// Records the end of a run without a driver.
-    pub(super) async fn write_summary(&self, run: &Run, progress: &RunStatus) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// When the journal does not store it.
+    pub(super) async fn write_summary(&self, run: &Run, progress: &RunStatus) -> Result<(), AppendError> {
         let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(progress.summary(&run.about));
-        self.journal.write(append).await.map(drop).map_err(|error| error.to_string())
+        self.journal.write(append).await.map(drop)
     }
 
     /// Does slow work on a thread that may block; the number of concurrent ones is limited.

@@ -105,6 +105,11 @@ pub(super) enum Unreadable {
     Unknown { seq: u64, cause: serde_json::Error },
 }
 
+/// Why the history of a run that is asked for or continues cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the history of the run can not be read: {0}")]
+pub(super) struct HistoryError(#[from] Unreadable);
+
 /// Adds the author of an answer to its data.
 pub(super) fn add_author(data: &mut Value, by: Option<By>) {
     let By { who, through, proof, shown } = by.unwrap_or_default();

@@ -18,6 +18,7 @@ use crate::function::{self, FunctionRun};
 use crate::gates::ClosedGate;
 use crate::machine::{self, MachineRun};
 use crate::remote::{self, RemoteRun};
+use crate::result_error::ResultError;
 use crate::run::Run;
 
 /// The kinds of runs.
@@ -72,8 +73,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With the rest of a sentence about the run, when its result cannot be read.
-    pub(super) async fn value_of(&self, run: &Run) -> Result<Value, String> {
+    /// When its result cannot be read.
+    pub(super) async fn value_of(&self, run: &Run) -> Result<Value, ResultError> {
         match run.kind() {
             Kind::Machine => machine::value(self, run).await,
             Kind::Function => function::returned(self, run).await,
@@ -137,7 +138,7 @@ impl Engine {
             match found {
                 Ok(found) => recovered.push(found),
                 Err(reason) => {
-                    tracing::error!(run = %id, reason, "a run is not resumed");
+                    tracing::error!(run = %id, reason = reason.to_string(), "a run is not resumed");
                     self.broken().insert(id, reason);
                 }
             }

@@ -7,6 +7,7 @@ use steplatch_store::{Journal, RunFilter};
 use steplatch_workflow::Timestamp;
 
 use super::run::{Run, RunState};
+use crate::lookup_error::RunLookupError;
 use crate::runs::Runs;
 
 /// The default number of listed runs.
@@ -57,7 +58,10 @@ impl Runs {
             None => None,
             Some(id) => match self.number_of(id).await {
                 Ok(number) => Some(number),
-                Err(error) => return refused(error),
+                Err(RunLookupError::NotFound { id }) => {
+                    return refused(format!("before is a run_id, and there is no run '{id}'"));
+                }
+                Err(error) => return refused(error.to_string()),
             },
         };
         while runs.len() < most && !is_pending {
@@ -80,14 +84,15 @@ impl Runs {
     }
 
     /// Returns the position of a run in the order in which all runs began.
-    async fn number_of(&self, id: &str) -> Result<u64, String> {
+    ///
+    /// # Errors
+    ///
+    /// When there is no such run, or the journal cannot be read.
+    async fn number_of(&self, id: &str) -> Result<u64, RunLookupError> {
         let known = match id.parse::<RunId>() {
-            Ok(id) => {
-                self.shared.journal.find(&id).await.map_err(|error| format!("the runs can not be read: {error}"))?
-            }
+            Ok(id) => self.shared.journal.find(&id).await?,
             Err(_) => None,
         };
-        let shown: String = id.chars().take(80).collect();
-        known.map(|known| known.number).ok_or_else(|| format!("before is a run_id, and there is no run '{shown}'"))
+        known.map(|known| known.number).ok_or_else(|| RunLookupError::not_found(id))
     }
 }

@@ -14,13 +14,14 @@ use steplatch_access::{AttemptSource, Caller, OpeningKey, PassphraseError, Seali
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
 use steplatch_sessions::TerminalTools;
-use steplatch_store::{Journal as _, KnownRun, RunFilter, StorageError};
+use steplatch_store::{AppendError, Journal as _, KnownRun, RunFilter, StorageError};
 use steplatch_workflow::{AnsweredBy, Definition, Effect, History, Input, decide};
 use tokio::sync::{Mutex, watch};
 
 use super::child;
 use super::kind::Kind;
 use super::run::{Run, RunInputs, RunState, RunStatus};
+use crate::engine::RecoveryError;
 use crate::engine_state::Engine;
 use crate::runs::Runs;
 use crate::seal::Seal;
@@ -28,9 +29,6 @@ use crate::seal::Seal;
 /// Why a locked run does not continue, and what unlocks it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \
                                  passphrase opens it: steplatch approver unlock";
-
-/// Why a run does not continue whose private part no known passphrase opens.
-const OTHER_KEY: &str = "what it needs to go on is sealed with another approver's passphrase than the one that is set";
 
 /// The locked runs of a daemon.
 #[derive(Debug, Default)]
@@ -141,20 +139,19 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when it cannot be read, or `key` does not open it.
+    /// When it cannot be read, or `key` does not open it.
     pub(super) async fn private_part(
         &self,
         run: &RunId,
         key: Option<&OpeningKey>,
-    ) -> Result<(String, PrivateForm), String> {
-        let private = self.journal.private(run).await;
-        let private = private.map_err(|error| format!("its history can not be read: {error}"))?.unwrap_or_default();
+    ) -> Result<(String, PrivateForm), RecoveryError> {
+        let private = self.journal.private(run).await.map_err(RecoveryError::PrivatePart)?.unwrap_or_default();
         let form = PrivateForm::of(&private);
         if matches!(form, PrivateForm::Plain) {
             return Ok((private, form));
         }
         let opened = key.and_then(|key| key.open(run, &private));
-        opened.map(|opened| (opened, form)).ok_or_else(|| OTHER_KEY.to_owned())
+        opened.map(|opened| (opened, form)).ok_or(RecoveryError::OtherKey)
     }
 
     /// Returns a run with what its driver needs: the locked run, if it was locked.
@@ -215,7 +212,7 @@ impl Engine {
     /// # Errors
     ///
     /// When the journal cannot be written.
-    pub(super) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, String> {
+    pub(super) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, AppendError> {
         let _alone = self.locked.opening.lock().await;
         if !self.locked.contains(&run.id) {
             return Ok(false);

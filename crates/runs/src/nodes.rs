@@ -3,6 +3,7 @@
 //! A call works in the project's directory, with the caller's environment. It ends with the caller's connection,
 //! unless it carries the name of a step (see [`ledger`]). A failed call is a reply, not an error.
 
+mod error;
 mod ledger;
 mod panes;
 mod performer;
@@ -17,11 +18,13 @@ use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::random_name;
 use steplatch_nodes::{Call, NodeKind, NodeResult};
-use steplatch_project::{Project, node_kind, node_not_found};
+use steplatch_project::{NodeNotFound, Project, node_kind};
 use steplatch_protocol::NodeReply;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use error::InvalidNodes;
+use error::NodeRefusal;
 use ledger::{CallFingerprint, OnceCalls, OnceError};
 pub(crate) use panes::PtyNodes;
 pub use performer::ExecutorFactory;
@@ -83,7 +86,7 @@ impl Nodes {
         step: Option<String>,
     ) -> NodeReply {
         if let Err(error) = check(project, &wanted) {
-            return refused(&wanted, Some("not_found"), error);
+            return refused(&wanted, Some("not_found"), error.to_string());
         }
         let project = project.clone();
         let interrupt = self.closing.child_token();
@@ -136,13 +139,12 @@ impl Nodes {
 ///
 /// # Errors
 ///
-/// With whole sentences, when it has not.
-fn check(project: &Project, wanted: &NodeCall) -> Result<(), String> {
+/// When it has not.
+fn check(project: &Project, wanted: &NodeCall) -> Result<(), NodeRefusal> {
     match project.nodes.get(&wanted.id) {
-        None => Err(node_not_found(project, &wanted.id, wanted.graph)),
+        None => Err(NodeNotFound::new(project, &wanted.id, wanted.graph).into()),
         Some(declared) if wanted.graph && !matches!(declared.node.kind, NodeKind::Graph(_)) => {
-            let kind = node_kind(declared);
-            Err(format!("'{}' is a node of type {kind}, not a graph; call it as a node.", wanted.id))
+            Err(NodeRefusal::NotGraph { id: wanted.id.clone(), kind: node_kind(declared) })
         }
         Some(_) => Ok(()),
     }

@@ -66,7 +66,7 @@ impl Runs {
         done: &str,
         unchanged: impl Fn(&RunStatus) -> Option<String>,
     ) -> Result<(Arc<Run>, String), (Option<Arc<Run>>, String)> {
-        let run = self.find(id).await.map_err(|error| (None, error))?;
+        let run = self.find(id).await.map_err(|error| (None, error.to_string()))?;
         let before = run.progress();
         let over = |state: &str| format!("Run was already over: {state}");
         let refused = |error: String| Err((Some(run.clone()), error));

@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use steplatch_access::{Caller, Pins};
+use steplatch_access::{Caller, PinError, Pins};
 use steplatch_library::Signature;
 use steplatch_nodes::NodeKind;
-use steplatch_project::{NodeDeclaration, Project};
+use steplatch_project::{DiskError, NodeDeclaration, Project};
 
 use super::source::ResolvedTarget;
 use crate::engine_state::Engine;
@@ -26,25 +26,25 @@ const RUN_WORKFLOW: &str = "run_workflow";
 ///
 /// # Errors
 ///
-/// With a whole sentence, when it meant something else at the start of the run.
-pub(super) fn check_workflow(pins: &Pins, name: &str, found: &ResolvedTarget) -> Result<(), String> {
+/// When it meant something else at the start of the run.
+pub(super) fn check_workflow(pins: &Pins, name: &str, found: &ResolvedTarget) -> Result<(), PinError> {
     // The list of a service may arrive after the start of the run.
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
-    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)).map_err(|error| error.to_string()) }
+    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)) }
 }
 
 /// Checks the node or graph of a call, with everything below it.
 ///
 /// # Errors
 ///
-/// With a whole sentence, when one of them was something else at the start of the run.
-pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), String> {
+/// When one of them was something else at the start of the run.
+pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), PinError> {
     let mut called = References::default();
     called.nodes.insert(id.to_owned());
     let mut followed = BTreeSet::new();
     while let Some(id) = called.nodes.pop_first() {
         let Some(declared) = project.nodes.get(&id).filter(|_| followed.insert(id.clone())) else { continue };
-        pins.check_node(&id, &signature_of(project, declared)).map_err(|error| error.to_string())?;
+        pins.check_node(&id, &signature_of(project, declared))?;
         called.follow(declared);
         if called.any_node {
             return check_nodes(pins, project);
@@ -58,11 +58,11 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
 ///
 /// # Errors
 ///
-/// With a whole sentence, when one of them was something else then.
-pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), String> {
+/// When one of them was something else then.
+pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), PinError> {
     let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
     let check = |(id, declared): (&String, &NodeDeclaration)| pins.check_node(id, &signature_of(project, declared));
-    pinned.into_iter().try_for_each(check).map_err(|error| error.to_string())
+    pinned.into_iter().try_for_each(check)
 }
 
 /// Returns the nodes of a project that a run may call: for a child run, those that existed at the start.
@@ -194,12 +194,12 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the disk does not answer.
+    /// When the disk does not answer.
     pub(super) async fn pinned(
         &self,
         caller: Arc<Caller>,
         references: impl FnOnce() -> References,
-    ) -> Result<Arc<Caller>, String> {
+    ) -> Result<Arc<Caller>, DiskError> {
         if caller.pins.is_some() {
             return Ok(caller);
         }
@@ -211,13 +211,13 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the disk does not answer.
-    async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, String> {
+    /// When the disk does not answer.
+    async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, DiskError> {
         let mut pins = Pins::default();
         if !references.is_open() {
             return Ok(pins);
         }
-        let project = self.projects.of(caller).await.map_err(|error| error.to_string())?;
+        let project = self.projects.of(caller).await?;
         while references.is_open() {
             if std::mem::take(&mut references.any_workflow) {
                 let all = self.workflows.names(caller).await;

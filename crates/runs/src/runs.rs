@@ -9,7 +9,7 @@ use steplatch_access::{Approver, Caller, Redactor};
 use steplatch_clock::Clock;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
-use steplatch_project::{Project, Projects, Workers, Workflows};
+use steplatch_project::{Project, Projects, SessionError, Workers, Workflows};
 use steplatch_protocol::{
     CallTool, CancelWorkflow, CancelWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun, GetWorkflowRun,
     GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
@@ -22,11 +22,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::engine_state::{Engine, RetentionPolicy};
-use crate::event::RunEvents;
+use crate::event::{HistoryError, RunEvents, Unreadable};
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
+use crate::lookup_error::RunLookupError;
 use crate::machine::{self, MachineLaunch};
 use crate::remote::RemoteLaunch;
+use crate::result_error::NodeCallError;
 use crate::run::{Run, RunState, RunStatus};
 use crate::source::RunTarget;
 use crate::start_key::StartKey;
@@ -147,7 +149,7 @@ impl Runs {
         let refused = |error: Option<String>| ExecuteWorkflowReply { error, ..ExecuteWorkflowReply::default() };
         let session_id = match self.terminal_of(caller, verb.session_id, verb.workspace).await {
             Ok(terminal) => terminal,
-            Err(error) => return refused(Some(error)),
+            Err(error) => return refused(Some(error.to_string())),
         };
         let given = RunArguments { input, params: params.unwrap_or_default() };
         let start = RunWorkflow {
@@ -184,15 +186,15 @@ impl Runs {
         caller: &Caller,
         session_id: Option<String>,
         workspace: Option<String>,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, SessionError> {
         let projects = &self.shared.projects;
         if let Some(name) = workspace {
-            projects.session(caller, &name).await.map_err(|error| error.to_string())?;
+            projects.session(caller, &name).await?;
         }
         let Some(name) = session_id else { return Ok(None) };
         match projects.session(caller, &name).await {
             Ok(()) => Ok(None),
-            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error.to_string()),
+            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error),
         }
     }
 
@@ -201,7 +203,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// With whole sentences, when it has no result.
+    /// When it does not start, or has no result.
     pub(crate) async fn call_node(
         &self,
         caller: &Arc<Caller>,
@@ -210,11 +212,11 @@ impl Runs {
         input: Value,
         timeout: Option<f64>,
         step: Option<String>,
-    ) -> Result<NodeReply, String> {
+    ) -> Result<NodeReply, NodeCallError> {
         let key = step.map(StartKey::of_step);
         let run = self.shared.begin_call(caller, project, node, input, timeout, key).await?;
         run.finished().await;
-        function::result_of(&self.shared, &run).await
+        Ok(function::result_of(&self.shared, &run).await?)
     }
 
     /// Starts a run and waits for its end, or for a gate, as long as requested. A repeated request with the same
@@ -347,9 +349,8 @@ impl Runs {
         let variables = verb.initial_variables.clone().unwrap_or_default();
         let variables: Map<String, Value> =
             variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
-        if let Some(refusal) = definition.arguments().refusal(&variables) {
-            return Err(not_started("validation_failed", refusal));
-        }
+        let checked = definition.arguments().check(&variables);
+        checked.map_err(|error| not_started("validation_failed", error.to_string()))?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
         if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
@@ -368,7 +369,7 @@ impl Runs {
         };
         let beginning = MachineLaunch { definition, source, start, key };
         let begun = self.shared.begin_with(caller, beginning, given).await;
-        begun.map_err(|error| not_started("execution_error", error))
+        begun.map_err(|error| not_started("execution_error", error.to_string()))
     }
 
     /// Starts a run of a remote workflow, or returns the run that was `begun` under the same key.
@@ -388,7 +389,7 @@ impl Runs {
                 check(&tool, &input).map_err(|error| not_started("validation_failed", error.to_string()))?;
                 let begins = RemoteLaunch { run: RunId::random(), tool, input, timeout, parent: None, key };
                 let begun = self.shared.begin_remote(caller, begins).await;
-                begun.map_err(|error| not_started("execution_error", error))
+                begun.map_err(|error| not_started("execution_error", error.to_string()))
             }
         }
     }
@@ -425,7 +426,7 @@ impl Runs {
                 }
                 Box::pin(self.report(&run)).await
             }
-            Err(error) => RunReply { run_id: verb.run_id, error: Some(error), ..RunReply::default() },
+            Err(error) => RunReply { run_id: verb.run_id, error: Some(error.to_string()), ..RunReply::default() },
         }
     }
 
@@ -436,7 +437,7 @@ impl Runs {
             |error: String| CancelWorkflowReply { run_id: run_id.clone(), error: Some(error), ..Default::default() };
         let run = match self.find(&run_id).await {
             Ok(run) => run,
-            Err(error) => return refused(error),
+            Err(error) => return refused(error.to_string()),
         };
         let before = run.state();
         let mut state = before;
@@ -487,7 +488,7 @@ impl Runs {
                 }
                 GetWorkflowRunReply { success: true, run: Some(record), error: None }
             }
-            Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
+            Err(error) => GetWorkflowRunReply { error: Some(error.to_string()), ..GetWorkflowRunReply::default() },
         }
     }
 
@@ -499,22 +500,24 @@ impl Runs {
                 let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1), verb.at_most);
                 match events.newest().await {
                     Ok(newest_seq) => (SubscribeReply { success: true, newest_seq, error: None }, Some(events)),
-                    Err(error) => refused(format!("the history of the run can not be read: {error}")),
+                    Err(error) => refused(HistoryError::from(error).to_string()),
                 }
             }
-            Err(error) => refused(error),
+            Err(error) => refused(error.to_string()),
         }
     }
 
-    pub(crate) async fn find(&self, id: &str) -> Result<Arc<Run>, String> {
+    /// Returns the run with this id, in progress or finished.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or the journal cannot be read.
+    pub(crate) async fn find(&self, id: &str) -> Result<Arc<Run>, RunLookupError> {
         let known = match id.parse::<RunId>() {
-            Ok(id) => self.shared.find(&id).await.map_err(|error| format!("the runs can not be read: {error}"))?,
+            Ok(id) => self.shared.find(&id).await?,
             Err(_) => None,
         };
-        known.ok_or_else(|| {
-            let shown: String = id.chars().take(80).collect();
-            format!("Workflow run '{shown}' not found; list_runs tells which there are")
-        })
+        known.ok_or_else(|| RunLookupError::not_found(id))
     }
 
     /// Waits until a run has finished or has an open gate, or the time is up.
@@ -581,14 +584,14 @@ impl Runs {
         let _turn = self.reports.acquire().await.expect("it is never closed");
         let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
         let next_step = machine::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
-        let unreadable = |error: &dyn std::fmt::Display| RunReply {
+        let unreadable = |error: Unreadable| RunReply {
             run_id: run.id.to_string(),
             status: run.state().name().to_owned(),
             workflow_name: Some(run.about.workflow.clone()),
-            error: Some(format!("the history of the run can not be read: {error}")),
+            error: Some(HistoryError::from(error).to_string()),
             ..RunReply::default()
         };
-        let report = self.shared.report_of(run, gate).await.unwrap_or_else(|error| unreadable(&error));
+        let report = self.shared.report_of(run, gate).await.unwrap_or_else(unreadable);
         RunReply { next_step: report.next_step.or(next_step), ..report }
     }
 }

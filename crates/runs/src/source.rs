@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use steplatch_access::Caller;
+use steplatch_access::{Caller, PinError};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Signature;
-use steplatch_project::{FindError, FunctionWorkflow, SavedMachine, WorkflowRef};
+use steplatch_project::{DiskError, FindError, FunctionWorkflow, KeepError, SavedMachine, WorkflowRef};
 use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
@@ -145,6 +145,31 @@ impl DefinitionSource {
     }
 }
 
+/// Why a name refers to nothing that a run may run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetError {
+    /// No workflow that can be used has the name.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The name meant something else when the root run began. A new root run uses the new meaning.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+}
+
+/// Why the definition of a completed run is not saved.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnsavedError {
+    /// It contains a secret. Its author can make that an argument.
+    #[error(
+        "a secret stands in the definition, and libraries are shared. Make it an argument with \"secret\": true, or say \
+         save_on_success: false."
+    )]
+    Secret,
+    /// The library does not take it.
+    #[error(transparent)]
+    Library(#[from] KeepError),
+}
+
 /// The prefix of the error of an invalid definition, in the words of document 001, line 1240.
 pub(super) const INVALID: &str = "Workflow definition validation failed";
 
@@ -167,9 +192,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With whole sentences: when there is none, with the available names; when its file is broken; or when the caller
-    /// is a run, and the name meant something else when that began.
-    pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, String> {
+    /// When there is none, with the available names; when its file is broken; or when the caller is a run, and the name
+    /// meant something else when that began.
+    pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
         let found = self.meaning(name, self.workflows.find(caller, name).await)?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found))?;
         Ok(found)
@@ -179,27 +204,27 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the disk does not answer.
+    /// When the disk does not answer.
     pub(super) async fn meanings_of(
         &self,
         caller: &Caller,
         names: Vec<String>,
-    ) -> Result<Vec<Result<ResolvedTarget, String>>, String> {
-        let found = self.workflows.find_each(caller, names.clone()).await.map_err(|error| error.to_string())?;
+    ) -> Result<Vec<Result<ResolvedTarget, FindError>>, DiskError> {
+        let found = self.workflows.find_each(caller, names.clone()).await?;
         Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
     }
 
     /// Returns what a name refers to: a workflow of the library, else the tool of a remote service.
-    fn meaning(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, String> {
+    fn meaning(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, FindError> {
         match found {
             Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
             Ok(WorkflowRef::Function(workflow)) => Ok(ResolvedTarget::Function(workflow)),
             Err(error @ FindError::NotFound(_)) => {
                 let tool = self.remotes.tool(name).map(|tool| ResolvedTarget::Remote(Box::new(tool)));
-                tool.ok_or_else(|| error.to_string())
+                tool.ok_or(error)
             }
             // A name that the library has, or may have, is not a service's: its file is broken, or the disk does not answer.
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         }
     }
 
@@ -227,7 +252,7 @@ impl Engine {
             (Some(document), ..) => Definition::parse(document, &TerminalTools),
             (None, Some(name), _) => {
                 let named = self.named(caller, name).await;
-                let saved = match named.map_err(|error| not_started("workflow_not_found", error))? {
+                let saved = match named.map_err(|error| not_started("workflow_not_found", error.to_string()))? {
                     ResolvedTarget::Machine(saved) => saved,
                     ResolvedTarget::Function(workflow) => return Ok(RunTarget::Function(workflow)),
                     ResolvedTarget::Remote(tool) => return Ok(RunTarget::Remote(tool)),
@@ -270,14 +295,14 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With the reason why a definition that is to be saved was not.
+    /// When a definition that is to be saved was not.
     pub(super) async fn keep(
         &self,
         source: &DefinitionSource,
         definition: &Definition,
         seal: &Seal,
         ending: RunEnding,
-    ) -> Result<Option<LibraryCopy>, String> {
+    ) -> Result<Option<LibraryCopy>, UnsavedError> {
         let RunEnding { completed, states, at, again } = ending;
         let (folder, mut kept) = match source {
             DefinitionSource::Given
@@ -289,16 +314,12 @@ impl Engine {
             DefinitionSource::ToKeep { folder } => {
                 if seal.hides_some_of(&definition.document().to_string()) {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
-                    return Err(
-                        "a secret stands in the definition, and libraries are shared. Make it an argument with \
-                                \"secret\": true, or say save_on_success: false."
-                            .to_owned(),
-                    );
+                    return Err(UnsavedError::Secret);
                 }
-                let kept =
-                    self.workflows.keep(folder, definition.shared_document()).await.map_err(|error| error.to_string());
-                let kept =
-                    kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
+                let kept = self.workflows.keep(folder, definition.shared_document()).await;
+                let kept = kept.inspect_err(|error| {
+                    tracing::warn!(error = error.to_string(), "a workflow that ran to its end is not saved");
+                })?;
                 (folder, LibraryCopy { saved: kept.saved, name: kept.name })
             }
         };

@@ -4,6 +4,7 @@
 //! after the last. This module decides what is missing, which defaults apply and which values do not fit. The driver
 //! queries the shell.
 
+mod error;
 mod outline;
 mod schema;
 
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::rules::Rules;
 use crate::substitute;
+pub use error::InvalidVariables;
 pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;
@@ -140,10 +142,11 @@ impl Contract {
         values
     }
 
-    /// Returns an error about the initial variables that do not fit their schemas; `None` if all do. Values of secrets
-    /// are not shown.
-    #[must_use]
-    pub fn refusal(&self, initial: &Map<String, Value>) -> Option<String> {
+    /// Checks that the initial variables fit their schemas.
+    ///
+    /// # Errors
+    /// With those that do not. Values of secrets are not shown.
+    pub fn check(&self, initial: &Map<String, Value>) -> Result<(), InvalidVariables> {
         let given = self.initial_values(initial);
         let wrong = |variable: &ContractVariable| {
             let value = given.get(&variable.name)?;
@@ -152,8 +155,8 @@ impl Contract {
             let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
             Some(format!("{}={shown} {problem}", variable.name))
         };
-        let wrong: Vec<String> = self.variables.iter().filter_map(wrong).collect();
-        (!wrong.is_empty()).then(|| format!("Invalid arguments, so nothing was started: {}", wrong.join("; ")))
+        let violations: Vec<String> = self.variables.iter().filter_map(wrong).collect();
+        if violations.is_empty() { Ok(()) } else { Err(InvalidVariables { violations }) }
     }
 
     /// Returns the defaults of those that have no value.

@@ -28,7 +28,7 @@ pub use steplatch_clock::Timestamp;
 
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
-pub use contract::{Contract, ContractVariable, ValueSchema, contract_variables, workflow_signature};
+pub use contract::{Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, workflow_signature};
 pub use decide::{Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, decide, resume, wants_screen};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,

@@ -8,6 +8,7 @@ use steplatch_store::{AppendError, Appended};
 
 use super::recorder::{Recorder, RecorderParts};
 use super::runner::{Attempt, RunKind, drive};
+use super::start_error::StartError;
 use crate::engine_state::Engine;
 use crate::locked::PrivateForm;
 use crate::origin::Environment;
@@ -34,12 +35,12 @@ impl Engine {
     /// that began before under the same key or id.
     ///
     /// # Errors
-    /// With a whole sentence, when it cannot begin.
+    /// When it cannot begin.
     pub(crate) async fn launch<K: RunKind>(
         self: &Arc<Self>,
         parts: LaunchParts,
         begin: impl FnOnce(Recorder) -> (K, Vec<K::Entry>) + Send,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         let LaunchParts { caller, run, about, environment, seal, key } = parts;
         let (run, inputs, progress) = Run::driven(run, about.clone());
         let run = Arc::new(run);
@@ -62,7 +63,7 @@ impl Engine {
             }
             Err(AppendError::Storage(error)) => {
                 self.lock().remove(&run.id);
-                Err(format!("the run was not started, because it can not be written down: {error}"))
+                Err(StartError::NotStored(error))
             }
         }
     }
@@ -72,9 +73,9 @@ impl Engine {
 /// driver.
 ///
 /// # Errors
-/// Those of `start`.
+/// Those of `start`, and when its task panics.
 pub(crate) async fn uncancelled(
-    start: impl Future<Output = Result<Arc<Run>, String>> + Send + 'static,
-) -> Result<Arc<Run>, String> {
-    tokio::spawn(start).await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")))
+    start: impl Future<Output = Result<Arc<Run>, StartError>> + Send + 'static,
+) -> Result<Arc<Run>, StartError> {
+    tokio::spawn(start).await.unwrap_or_else(|error| Err(StartError::Interrupted(error)))
 }

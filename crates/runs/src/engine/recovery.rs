@@ -9,8 +9,10 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_store::{Journal as _, KnownRun, Record};
 
 use super::recorder::{Recorder, RecorderParts};
+use super::recovery_error::RecoveryError;
 use super::runner::{Attempt, RunKind, drive};
 use crate::engine_state::Engine;
+use crate::event::Unreadable;
 use crate::origin::{Environment, ResumeContext};
 use crate::run::{Run, RunHeader, RunInputs};
 use crate::seal::{LiveSeal, Seal};
@@ -26,14 +28,14 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Reads a history.
     ///
     /// # Errors
-    /// With a whole sentence, when it cannot be read.
+    /// When it cannot be read.
     fn read(
         shared: &Arc<Engine>,
         about: &RunHeader,
         run: &RunId,
         records: Vec<Record>,
         seal: Seal,
-    ) -> impl Future<Output = Result<StoredRun<Self::History>, String>> + Send;
+    ) -> impl Future<Output = Result<StoredRun<Self::History>, RecoveryError>> + Send;
 
     /// Returns the run at the end of its history.
     fn resume(history: Self::History, recorder: Recorder) -> Self;
@@ -98,13 +100,13 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With a whole sentence, when the run cannot continue.
+    /// When the run cannot continue.
     pub(crate) async fn recover_run<K: RunKind>(
         self: &Arc<Self>,
         known: KnownRun,
         key: Option<&OpeningKey>,
         callers: &mut KnownCallers,
-    ) -> Result<Box<dyn RecoveredRun>, String> {
+    ) -> Result<Box<dyn RecoveredRun>, RecoveryError> {
         let (text, private) = self.private_part(&known.run, key).await?;
         let (caller, seal) = match callers.get(&text) {
             Some(known) => known.clone(),
@@ -112,14 +114,13 @@ impl Engine {
                 let origin = match serde_json::from_str::<ResumeContext>(&text) {
                     Ok(origin) => origin,
                     Err(_) if K::GOES_ON_WITHOUT_CALLER => ResumeContext::default(),
-                    Err(error) => return Err(format!("what it needs to go on can not be read: {error}")),
+                    Err(error) => return Err(RecoveryError::ResumeContext(error)),
                 };
                 let (caller, seal) = origin.into_parts();
                 callers.entry(text).or_insert((Arc::new(caller), seal)).clone()
             }
         };
-        let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
-        let records = self.journal.read(&known.run, 1).await.map_err(|error| unreadable(&error))?;
+        let records = self.journal.read(&known.run, 1).await.map_err(Unreadable::from)?;
         let seq = records.len() as u64;
         let about = Run::from_journal(known.clone()).about;
         let StoredRun { history, seal, environment } = K::read(self, &about, &known.run, records, seal).await?;

@@ -18,7 +18,7 @@ use super::frame::Frame;
 use super::history::FunctionState;
 use super::node::DeclaredNodes;
 use super::run::{FunctionRun, OwnFile};
-use crate::engine::{LaunchParts, uncancelled};
+use crate::engine::{LaunchParts, StartError, uncancelled};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::pins::{References, callable, check_nodes};
@@ -115,7 +115,8 @@ impl Engine {
                 (found.file(), text, declared, found.id.clone(), DefinitionSource::of_function(found))
             }
         };
-        let nodes = nodes_of(self, caller, &declared).await.map_err(|error| not_started("execution_error", error))?;
+        let failed = |error: StartError| not_started("execution_error", error.to_string());
+        let nodes = nodes_of(self, caller, &declared).await.map_err(failed)?;
         let variables = || RunArguments::of_variables(verb.initial_variables.clone().unwrap_or_default());
         let RunArguments { input, params } = given.unwrap_or_else(variables);
         let started = Started {
@@ -133,8 +134,7 @@ impl Engine {
             timeout: verb.execution_timeout,
             one_heap: true,
         };
-        let begun = self.clone().begin_written(caller.clone(), started, source, None, key).await;
-        begun.map_err(|error| not_started("execution_error", error))
+        self.clone().begin_written(caller.clone(), started, source, None, key).await.map_err(failed)
     }
 
     /// Starts a run, or finds the one that was started under the same key or id. Returns once the start is in the
@@ -142,7 +142,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With whole sentences, when the run cannot start.
+    /// When the run cannot start.
     pub(super) async fn begin_written(
         self: Arc<Self>,
         caller: Arc<Caller>,
@@ -150,7 +150,7 @@ impl Engine {
         source: DefinitionSource,
         parent: Option<StepId>,
         key: Option<StartKey>,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         uncancelled(self.launch_function(caller, started, source, parent, key)).await
     }
 
@@ -161,9 +161,9 @@ impl Engine {
         source: DefinitionSource,
         parent: Option<StepId>,
         key: Option<StartKey>,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         if self.stopping.is_cancelled() {
-            return Err("the daemon is stopping; ask again".to_owned());
+            return Err(StartError::Stopping);
         }
         let declared = Arc::new(DeclaredNodes::read(&started.nodes, &self.hands, &started.run)?);
         let caller = self.pinned(caller, || References::of_functions(&started.text, &started.nodes)).await?;
@@ -228,7 +228,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With whole sentences, when the run cannot start.
+    /// When the run cannot start.
     pub(crate) async fn begin_call(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -237,7 +237,7 @@ impl Engine {
         input: Value,
         timeout: Option<f64>,
         key: Option<StartKey>,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         let started = Started {
             at: self.clock.now(),
             run: RunId::random(),
@@ -268,28 +268,59 @@ impl Started {
 ///
 /// # Errors
 ///
-/// With a whole sentence, when the project cannot be read.
-pub(super) async fn nodes_of(shared: &Engine, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
+/// When the project cannot be read, or has changed since the root run began.
+pub(super) async fn nodes_of(
+    shared: &Engine,
+    caller: &Caller,
+    declared: &[Declaration],
+) -> Result<Vec<Value>, StartError> {
     let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
-    let project = shared.projects.of(caller).await.map_err(|error| error.to_string())?;
+    let project = shared.projects.of(caller).await?;
     caller.pins.as_ref().map_or(Ok(()), |pins| check_nodes(pins, &project))?;
     let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
     nodes.extend(callable(caller, &project).into_iter().filter(|node| !is_own(&node["id"])));
     Ok(nodes)
 }
 
+/// Why a file does not have the requested workflow, as the rest of a sentence about the file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum WorkflowChoiceError {
+    /// The file declares no workflow.
+    #[error("declares no workflow; add Workflow(id=…, session=session, fn=…)")]
+    None,
+    /// The file declares other workflows.
+    #[error("declares no workflow '{name}'; there are: {}", .declared.join(", "))]
+    Unknown {
+        /// The requested name.
+        name: String,
+        /// The names of the declared workflows.
+        declared: Vec<String>,
+    },
+    /// The file declares several workflows, and the request names none.
+    #[error("declares several workflows; say which with workflow_name: {}", .declared.join(", "))]
+    Several {
+        /// The names of the declared workflows.
+        declared: Vec<String>,
+    },
+}
+
 /// Returns the workflow with this name, or the only one if no name is given.
-pub(super) fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, String> {
+///
+/// # Errors
+///
+/// When the file does not declare it, or no name is given and it does not declare exactly one.
+pub(super) fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, WorkflowChoiceError> {
     let workflows: Vec<&str> = declared
         .iter()
         .filter(|declared| declared.kind == Kind::Workflow)
         .map(|declared| declared.id.as_str())
         .collect();
+    let names = || workflows.iter().map(|name| (*name).to_owned()).collect();
     match (name, &workflows[..]) {
-        (_, []) => Err("declares no workflow; add Workflow(id=…, session=session, fn=…)".to_owned()),
+        (_, []) => Err(WorkflowChoiceError::None),
         (Some(name), all) if all.contains(&name) => Ok(name.to_owned()),
-        (Some(name), all) => Err(format!("declares no workflow '{name}'; there are: {}", all.join(", "))),
+        (Some(name), _) => Err(WorkflowChoiceError::Unknown { name: name.to_owned(), declared: names() }),
         (None, [only]) => Ok((*only).to_owned()),
-        (None, all) => Err(format!("declares several workflows; say which with workflow_name: {}", all.join(", "))),
+        (None, _) => Err(WorkflowChoiceError::Several { declared: names() }),
     }
 }

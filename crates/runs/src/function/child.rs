@@ -20,10 +20,13 @@ use super::begin::RunArguments;
 use super::entry::{Entry, Started};
 use super::run::OwnFile;
 use super::work::{CallOutcome, after};
-use crate::child::{ChildError, RunningChild, give_up, outcome_with, report_waits};
+use crate::child::{ChildError, ChildStartError, RunningChild, give_up, outcome_with, report_waits};
+use crate::engine::StartError;
 use crate::engine_state::Engine;
+use crate::event::Unreadable;
 use crate::machine::MachineLaunch;
 use crate::remote::RemoteLaunch;
+use crate::result_error::{CallResultError, ResultError};
 use crate::run::{Run, RunInbox, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::{DefinitionSource, ResolvedTarget};
@@ -106,10 +109,10 @@ async fn begin(
     run: RunId,
     file: Option<&OwnFile>,
     wanted: ChildRequest,
-) -> Result<Arc<Run>, String> {
+) -> Result<Arc<Run>, ChildStartError> {
     let own = match file {
         Some(OwnFile { name, text }) => {
-            let declared = shared.workers.load(name, text).await.map_err(|error| error.to_string())?;
+            let declared = shared.workers.load(name, text).await?;
             let is_own = super::begin::workflow_of(&declared, Some(&wanted.workflow)).is_ok();
             if is_own {
                 let source = source_of_own(shared, caller, &wanted, text).await;
@@ -126,22 +129,22 @@ async fn begin(
             ResolvedTarget::Remote(tool) => {
                 let ChildRequest { step, input, params, .. } = wanted;
                 let input = RunArguments { input, params }.into_arguments();
-                check(&tool, &input).map_err(|error| error.to_string())?;
+                check(&tool, &input)?;
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
-                return shared.begin_remote(caller, begins).await;
+                return Ok(shared.begin_remote(caller, begins).await?);
             }
             ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
             ResolvedTarget::Function(found) => {
                 let ChildRequest { step, input, params, depth, .. } = wanted;
                 let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None };
-                return begin_saved(shared, caller, &found, begins).await;
+                return Ok(begin_saved(shared, caller, &found, begins).await?);
             }
         },
     };
     let ChildRequest { step, workflow, input, params, depth, .. } = wanted;
     let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None };
     let function = (file, text, declared, workflow);
-    begin_function(shared, caller, function, source, begins).await
+    Ok(begin_function(shared, caller, function, source, begins).await?)
 }
 
 /// Returns whether the library counts a run of a workflow that is defined in its parent's file: it does if the library
@@ -157,13 +160,13 @@ async fn source_of_own(shared: &Engine, caller: &Caller, wanted: &ChildRequest, 
 ///
 /// # Errors
 ///
-/// With whole sentences, when the run cannot start.
+/// When the run cannot start.
 pub(crate) async fn begin_saved(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     found: &FunctionWorkflow,
     begins: ChildFunctionLaunch,
-) -> Result<Arc<Run>, String> {
+) -> Result<Arc<Run>, StartError> {
     let (text, declared) = (found.text().to_owned(), found.declared().to_owned());
     let function = (found.file(), text, declared, found.id.clone());
     begin_function(shared, caller, function, DefinitionSource::of_function(found), begins).await
@@ -175,7 +178,7 @@ async fn begin_function(
     (file, text, declared, workflow): (String, String, Vec<Declaration>, String),
     source: DefinitionSource,
     begins: ChildFunctionLaunch,
-) -> Result<Arc<Run>, String> {
+) -> Result<Arc<Run>, StartError> {
     let ChildFunctionLaunch { run, step, input, params, depth, timeout } = begins;
     let started = Started {
         at: shared.clock.now(),
@@ -201,10 +204,10 @@ async fn begin_machine(
     run: RunId,
     wanted: ChildRequest,
     saved: SavedMachine,
-) -> Result<Arc<Run>, String> {
+) -> Result<Arc<Run>, ChildStartError> {
     let ChildRequest { step, input, params, depth, .. } = wanted;
     let definition = Definition::parse(&saved.definition, &TerminalTools)
-        .map_err(|problems| format!("the workflow '{}' is not valid:\n{problems}", saved.name))?;
+        .map_err(|cause| ChildStartError::SavedDefinition { name: saved.name.clone(), cause })?;
     let mut variables = params.clone();
     if !input.is_null() {
         variables.entry("input").or_insert_with(|| input.clone());
@@ -221,16 +224,19 @@ async fn begin_machine(
     };
     let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
     let beginning = MachineLaunch { definition, source, start, key: None };
-    shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await
+    Ok(shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await?)
 }
 
 /// Returns the return value of a completed run of a function. Its secrets are present only while it is in memory.
-pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, String> {
+///
+/// # Errors
+///
+/// When its history cannot be read.
+pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
     }
-    let records = shared.journal.read(&run.id, 1).await;
-    let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+    let records = shared.journal.read(&run.id, 1).await.map_err(Unreadable::from)?;
     let result = records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
         Ok(Entry::Completed { result, .. }) => Some(result),
         _ => None,
@@ -242,18 +248,18 @@ pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, String
 ///
 /// # Errors
 ///
-/// With whole sentences, when it has no result.
-pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, String> {
-    let id = run.id.to_string();
+/// When it has no result.
+pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, CallResultError> {
+    let id = || run.id.clone();
     match run.state() {
         RunState::Completed => {}
-        RunState::Cancelled => return Err(format!("It was cancelled (run {id}).")),
-        _ => return Err(run.progress().error.unwrap_or_else(|| format!("It failed (run {id})."))),
+        RunState::Cancelled => return Err(CallResultError::Cancelled { run: id() }),
+        _ => return Err(CallResultError::Failed { run: id(), error: run.progress().error }),
     }
-    let result = returned(shared, run).await.map_err(|error| format!("Run {id} {error}."))?;
+    let result = returned(shared, run).await.map_err(|cause| CallResultError::Unreadable { run: id(), cause })?;
     let result: NodeResult =
-        serde_json::from_value(result).map_err(|error| format!("Run {id} has no result: {error}."))?;
-    Ok(NodeReply { run_id: Some(id), ..crate::nodes::node_reply(result) })
+        serde_json::from_value(result).map_err(|cause| CallResultError::Invalid { run: id(), cause })?;
+    Ok(NodeReply { run_id: Some(run.id.to_string()), ..crate::nodes::node_reply(result) })
 }
 
 /// Returns the outcome of a finished run of a function, for the machine that waits for it.
@@ -283,5 +289,5 @@ async fn call_outcome(shared: &Engine, run: &Run, workflow: &str) -> CallOutcome
         RunState::Cancelled => return failed("was cancelled".to_owned()),
         _ => return failed(format!("failed: {}", raised(&run.progress()))),
     }
-    shared.value_of(run).await.map_or_else(failed, CallOutcome::value)
+    shared.value_of(run).await.map_or_else(|error| failed(error.to_string()), CallOutcome::value)
 }

@@ -8,7 +8,7 @@ use steplatch_nodes::graph::{
     Decision, Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, hold, result, resume,
 };
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
-use steplatch_project::Execution;
+use steplatch_project::{Execution, WorkersError};
 use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Progress as ExecutionProgress};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
@@ -20,6 +20,7 @@ use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
 use super::work::CallOutcome;
 use crate::engine::Attempt;
+use crate::event::{HistoryError, Unreadable};
 
 /// A caller within a run: the root function, a function node, a graph, or the request to call one node.
 pub(super) enum Frame {
@@ -70,6 +71,17 @@ impl GraphFrame {
     }
 }
 
+/// Why a function does not continue.
+#[derive(Debug, thiserror::Error)]
+enum FrameError {
+    /// Its worker failed, or it does not follow its history.
+    #[error(transparent)]
+    Worker(#[from] WorkersError),
+    /// The history from which it is replayed cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+}
+
 /// The input with which a function continues.
 pub(super) enum FrameInput {
     /// Nothing: it starts, or is restored from its history.
@@ -115,19 +127,19 @@ impl FunctionRun {
                     Some(Frame::Function { execution, .. }) => {
                         tokio::select! {
                             biased;
-                            gone = execution.replay(history.steps) => gone.map_err(|error| error.to_string()),
+                            gone = execution.replay(history.steps) => gone.map_err(FrameError::from),
                             () = &mut out_of_patience => return self.give_up(entries).await,
                         }
                     }
                     _ => return true,
                 },
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             },
             Ok(Some(gone)) => Ok(gone),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         };
         let at = self.recorder.shared.clock.now();
-        let gone = gone.map_err(|error| RaisedError { error, traceback: None });
+        let gone = gone.map_err(|error| RaisedError { error: error.to_string(), traceback: None });
         if let Ok(ExecutionProgress { state, .. }) = &gone {
             self.note_raised(number, state);
         }
@@ -284,7 +296,11 @@ impl FunctionRun {
     }
 
     /// Resumes a frame that another daemon left: the calls that it waits for are open, or there are none.
-    pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// When the history cannot be read.
+    pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), HistoryError> {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
             // Answers that arrived while the run was paused may not have been delivered.
@@ -331,11 +347,11 @@ impl FunctionRun {
     }
 
     /// Returns the calls and answers of a function so far, with a last step that is not in the journal yet.
-    async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionSteps, String> {
+    async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionSteps, HistoryError> {
         Ok(FunctionSteps::of(frame, self.entries().await?, last))
     }
 
-    async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, String> {
+    async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, HistoryError> {
         let of_graph = |entry| match entry {
             Entry::Graph { frame: of, event, .. } if of == frame => Some(event),
             _ => None,
@@ -343,12 +359,10 @@ impl FunctionRun {
         Ok(self.entries().await?.into_iter().filter_map(of_graph).collect())
     }
 
-    async fn entries(&self) -> Result<Vec<Entry>, String> {
-        let unreadable = |error: &dyn std::fmt::Display| format!("the history of the run can not be read: {error}");
-        let records =
-            self.recorder.shared.journal.read(&self.recorder.run.id, 1).await.map_err(|error| unreadable(&error))?;
-        let read = |record| Entry::read(record, self.recorder.live_seal().seal()).map_err(|error| unreadable(&error));
-        records.iter().map(read).collect()
+    async fn entries(&self) -> Result<Vec<Entry>, HistoryError> {
+        let records = self.recorder.shared.journal.read(&self.recorder.run.id, 1).await.map_err(Unreadable::from)?;
+        let seal = self.recorder.live_seal().seal();
+        Ok(records.iter().map(|record| Entry::read(record, seal)).collect::<Result<_, _>>()?)
     }
 
     /// Delivers the outcome of a call to the frame that made it.

@@ -8,7 +8,7 @@ use steplatch_access::Caller;
 use steplatch_ids::RunId;
 use steplatch_nodes::{Call, Node, NodeKind, NodeResult};
 
-use crate::nodes::{ExecutorFactory, NodeExecutor, PtyNodes};
+use crate::nodes::{ExecutorFactory, InvalidNodes, NodeExecutor, PtyNodes};
 
 /// Nodes by their ids, and their executor.
 pub(super) struct DeclaredNodes {
@@ -24,18 +24,18 @@ impl DeclaredNodes {
     /// # Errors
     ///
     /// With every problem in them.
-    pub(super) fn read(documents: &[Value], hands: &ExecutorFactory, run: &RunId) -> Result<Self, String> {
+    pub(super) fn read(documents: &[Value], hands: &ExecutorFactory, run: &RunId) -> Result<Self, InvalidNodes> {
         let mut nodes = HashMap::new();
-        let mut problems = String::new();
+        let mut invalid = Vec::new();
         for document in documents.iter().chain([&json!({"id": "identity", "type": "identity"})]) {
             let id = document.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
             match Node::parse(document) {
                 Ok(node) => drop(nodes.entry(id).or_insert(node)),
-                Err(wrong) => problems.push_str(&format!("the node '{id}' is not valid:\n{wrong}\n")),
+                Err(problems) => invalid.push((id, problems)),
             }
         }
-        if !problems.is_empty() {
-            return Err(problems.trim_end().to_owned());
+        if !invalid.is_empty() {
+            return Err(InvalidNodes::new(invalid));
         }
         let (hands, panes) = (hands.clone(), hands.panes(run.to_string()));
         Ok(Self { nodes, hands, panes, performer: OnceLock::new() })

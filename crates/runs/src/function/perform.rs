@@ -20,6 +20,17 @@ use crate::run::RunInbox;
 /// How deep functions and graphs may call each other within one run.
 const MOST_LEVELS: usize = 16;
 
+/// Why the source of a function node is not known, so that the node does not start.
+#[derive(Debug, thiserror::Error)]
+enum FunctionSourceError {
+    /// The node is of another type.
+    #[error("It is no function.")]
+    NotFunction,
+    /// The node has no source of its own, and the run has no file.
+    #[error("The file that it stands in is not known.")]
+    UnknownFile,
+}
+
 impl FunctionRun {
     /// Starts what a call requests, which was journaled at time `at`. After a
     /// restart, the last daemon may have started it.
@@ -215,8 +226,8 @@ impl FunctionRun {
                     of: Some(Box::new(CalledNode { node, input })),
                     held: Vec::new(),
                 },
-                Err(message) => {
-                    let result = NodeResult::failed(&node, input, ErrorType::NotStarted, message);
+                Err(error) => {
+                    let result = NodeResult::failed(&node, input, ErrorType::NotStarted, error.to_string());
                     self.work.add_ready(number, CallOutcome::node(result));
                     return false;
                 }
@@ -263,15 +274,15 @@ impl FunctionRun {
         at: Timestamp,
         input: &Value,
         params: Map<String, Value>,
-    ) -> Result<Function, String> {
-        let NodeKind::Function(declared) = &node.kind else { return Err("It is no function.".to_owned()) };
+    ) -> Result<Function, FunctionSourceError> {
+        let NodeKind::Function(declared) = &node.kind else { return Err(FunctionSourceError::NotFunction) };
         let (file, text) = match (&declared.source, &self.file) {
             (Some(source), _) => {
                 let file = declared.file.clone().unwrap_or_else(|| format!("{}.py", node.id));
                 (file, source.as_str().into())
             }
             (None, Some(own)) => (own.name.clone(), own.text.clone()),
-            (None, None) => return Err("The file that it stands in is not known.".to_owned()),
+            (None, None) => return Err(FunctionSourceError::UnknownFile),
         };
         let start = Start { id: node.id.to_string(), input: input.clone(), params, at: Some(at.as_seconds()) };
         Ok(Function { file, text, start, limits: Limits::default() })

@@ -17,8 +17,9 @@ use super::gate::{is_for_person, open_gate};
 use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, child_step};
 use super::node::DeclaredNodes;
 use super::work::{CallOutcome, PendingWork};
-use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
+use crate::event::HistoryError;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
@@ -83,16 +84,15 @@ impl Recovery for FunctionRun {
         run: &RunId,
         records: Vec<Record>,
         seal: Seal,
-    ) -> Result<StoredRun<FunctionHistory>, String> {
+    ) -> Result<StoredRun<FunctionHistory>, RecoveryError> {
         let mut entries = Vec::with_capacity(records.len());
         for record in &records {
-            let entry = Entry::read(record, &seal);
-            entries.push(entry.map_err(|error| format!("its history can not be read: {error}"))?);
+            entries.push(Entry::read(record, &seal)?);
         }
         let mut folded = FunctionState::default();
         entries.iter().for_each(|entry| folded.apply(entry));
         let Some(Entry::Started(started)) = entries.into_iter().next() else {
-            return Err("its history does not begin with its start".to_owned());
+            return Err(RecoveryError::NoStart);
         };
         let declared = DeclaredNodes::read(&started.nodes, &shared.hands, run)?;
         declared.adopt(std::mem::take(&mut folded.terminals));
@@ -179,6 +179,7 @@ impl RunKind for FunctionRun {
         }
         self.folded.begins_by(self.recorder.shared.clock.now());
         if let Err(error) = Box::pin(self.resume_open_calls()).await {
+            let error = error.to_string();
             tracing::error!(run = %self.recorder.run.id, error, "the open calls of a run can not be resumed");
             if !self.append(vec![Entry::Failed { at: self.recorder.shared.clock.now(), error, traceback: None }]).await
             {
@@ -341,7 +342,11 @@ impl FunctionRun {
     }
 
     /// Resumes what a run waits for that another daemon left. What may have been done is not repeated.
-    async fn resume_open_calls(&mut self) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// When the history cannot be read.
+    async fn resume_open_calls(&mut self) -> Result<(), HistoryError> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
         // Frames come before their calls, in the order in which they began.
         for (number, open) in open {

@@ -8,7 +8,7 @@ use steplatch_library::Signature;
 use steplatch_workflow::{Definition, Start};
 
 use super::run::MachineRun;
-use crate::engine::{LaunchParts, uncancelled};
+use crate::engine::{LaunchParts, StartError, uncancelled};
 use crate::engine_state::Engine;
 use crate::function::RunArguments;
 use crate::origin::Environment;
@@ -33,12 +33,12 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With whole sentences, when the run cannot start.
+    /// When the run cannot start.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         beginning: MachineLaunch,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         self.begin_with(caller, beginning, None).await
     }
 
@@ -47,13 +47,13 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With whole sentences, when the run cannot start.
+    /// When the run cannot start.
     pub(crate) async fn begin_with(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         beginning: MachineLaunch,
         given: Option<RunArguments>,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         let (shared, caller) = (self.clone(), caller.clone());
         uncancelled(async move { shared.begin_machine(caller, beginning, given).await }).await
     }
@@ -63,10 +63,10 @@ impl Engine {
         caller: Arc<Caller>,
         beginning: MachineLaunch,
         given: Option<RunArguments>,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         let MachineLaunch { definition, source, start, key } = beginning;
         if self.stopping.is_cancelled() {
-            return Err("the daemon is stopping; ask again".to_owned());
+            return Err(StartError::Stopping);
         }
         let caller = self.pinned(caller, || References::of_machine(definition.document())).await?;
         let id = start.run.clone();

@@ -20,7 +20,7 @@ pub(super) async fn set(
     variables: BTreeMap<String, String>,
 ) -> ShellAnswer {
     if let Err(error) = at_prompt(sessions, caller, &session_id, variables.keys().cloned().collect()).await {
-        return ShellAnswer::Failed { error };
+        return failed(error);
     }
     let reply = sessions.set_variables(caller, SetVariables { session_id, variables, export: true }).await;
     match reply.error {
@@ -37,24 +37,33 @@ pub(super) async fn read(
     names: Vec<String>,
 ) -> ShellAnswer {
     if let Err(error) = at_prompt(sessions, caller, &session_id, names.clone()).await {
-        return ShellAnswer::Failed { error };
+        return failed(error);
     }
     match sessions.variables_as_they_are(&GetVariables { session_id, names }).await {
         Ok(values) => ShellAnswer::Told { values },
-        Err(ShellQueryError::Busy(error) | ShellQueryError::Otherwise(error)) => ShellAnswer::Failed { error },
+        Err(error) => failed(error),
     }
+}
+
+fn failed(error: ShellQueryError) -> ShellAnswer {
+    let (ShellQueryError::Busy(error) | ShellQueryError::Otherwise(error)) = error;
+    ShellAnswer::Failed { error }
 }
 
 /// Waits until the command that a machine typed last has ended. Returns at once for a program that cannot report its
 /// variables.
+///
+/// # Errors
+///
+/// When the shell will not report its variables.
 async fn at_prompt(
     sessions: &Sessions,
     caller: &Arc<Caller>,
     session_id: &str,
     names: Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), ShellQueryError> {
     let verb = GetVariables { session_id: session_id.to_owned(), names };
-    if let Err(ShellQueryError::Otherwise(error)) = sessions.variables_as_they_are(&verb).await {
+    if let Err(error @ ShellQueryError::Otherwise(_)) = sessions.variables_as_they_are(&verb).await {
         return Err(error);
     }
     // Also when the shell answered: the last input may not have started yet.

@@ -6,6 +6,7 @@ use steplatch_workflow::{History, Outcome, child_outcome};
 use super::report::shorten;
 use crate::child::refused;
 use crate::engine_state::Engine;
+use crate::result_error::ResultError;
 use crate::run::Run;
 use crate::seal::Seal;
 
@@ -49,12 +50,11 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
 ///
 /// # Errors
 ///
-/// With the rest of a sentence about the run, when its history cannot be read.
-pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, String> {
-    let events = shared.events_of(&run.id, 1, &Seal::default()).await;
-    let events = events.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+/// When its history cannot be read, or contains no result.
+pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
+    let events = shared.events_of(&run.id, 1, &Seal::default()).await?;
     match child_outcome(&History::from_iter(&events), run.state().name()) {
         Outcome::Finished { result } => Ok(Value::Object(result)),
-        _ => Err("came to nothing".to_owned()),
+        _ => Err(ResultError::NoResult),
     }
 }

@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use super::{act, contract};
 use crate::child;
-use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::gates::OpenGate;
 use crate::origin::Environment;
@@ -68,13 +68,11 @@ impl Recovery for MachineRun {
         _: &RunId,
         records: Vec<Record>,
         seal: Seal,
-    ) -> Result<StoredRun<MachineHistory>, String> {
-        let events = shared.read_all(records, &seal).await;
-        let events = events.map_err(|error| format!("its history can not be read: {error}"))?;
+    ) -> Result<StoredRun<MachineHistory>, RecoveryError> {
+        let events = shared.read_all(records, &seal).await?;
         let mut history = History::from_iter(&events);
-        let document = history.definition().ok_or_else(|| "its history does not begin with its start".to_owned())?;
-        let definition = Definition::parse(document, &TerminalTools)
-            .map_err(|problems| format!("its definition is not valid for this version:\n{problems}"))?;
+        let document = history.definition().ok_or(RecoveryError::NoStart)?;
+        let definition = Definition::parse(document, &TerminalTools).map_err(RecoveryError::Definition)?;
         let (seal, environment) = (seal.of(&definition), Environment::of_machine(&definition));
         let definition = shared.definitions.share(definition);
         history.share_definition(definition.shared_document());
@@ -192,7 +190,7 @@ impl RunKind for MachineRun {
         let Recorder { shared, about, .. } = &self.recorder;
         match shared.keep(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
             Ok(kept) => self.kept = kept,
-            Err(why) => self.unsaved = Some(shared.secrets.masked(why)),
+            Err(why) => self.unsaved = Some(shared.secrets.masked(why.to_string())),
         }
     }
 

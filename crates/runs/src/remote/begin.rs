@@ -10,7 +10,7 @@ use steplatch_protocol::ToolInfo;
 use super::entry::{Entry, RemoteStart};
 use super::run::RemoteRun;
 use super::state::State;
-use crate::engine::{LaunchParts, uncancelled};
+use crate::engine::{LaunchParts, StartError, uncancelled};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::run::{Run, RunHeader};
@@ -38,19 +38,19 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With whole sentences, when the run cannot start.
+    /// When the run cannot start.
     pub(crate) async fn begin_remote(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         begins: RemoteLaunch,
-    ) -> Result<Arc<Run>, String> {
+    ) -> Result<Arc<Run>, StartError> {
         let (shared, caller) = (self.clone(), caller.clone());
         uncancelled(async move { shared.launch_remote(caller, begins).await }).await
     }
 
-    async fn launch_remote(self: Arc<Self>, caller: Arc<Caller>, begins: RemoteLaunch) -> Result<Arc<Run>, String> {
+    async fn launch_remote(self: Arc<Self>, caller: Arc<Caller>, begins: RemoteLaunch) -> Result<Arc<Run>, StartError> {
         if self.stopping.is_cancelled() {
-            return Err("the daemon is stopping; ask again".to_owned());
+            return Err(StartError::Stopping);
         }
         let RemoteLaunch { run, tool, input, timeout, parent, key } = begins;
         let began = RemoteStart {

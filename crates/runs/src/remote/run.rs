@@ -12,7 +12,7 @@ use steplatch_workflow::Input;
 
 use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
-use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
@@ -93,16 +93,16 @@ impl Recovery for RemoteRun {
         _: &RunId,
         records: Vec<Record>,
         seal: Seal,
-    ) -> Result<StoredRun<RemoteHistory>, String> {
+    ) -> Result<StoredRun<RemoteHistory>, RecoveryError> {
         let (mut state, mut began) = (State::default(), None);
         for record in &records {
-            let entry = Entry::read(record, &seal).map_err(|error| format!("its history can not be read: {error}"))?;
+            let entry = Entry::read(record, &seal)?;
             state.apply(&entry);
             if let Entry::Began(first) = entry {
                 began = Some(*first);
             }
         }
-        let began = began.ok_or_else(|| "its history does not begin with its start".to_owned())?;
+        let began = began.ok_or(RecoveryError::NoStart)?;
         Ok(StoredRun { history: RemoteHistory { began, state }, seal, environment: Environment::Empty })
     }
 

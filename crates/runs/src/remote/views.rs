@@ -13,6 +13,7 @@ use super::state::{Phase, State};
 use crate::child::outcome_with;
 use crate::engine_state::Engine;
 use crate::event::{Unreadable, envelope};
+use crate::result_error::ResultError;
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
 use crate::source::DefinitionSource;
@@ -107,16 +108,14 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
 /// # Errors
 ///
 /// When it cannot be read.
-pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, String> {
+pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
     }
-    let records = shared.journal.read(&run.id, 1).await;
-    let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+    let records = shared.journal.read(&run.id, 1).await.map_err(Unreadable::from)?;
     let mut state = State::default();
     for record in &records {
-        let entry = Entry::read(record, &Seal::default());
-        state.apply(&entry.map_err(|error| format!("is over, and its result can not be read: {error}"))?);
+        state.apply(&Entry::read(record, &Seal::default())?);
     }
     Ok(state.end.map(|end| end.result).unwrap_or_default())
 }

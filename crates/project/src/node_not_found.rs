@@ -1,0 +1,87 @@
+//! Why an id refers to no node or graph of a project that can be used.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use steplatch_nodes::NodeKind;
+use steplatch_workflow::suggestion;
+
+use super::project::{InvalidDeclaration, NodeDeclaration, Project};
+
+/// The most names that the error suggests.
+const NAMES_TOLD: usize = 20;
+
+/// An id that refers to no usable node or graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeNotFound {
+    /// Its declaration is invalid.
+    Broken {
+        /// Whether a graph was requested.
+        graph: bool,
+        /// The id.
+        id: String,
+        /// The file of the declaration.
+        file: PathBuf,
+        /// Everything that is wrong with the declaration, a line each.
+        reason: String,
+    },
+    /// The project does not declare it.
+    Unknown {
+        /// Whether a graph was requested.
+        graph: bool,
+        /// The id, at most 80 characters.
+        id: String,
+        /// The declared ids, sorted.
+        available: Vec<String>,
+        /// Files that cannot be read, each with the reason.
+        broken_files: Vec<(PathBuf, String)>,
+    },
+}
+
+impl NodeNotFound {
+    /// Returns the error for a missing node or graph of `project`.
+    #[must_use]
+    pub fn new(project: &Project, id: &str, graph: bool) -> Self {
+        if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(id)) {
+            let InvalidDeclaration { file, reason, .. } = broken.clone();
+            return Self::Broken { graph, id: id.to_owned(), file, reason };
+        }
+        let is_meant = |declared: &&NodeDeclaration| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
+        let available = project.nodes.values().filter(is_meant).map(|declared| declared.node.id.to_string());
+        let broken_files = project.broken.iter().filter(|broken| broken.name.is_none());
+        Self::Unknown {
+            graph,
+            id: id.chars().take(80).collect(),
+            available: available.collect(),
+            broken_files: broken_files.map(|broken| (broken.file.clone(), broken.reason.clone())).collect(),
+        }
+    }
+}
+
+impl std::error::Error for NodeNotFound {}
+
+impl fmt::Display for NodeNotFound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = |graph: &bool| if *graph { "Graph" } else { "Node" };
+        match self {
+            Self::Broken { graph, id, file, reason } => {
+                let what = what(graph);
+                write!(out, "{what} '{id}' can not be used; correct its declaration in {}:\n{reason}", file.display())
+            }
+            Self::Unknown { graph, id, available, broken_files } => {
+                let what = what(graph);
+                let nearest = suggestion(id, available.iter().map(String::as_str));
+                let stop = if nearest.is_empty() { "." } else { "" };
+                write!(out, "{what} '{id}' not found{nearest}{stop} Available {}s: ", what.to_lowercase())?;
+                match available.as_slice() {
+                    [] => out.write_str("none")?,
+                    few if few.len() <= NAMES_TOLD => out.write_str(&few.join(", "))?,
+                    many => {
+                        write!(out, "{} and {} more", many[..NAMES_TOLD].join(", "), many.len() - NAMES_TOLD)?;
+                    }
+                }
+                broken_files.iter().try_for_each(|(file, reason)| write!(out, "\n{}: {reason}", file.display()))
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Why a step of a run has no child run.
+
+use steplatch_ids::{RunId, WorkflowName};
+use steplatch_project::WorkersError;
+use steplatch_services::InvalidArguments;
+use steplatch_sessions::LookupError;
+use steplatch_store::StorageError;
+use steplatch_workflow::{InvalidVariables, Problems};
+
+use crate::engine::StartError;
+use crate::quota::QuotaExceeded;
+use crate::source::{INVALID, TargetError};
+
+/// Why a step has no child.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChildError {
+    /// The journal cannot be read.
+    #[error("what is known of run {run} can not be read: {cause}")]
+    Unreadable {
+        /// The run of the step.
+        run: RunId,
+        /// The reason.
+        #[source]
+        cause: StorageError,
+    },
+    /// Too many runs are in progress below the root of the run.
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
+    /// The runs are nested too deeply.
+    #[error("Maximum recursion depth ({0}) exceeded")]
+    TooDeep(u32),
+    /// It did not start.
+    #[error(transparent)]
+    NotStarted(#[from] ChildStartError),
+}
+
+/// Why the run of a step did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChildStartError {
+    /// The name refers to no workflow that can be run.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The definition is invalid. Its author can correct it.
+    #[error("{INVALID}:\n{0}")]
+    Definition(#[source] Problems),
+    /// The definition of a saved workflow is invalid. Its author can correct it.
+    #[error("the workflow '{name}' is not valid:\n{cause}")]
+    SavedDefinition {
+        /// The name of the workflow.
+        name: WorkflowName,
+        /// What is wrong with it.
+        #[source]
+        cause: Problems,
+    },
+    /// No worker has read the file of the function that starts it.
+    #[error(transparent)]
+    File(#[from] WorkersError),
+    /// The remote workflow does not take the arguments.
+    #[error(transparent)]
+    Arguments(#[from] InvalidArguments),
+    /// The machine does not take the variables.
+    #[error(transparent)]
+    Variables(#[from] InvalidVariables),
+    /// The terminal that it is to work in cannot be used.
+    #[error(transparent)]
+    Terminal(#[from] LookupError),
+    /// The engine does not start it.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}

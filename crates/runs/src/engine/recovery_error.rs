@@ -1,0 +1,34 @@
+//! Why a run of an earlier daemon does not continue.
+
+use steplatch_store::StorageError;
+use steplatch_workflow::Problems;
+
+use crate::event::Unreadable;
+use crate::nodes::InvalidNodes;
+
+/// Why a run that an earlier daemon left is not resumed. The run stays as it is until a client writes it off, or a
+/// later daemon can resume it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecoveryError {
+    /// No known passphrase opens the private part. Setting the earlier passphrase again helps.
+    #[error("what it needs to go on is sealed with another approver's passphrase than the one that is set")]
+    OtherKey,
+    /// The journal does not return the private part.
+    #[error("its history can not be read: {0}")]
+    PrivatePart(#[source] StorageError),
+    /// The private part is invalid.
+    #[error("what it needs to go on can not be read: {0}")]
+    ResumeContext(#[source] serde_json::Error),
+    /// The history is damaged, or a newer version wrote it.
+    #[error("its history can not be read: {0}")]
+    History(#[from] Unreadable),
+    /// The first entry of the history is not the start of a run.
+    #[error("its history does not begin with its start")]
+    NoStart,
+    /// This version does not accept the definition.
+    #[error("its definition is not valid for this version:\n{0}")]
+    Definition(#[source] Problems),
+    /// This version does not accept the nodes.
+    #[error(transparent)]
+    Nodes(#[from] InvalidNodes),
+}

@@ -1,0 +1,53 @@
+//! Why a run of any kind does not start.
+
+use steplatch_access::PinError;
+use steplatch_ids::RunId;
+use steplatch_project::DiskError;
+use steplatch_store::StorageError;
+use tokio::task::JoinError;
+
+use crate::nodes::InvalidNodes;
+
+/// Why a run that was prepared does not start, by what helps.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// The daemon stops. The next daemon takes the request.
+    #[error("the daemon is stopping; ask again")]
+    Stopping,
+    /// Too many runs are in progress. Cancelling one makes room.
+    #[error("{most} runs are under way, which is the limit; cancel one with cancel_run")]
+    TooManyRuns {
+        /// The limit.
+        most: usize,
+    },
+    /// The journal does not store the start.
+    #[error("the run was not started, because it can not be written down: {0}")]
+    NotStored(#[source] StorageError),
+    /// The run that began under the same key or id was deleted meanwhile. The request can be repeated.
+    #[error("run {run} was forgotten just now; ask again")]
+    Forgotten {
+        /// The deleted run.
+        run: RunId,
+    },
+    /// The run that began under the same key or id cannot be read.
+    #[error("what is known of run {run} can not be read: {cause}")]
+    Unreadable {
+        /// The run.
+        run: RunId,
+        /// The reason.
+        #[source]
+        cause: StorageError,
+    },
+    /// A definition that the run needs has changed since the root run began. A new root run uses the new definition.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// A project or a library does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Nodes that the run may call have invalid declarations.
+    #[error(transparent)]
+    Nodes(#[from] InvalidNodes),
+    /// The task that starts the run panicked.
+    #[error("the run could not be started: {0}")]
+    Interrupted(#[source] JoinError),
+}

@@ -1,0 +1,65 @@
+//! Why the result of a finished run is not known.
+
+use steplatch_ids::RunId;
+
+use crate::engine::StartError;
+use crate::event::Unreadable;
+
+/// Why the value that a run returned is not known, as the rest of a sentence about the run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResultError {
+    /// Its history cannot be read.
+    #[error("is over, and its result can not be read: {0}")]
+    Unreadable(#[from] Unreadable),
+    /// Its history contains no result.
+    #[error("came to nothing")]
+    NoResult,
+}
+
+/// Why a run that is a call of a node has no result. The call is not repeated.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallResultError {
+    /// A client cancelled it.
+    #[error("It was cancelled (run {run}).")]
+    Cancelled {
+        /// The run.
+        run: RunId,
+    },
+    /// It failed, with this error if one is recorded.
+    #[error("{}", .error.clone().unwrap_or_else(|| format!("It failed (run {run}).")))]
+    Failed {
+        /// The run.
+        run: RunId,
+        /// The recorded error.
+        error: Option<String>,
+    },
+    /// Its result cannot be read.
+    #[error("Run {run} {cause}.")]
+    Unreadable {
+        /// The run.
+        run: RunId,
+        /// The reason.
+        #[source]
+        cause: ResultError,
+    },
+    /// Its result is not that of a node.
+    #[error("Run {run} has no result: {cause}.")]
+    Invalid {
+        /// The run.
+        run: RunId,
+        /// The difference.
+        #[source]
+        cause: serde_json::Error,
+    },
+}
+
+/// Why a call of a node that makes calls itself has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeCallError {
+    /// Its run did not start. The call can be repeated.
+    #[error(transparent)]
+    NotStarted(#[from] StartError),
+    /// Its run has no result.
+    #[error(transparent)]
+    NoResult(#[from] CallResultError),
+}

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steplatch_access::Caller;
+use steplatch_ids::TerminalId;
 use steplatch_nodes::pane::Reading;
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
 use steplatch_protocol::{
@@ -43,11 +44,32 @@ pub(crate) struct PtyNodes {
 /// The terminal of one node.
 #[derive(Debug, Default)]
 struct PtyNode {
-    session: Option<String>,
+    session: Option<PtyTerminal>,
     /// The previous terminal, after which the opening of the next one is named.
-    last: Option<String>,
+    last: Option<PtyTerminal>,
     /// Whether a call was given up, so that the program may still be busy with it.
     given_up: bool,
+}
+
+/// How the terminal of a node is found.
+#[derive(Debug, Clone)]
+enum PtyTerminal {
+    Id(TerminalId),
+    /// Its name, or a text that an entry of an earlier daemon has in place of an id.
+    Name(String),
+}
+
+impl PtyTerminal {
+    fn new(text: String) -> Self {
+        text.parse().map_or(Self::Name(text), Self::Id)
+    }
+
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Id(id) => id.as_str(),
+            Self::Name(name) => name,
+        }
+    }
 }
 
 impl PtyNode {
@@ -76,14 +98,14 @@ impl PtyNodes {
     pub(crate) fn adopt_unseen(&self, node: &str) {
         let mut open = self.open.lock();
         let known = open.get(node).and_then(|pane| pane.try_lock().ok()?.session.clone());
-        let session = Some(known.unwrap_or_else(|| self.name_of(node)));
+        let session = Some(known.unwrap_or_else(|| PtyTerminal::Name(self.name_of(node))));
         let pane = PtyNode { session, given_up: true, ..PtyNode::default() };
         open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
     /// Takes over the terminal that a node had before.
     pub(crate) fn adopt(&self, node: String, session: String) {
-        let pane = PtyNode { session: Some(session), ..PtyNode::default() };
+        let pane = PtyNode { session: Some(PtyTerminal::new(session)), ..PtyNode::default() };
         let mut open = self.open.lock();
         open.insert(node, Arc::new(tokio::sync::Mutex::new(pane)));
     }
@@ -163,7 +185,7 @@ impl PtyNodes {
         let prompt = self.shown(caller, &session, tail).await.screen_content.unwrap_or_default();
         // Enter ends the input. Text of several lines is pasted as such into programs that support bracketed paste.
         let send = SendInput {
-            session_id: session.clone(),
+            session_id: session.as_str().to_owned(),
             input_text: text.clone(),
             keys: Some(vec!["enter".to_owned()]),
             secret: false,
@@ -202,7 +224,7 @@ impl PtyNodes {
         let is_ready = !ended && reading.as_ref().is_none_or(|reading| reading.is_ready);
         let mut attributes = serde_json::Map::new();
         let fields = [
-            ("session_id", json!(session)),
+            ("session_id", session.as_str().into()),
             ("raw", raw.into()),
             ("sections", json!(reading.map(|reading| reading.sections))),
             ("is_ready", is_ready.into()),
@@ -220,9 +242,9 @@ impl PtyNodes {
         node: &Node,
         pty: &Pty,
         pane: &mut PtyNode,
-    ) -> Result<String, PtyNodeError> {
+    ) -> Result<PtyTerminal, PtyNodeError> {
         if let Some(session) = &pane.session {
-            if self.sessions.exists(session).await.is_ok() {
+            if self.sessions.exists(session.as_str()).await.is_ok() {
                 return Ok(session.clone());
             }
             pane.lose();
@@ -241,7 +263,7 @@ impl PtyNodes {
                 name: Some(self.name_of(node.id.as_str())),
                 ..OpenTerminal::default()
             };
-            let after = pane.last.as_deref().unwrap_or("first");
+            let after = pane.last.as_ref().map_or("first", PtyTerminal::as_str);
             let step = format!("{}/{}/{after}", self.owner, node.id);
             let opened = self.sessions.open(caller, open, Some(step)).await;
             if opened.outcome_unknown == Some(true) {
@@ -251,14 +273,15 @@ impl PtyNodes {
                 ));
             }
             if opened.success {
-                pane.session = Some(opened.session_id.clone());
+                let session = PtyTerminal::new(opened.session_id);
+                pane.session = Some(session.clone());
                 // The state of a terminal from before is kept.
-                if self.sessions.exists(&opened.session_id).await.is_ok() {
+                if self.sessions.exists(session.as_str()).await.is_ok() {
                     // The opening of a shell has waited for its prompt.
                     if pty.ready != Ready::Shell {
-                        self.ready(caller, pty, &opened.session_id, Some(0)).await?;
+                        self.ready(caller, pty, &session, Some(0)).await?;
                     }
-                    return Ok(opened.session_id);
+                    return Ok(session);
                 }
                 pane.lose();
                 continue;
@@ -272,7 +295,7 @@ impl PtyNodes {
         &self,
         caller: &Arc<Caller>,
         pty: &Pty,
-        session: &str,
+        session: &PtyTerminal,
         since: Option<u64>,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
         let (pattern, how) = match &pty.ready {
@@ -282,7 +305,7 @@ impl PtyNodes {
         };
         loop {
             let wait = AwaitOutput {
-                session_id: session.to_owned(),
+                session_id: session.as_str().to_owned(),
                 pattern: pattern.clone(),
                 timeout: ONE_WAIT.as_secs_f64(),
                 since,
@@ -298,7 +321,7 @@ impl PtyNodes {
                 if reads && !self.parsed(caller, pty, session, "").await.is_none_or(|reading| reading.is_ready) {
                     // Quiet, but not done: waiting continues when the program prints again.
                     let quiet = AwaitOutput {
-                        session_id: session.to_owned(),
+                        session_id: session.as_str().to_owned(),
                         pattern: r"[\s\S]".to_owned(),
                         timeout: ONE_WAIT.as_secs_f64(),
                         since: Some(waited.offset),
@@ -313,12 +336,17 @@ impl PtyNodes {
     }
 
     /// Returns the requested content of a terminal.
-    async fn shown(&self, caller: &Arc<Caller>, session: &str, what: GetScreenContent) -> GetScreenContentReply {
-        self.sessions.read(caller, GetScreenContent { session_id: session.to_owned(), ..what }).await
+    async fn shown(
+        &self,
+        caller: &Arc<Caller>,
+        session: &PtyTerminal,
+        what: GetScreenContent,
+    ) -> GetScreenContentReply {
+        self.sessions.read(caller, GetScreenContent { session_id: session.as_str().to_owned(), ..what }).await
     }
 
     /// Returns the parsed screen, if there is a parser for it.
-    async fn parsed(&self, caller: &Arc<Caller>, pty: &Pty, session: &str, raw: &str) -> Option<Reading> {
+    async fn parsed(&self, caller: &Arc<Caller>, pty: &Pty, session: &PtyTerminal, raw: &str) -> Option<Reading> {
         let parser = pty.parser?;
         if parser == steplatch_nodes::pane::Parser::Shell && !raw.is_empty() {
             return Some(parser.read(raw));
@@ -332,13 +360,13 @@ impl PtyNodes {
     async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut PtyNode) {
         if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
             let keys = Some(vec!["ctrl-c".to_owned()]);
-            let send = SendInput { session_id: session.clone(), keys, ..SendInput::default() };
+            let send = SendInput { session_id: session.as_str().to_owned(), keys, ..SendInput::default() };
             self.sessions.send(caller, send, None).await;
         }
     }
 
-    async fn close_one(&self, caller: &Caller, session: &str) {
-        let exit = ExitTerminal { session_id: session.to_owned(), ..ExitTerminal::default() };
+    async fn close_one(&self, caller: &Caller, session: &PtyTerminal) {
+        let exit = ExitTerminal { session_id: session.as_str().to_owned(), ..ExitTerminal::default() };
         self.sessions.exit(caller, exit).await;
     }
 

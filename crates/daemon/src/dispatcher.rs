@@ -320,7 +320,11 @@ impl Dispatcher {
             Command::ListRemoteWorkflows(verb) => VerbReply::of(self.remotes.list(verb)),
             Command::RefreshWorkflows(verb) => VerbReply::of(Box::pin(self.remotes.refresh(verb)).await),
             Command::CheckWorkflowStatus(verb) => {
-                let there = self.runs.remote_ids(&verb.run_id).await;
+                // The id may be that of a run at its service.
+                let there = match verb.run_id.parse() {
+                    Ok(run) => self.runs.remote_ids(&run).await,
+                    Err(_) => None,
+                };
                 VerbReply::of(Box::pin(self.remotes.check(verb, there)).await)
             }
         };

@@ -14,6 +14,7 @@ use steplatch_protocol::{AnswerGateReply, GateInfo, GetGate, GetGateReply};
 use steplatch_workflow::{Input, Proof};
 
 use crate::locked::UnlockError;
+use crate::lookup;
 use crate::run::{Disposition, Run, RunState};
 use crate::runs::Runs;
 pub use answer::GateAnswer;
@@ -94,7 +95,7 @@ impl Runs {
                 return Ok(run.clone());
             }
             // A run with no pending gate still knows who answered it.
-            return Ok(self.find(step.run.as_str()).await.unwrap_or(asked));
+            return Ok(self.find(&step.run).await.unwrap_or(asked));
         }
         match &asking[..] {
             [] => Ok(asked),
@@ -109,7 +110,7 @@ impl Runs {
     /// Returns one gate without shortening it.
     pub async fn gate(&self, verb: &GetGate) -> GetGateReply {
         let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
-        let run = match self.find(&verb.run_id).await {
+        let run = match self.named(&verb.run_id).await {
             Ok(run) => run,
             Err(error) => return refused(error.to_string()),
         };
@@ -145,7 +146,8 @@ impl Runs {
     /// Passes an answer to the run that waits for it. Returns once the answer is in the journal.
     pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
         let run_id = given.run_id.clone();
-        if let Err(why) = self.unlock_for(caller, &given).await {
+        let asked = lookup::run_id(&run_id);
+        if let Err(why) = self.unlock_for(caller, asked.as_ref().ok(), &given).await {
             let error = Some(why.to_string());
             let (passphrase_wanted, retry_after_seconds) = match why {
                 UnlockError::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
@@ -160,7 +162,11 @@ impl Runs {
             error: Some(error),
             ..AnswerGateReply::default()
         };
-        let asked = match self.find(&run_id).await {
+        let asked = match asked {
+            Ok(id) => self.find(&id).await,
+            Err(error) => Err(error),
+        };
+        let asked = match asked {
             Ok(asked) => asked,
             Err(error) => return unmeant(error.to_string()),
         };
@@ -187,15 +193,16 @@ impl Runs {
         }
     }
 
-    /// Opens the locked runs if an answer is for one of them and can be a person's.
+    /// Opens the locked runs if an answer is for one of them and can be a person's. `asked` is the run that the answer
+    /// names.
     ///
     /// # Errors
     ///
     /// When it has no passphrase, or one that is not the approver's.
-    async fn unlock_for(&self, caller: &Caller, given: &GateAnswer) -> Result<(), UnlockError> {
-        let is_meant = |id: &str| id.parse::<RunId>().is_ok_and(|id| self.is_locked(&id));
-        let gate = given.gate_id.as_deref().and_then(|gate| gate.split_once('/')).map(|(run, _)| run);
-        if !is_meant(&given.run_id) && !gate.is_some_and(is_meant) {
+    async fn unlock_for(&self, caller: &Caller, asked: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
+        let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
+        let gate = given.gate_id.as_deref().and_then(run_of);
+        if !asked.into_iter().chain(gate.as_ref()).any(|run| self.is_locked(run)) {
             return Ok(());
         }
         match caller.no_person().await {

@@ -14,7 +14,7 @@ mod gates;
 mod kind;
 mod list;
 mod locked;
-mod lookup_error;
+mod lookup;
 mod machine;
 mod nodes;
 mod origin;

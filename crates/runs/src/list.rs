@@ -7,7 +7,7 @@ use steplatch_store::{Journal, RunFilter};
 use steplatch_workflow::Timestamp;
 
 use super::run::{Run, RunState};
-use crate::lookup_error::RunLookupError;
+use crate::lookup::{RunLookupError, run_id};
 use crate::runs::Runs;
 
 /// The default number of listed runs.
@@ -56,13 +56,19 @@ impl Runs {
         let mut runs = Vec::new();
         let mut before = match &verb.before {
             None => None,
-            Some(id) => match self.number_of(id).await {
-                Ok(number) => Some(number),
-                Err(RunLookupError::NotFound { id }) => {
-                    return refused(format!("before is a run_id, and there is no run '{id}'"));
+            Some(id) => {
+                let number = match run_id(id) {
+                    Ok(id) => self.number_of(&id).await,
+                    Err(error) => Err(error),
+                };
+                match number {
+                    Ok(number) => Some(number),
+                    Err(RunLookupError::NotFound { id }) => {
+                        return refused(format!("before is a run_id, and there is no run '{id}'"));
+                    }
+                    Err(error) => return refused(error.to_string()),
                 }
-                Err(error) => return refused(error.to_string()),
-            },
+            }
         };
         while runs.len() < most && !is_pending {
             let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
@@ -88,11 +94,8 @@ impl Runs {
     /// # Errors
     ///
     /// When there is no such run, or the journal cannot be read.
-    async fn number_of(&self, id: &str) -> Result<u64, RunLookupError> {
-        let known = match id.parse::<RunId>() {
-            Ok(id) => self.shared.journal.find(&id).await?,
-            Err(_) => None,
-        };
-        known.map(|known| known.number).ok_or_else(|| RunLookupError::not_found(id))
+    async fn number_of(&self, id: &RunId) -> Result<u64, RunLookupError> {
+        let known = self.shared.journal.find(id).await?;
+        known.map(|known| known.number).ok_or_else(|| RunLookupError::not_found(id.as_str()))
     }
 }

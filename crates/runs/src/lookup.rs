@@ -1,6 +1,14 @@
-//! Why a run that a client names is not found.
+//! Finding the run that a client names.
+//!
+//! The text of a client becomes a [`RunId`] here, once. Below, runs are named by their ids.
 
+use std::sync::Arc;
+
+use steplatch_ids::RunId;
 use steplatch_store::StorageError;
+
+use crate::run::Run;
+use crate::runs::Runs;
 
 /// The most characters of an unknown id that an error repeats.
 const LONGEST_ID: usize = 80;
@@ -20,8 +28,37 @@ pub(crate) enum RunLookupError {
 }
 
 impl RunLookupError {
-    /// Returns the error that no run has this id.
+    /// Returns the error that this names no run.
     pub(crate) fn not_found(id: &str) -> Self {
         Self::NotFound { id: id.chars().take(LONGEST_ID).collect() }
+    }
+}
+
+/// Reads the id of a run.
+///
+/// # Errors
+///
+/// When the text is not an id, so that no run has it.
+pub(crate) fn run_id(text: &str) -> Result<RunId, RunLookupError> {
+    text.parse().map_err(|_| RunLookupError::not_found(text))
+}
+
+impl Runs {
+    /// Returns the run that a client names by this text.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or the journal cannot be read.
+    pub(crate) async fn named(&self, text: &str) -> Result<Arc<Run>, RunLookupError> {
+        self.find(&run_id(text)?).await
+    }
+
+    /// Returns the run with this id, in progress or finished.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or the journal cannot be read.
+    pub(crate) async fn find(&self, id: &RunId) -> Result<Arc<Run>, RunLookupError> {
+        self.shared.find(id).await?.ok_or_else(|| RunLookupError::not_found(id.as_str()))
     }
 }

@@ -16,7 +16,7 @@ use steplatch_protocol::{
 };
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
 use steplatch_sessions::{Sessions, ShutdownMode};
-use steplatch_store::{Journal, OpenError};
+use steplatch_store::{AppendError, Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -25,7 +25,7 @@ use crate::engine_state::{Engine, RetentionPolicy};
 use crate::event::{HistoryError, RunEvents, Unreadable};
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
-use crate::lookup_error::RunLookupError;
+use crate::lookup::{self, RunLookupError};
 use crate::machine::{self, MachineLaunch};
 use crate::remote::RemoteLaunch;
 use crate::result_error::NodeCallError;
@@ -283,8 +283,8 @@ impl Runs {
 
     /// Returns the ids at its service of a run of a remote workflow, given its id here. `None` for other runs, and for
     /// one that its service has not started.
-    pub async fn remote_ids(&self, run_id: &str) -> Option<RemoteIds> {
-        let run = self.find(run_id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
+    pub async fn remote_ids(&self, id: &RunId) -> Option<RemoteIds> {
+        let run = self.find(id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
         remote::remote_ids(&self.shared, &run).await
     }
 
@@ -419,7 +419,7 @@ impl Runs {
 
     /// Returns the state of a run, after a wait for its end or a gate if requested.
     pub async fn get_run(&self, verb: GetRun) -> RunReply {
-        match self.find(&verb.run_id).await {
+        match self.named(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
                     self.at_rest(&run, Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
@@ -433,53 +433,57 @@ impl Runs {
     /// Cancels a run and waits a moment for its end.
     pub async fn cancel(&self, verb: CancelWorkflow) -> CancelWorkflowReply {
         let run_id = verb.run_id;
-        let refused =
-            |error: String| CancelWorkflowReply { run_id: run_id.clone(), error: Some(error), ..Default::default() };
-        let run = match self.find(&run_id).await {
-            Ok(run) => run,
-            Err(error) => return refused(error.to_string()),
+        let cancelled = match lookup::run_id(&run_id) {
+            Ok(id) => self.cancel_run(&id).await,
+            Err(error) => Err(error.into()),
         };
+        match cancelled {
+            Ok((before, state)) => CancelWorkflowReply {
+                success: true,
+                run_id,
+                state: state.name().to_owned(),
+                message: match state {
+                    RunState::Cancelled if !before.is_over() => "Run cancelled".to_owned(),
+                    state => format!("Run was already over: {}", state.name()),
+                },
+                error: None,
+            },
+            Err(error) => CancelWorkflowReply { run_id, error: Some(error.to_string()), ..Default::default() },
+        }
+    }
+
+    /// Cancels a run. Returns its state before and after that.
+    ///
+    /// # Errors
+    ///
+    /// When it is not found, its end is not stored, or it does not end in time.
+    async fn cancel_run(&self, id: &RunId) -> Result<(RunState, RunState), CancelError> {
+        let run = self.find(id).await?;
         let before = run.state();
-        let mut state = before;
-        if !before.is_over() && run.is_driven() {
+        if before.is_over() {
+            return Ok((before, before));
+        }
+        if run.is_driven() {
             run.cancel("cancelled on request");
             run.over(ENDS_WITHIN).await;
-            state = run.state();
-        } else if !before.is_over() {
-            let written_off = match self.shared.cancel_locked(&run).await {
-                Ok(true) => Ok(()),
-                // It is broken for another reason, unless it was opened meanwhile.
-                Ok(false) if run.is_driven() => return Box::pin(self.cancel(CancelWorkflow { run_id })).await,
-                Ok(false) => self.shared.write_off(&run).await,
-                Err(error) => Err(error),
+            return match run.state() {
+                state if state.is_over() => Ok((before, state)),
+                _ => Err(CancelError::Pending { trouble: run.progress().trouble }),
             };
-            match written_off {
-                Ok(()) => state = RunState::Cancelled,
-                Err(error) => return refused(format!("the run can not be cancelled: {error}")),
-            }
         }
-        let message = match (before, state) {
-            (before, _) if before.is_over() => format!("Run was already over: {}", before.name()),
-            (_, RunState::Cancelled) => "Run cancelled".to_owned(),
-            (_, state) if state.is_over() => format!("Run was already over: {}", state.name()),
-            _ => {
-                let trouble = run.progress().trouble;
-                let why = trouble.unwrap_or_else(|| "what is in flight has not ended yet".to_owned());
-                return refused(format!("the run is asked to end, and has not yet: {why}"));
+        if !self.shared.cancel_locked(&run).await? {
+            // It is broken for another reason, unless it was opened meanwhile.
+            if run.is_driven() {
+                return Box::pin(self.cancel_run(id)).await;
             }
-        };
-        CancelWorkflowReply {
-            success: true,
-            run_id: run.id.to_string(),
-            state: state.name().to_owned(),
-            message,
-            error: None,
+            self.shared.write_off(&run).await?;
         }
+        Ok((before, RunState::Cancelled))
     }
 
     /// Returns the record of a run.
     pub async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
-        match self.find(&verb.run_id).await {
+        match self.named(&verb.run_id).await {
             Ok(run) => {
                 let mut record = self.record_of(&run);
                 if let Some(whole) = self.result_of(&run).await {
@@ -495,7 +499,7 @@ impl Runs {
     /// Subscribes to the events of a run, after the last one that the follower has.
     pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
         let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
-        match self.find(&verb.run_id).await {
+        match self.named(&verb.run_id).await {
             Ok(run) => {
                 let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1), verb.at_most);
                 match events.newest().await {
@@ -505,19 +509,6 @@ impl Runs {
             }
             Err(error) => refused(error.to_string()),
         }
-    }
-
-    /// Returns the run with this id, in progress or finished.
-    ///
-    /// # Errors
-    ///
-    /// When there is none, or the journal cannot be read.
-    pub(crate) async fn find(&self, id: &str) -> Result<Arc<Run>, RunLookupError> {
-        let known = match id.parse::<RunId>() {
-            Ok(id) => self.shared.find(&id).await?,
-            Err(_) => None,
-        };
-        known.ok_or_else(|| RunLookupError::not_found(id))
     }
 
     /// Waits until a run has finished or has an open gate, or the time is up.
@@ -594,6 +585,26 @@ impl Runs {
         let report = self.shared.report_of(run, gate).await.unwrap_or_else(unreadable);
         RunReply { next_step: report.next_step.or(next_step), ..report }
     }
+}
+
+/// Why a run is not cancelled.
+#[derive(Debug, thiserror::Error)]
+enum CancelError {
+    /// It is not found.
+    #[error(transparent)]
+    Lookup(#[from] RunLookupError),
+    /// The journal does not store the end of a run without a driver.
+    #[error("the run can not be cancelled: {0}")]
+    NotStored(#[from] AppendError),
+    /// It has not ended yet.
+    #[error(
+        "the run is asked to end, and has not yet: {}",
+        .trouble.as_deref().unwrap_or("what is in flight has not ended yet")
+    )]
+    Pending {
+        /// Why it cannot continue, if that is known.
+        trouble: Option<String>,
+    },
 }
 
 /// Returns the result of a completed run: the value of a function, or the return values of a machine.

@@ -18,6 +18,7 @@ use crate::engine::Attempt;
 use crate::engine_state::Engine;
 use crate::nodes::{self, NodeCall};
 use crate::runs::Runs;
+use crate::time_span::TimeSpan;
 
 /// The call of a node or graph by a step.
 pub(super) struct NodeCallRequest {
@@ -39,6 +40,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: 
         Some(Err(invalid)) => return refused(invalid.to_string()),
         _ => return refused(format!("there is no verb '{name}'")),
     };
+    let timeout = timeout.map(TimeSpan::from_seconds);
     let project = match shared.projects.of(caller).await {
         Ok(project) => project,
         Err(error) => return refused(error.to_string()),
@@ -77,12 +79,14 @@ impl Runs {
     /// run.
     pub async fn run_node(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
         let RunNode { node_id, input, timeout } = verb;
+        let timeout = timeout.map(TimeSpan::from_seconds);
         self.call_in_project(caller, NodeCall { id: node_id, input, timeout, graph: false }, step).await
     }
 
     /// Runs a graph of the caller's project; at most once as the same `step`.
     pub async fn run_graph(&self, caller: &Arc<Caller>, verb: RunGraph, step: Option<String>) -> NodeReply {
         let RunGraph { graph_id, input, timeout } = verb;
+        let timeout = timeout.map(TimeSpan::from_seconds);
         self.call_in_project(caller, NodeCall { id: graph_id, input, timeout, graph: true }, step).await
     }
 

@@ -192,7 +192,7 @@ async fn begin(
             ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
                 check(&tool, &input)?;
-                let timeout = Some(child.limits.execution_timeout().as_secs_f64());
+                let timeout = Some(child.limits.execution_timeout().into());
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None };
                 return Ok(shared.begin_remote(caller, begins).await?);
             }
@@ -203,7 +203,7 @@ async fn begin(
                 let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
                 let params: Map<String, Value> = params.collect();
                 let input = params.get("input").cloned().unwrap_or_default();
-                let timeout = Some(child.limits.execution_timeout().as_secs_f64());
+                let timeout = Some(child.limits.execution_timeout().into());
                 let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout };
                 return Ok(begin_saved(shared, caller, &found, begins).await?);
             }

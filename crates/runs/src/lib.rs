@@ -28,6 +28,7 @@ mod runs;
 mod seal;
 mod source;
 mod start_key;
+mod time_span;
 
 pub use crate::nodes::{ExecutorFactory, Nodes};
 pub use engine_state::RetentionPolicy;

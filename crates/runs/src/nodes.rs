@@ -23,6 +23,7 @@ use steplatch_protocol::NodeReply;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::time_span::TimeSpan;
 pub(crate) use error::InvalidNodes;
 use error::NodeRefusal;
 use ledger::{CallFingerprint, OnceCalls, OnceError};
@@ -50,8 +51,8 @@ pub(crate) struct NodeCall {
     /// Name of the node.
     pub(crate) id: String,
     pub(crate) input: Value,
-    /// Time limit in seconds.
-    pub(crate) timeout: Option<f64>,
+    /// Time limit.
+    pub(crate) timeout: Option<TimeSpan>,
     /// Whether only a graph is accepted.
     pub(crate) graph: bool,
 }
@@ -124,7 +125,7 @@ impl Nodes {
             panes.entry(project.folder.clone()).or_insert_with(of_project).clone()
         };
         let performer = self.hands.performer(caller, project.folder.clone(), panes);
-        let timeout = wanted.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let timeout = wanted.timeout.and_then(TimeSpan::duration);
         let call = Call { input: wanted.input, timeout, interrupt, ..Call::default() };
         async move {
             let node = &project.nodes[&wanted.id].node;

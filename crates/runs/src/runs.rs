@@ -32,13 +32,14 @@ use crate::result_error::NodeCallError;
 use crate::run::{Run, RunState, RunStatus};
 use crate::source::RunTarget;
 use crate::start_key::StartKey;
+use crate::time_span::TimeSpan;
 use crate::{ExecutorFactory, Nodes, function, remote, run, source};
 
 /// How long a start waits for the end of its run by default.
-const USUAL_WAIT: f64 = 20.0;
+const USUAL_WAIT: Duration = Duration::from_secs(20);
 
-/// The longest wait of one command, in seconds.
-const LONGEST_WAIT: f64 = 7200.0;
+/// The longest wait of one command.
+const LONGEST_WAIT: Duration = Duration::from_secs(7200);
 
 /// The most characters of a name that a reply repeats.
 const LONGEST_NAME: usize = 80;
@@ -164,10 +165,9 @@ impl Runs {
             Ok(run) => run,
             Err(reply) => return refused(reply.error),
         };
-        let longest = Duration::from_secs_f64(LONGEST_WAIT);
         match until {
-            Some(Until::Gate) => self.at_rest(&run, longest).await,
-            None if wait => run.over(longest).await,
+            Some(Until::Gate) => self.at_rest(&run, LONGEST_WAIT).await,
+            None if wait => run.over(LONGEST_WAIT).await,
             _ => {}
         }
         let report = Box::pin(self.report(&run)).await;
@@ -210,7 +210,7 @@ impl Runs {
         project: &Project,
         node: String,
         input: Value,
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
         step: Option<String>,
     ) -> Result<NodeReply, NodeCallError> {
         let key = step.map(StartKey::of_step);
@@ -222,11 +222,11 @@ impl Runs {
     /// Starts a run and waits for its end, or for a gate, as long as requested. A repeated request with the same
     /// `step` returns the run that the first request started.
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
-        let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
+        let wait = verb.wait_seconds.map_or(USUAL_WAIT, wait_of);
         let (workflow_name, session_id) = names_in(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
-                self.at_rest(&run, Duration::from_secs_f64(wait)).await;
+                self.at_rest(&run, wait).await;
                 Box::pin(self.report(&run)).await
             }
             Err(reply) => RunReply { workflow_name, session_id, ..*reply },
@@ -247,7 +247,7 @@ impl Runs {
     ) -> RunReply {
         let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
         let usual = if tool.sync { LONGEST_WAIT } else { USUAL_WAIT };
-        let wait = wait_seconds.unwrap_or(usual).clamp(0.0, LONGEST_WAIT);
+        let wait = wait_seconds.map_or(usual, wait_of);
         let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
         let started = if tool.remote.is_some() {
             // The tool that was found is started: a saved workflow may have the same name.
@@ -274,7 +274,7 @@ impl Runs {
         };
         match started {
             Ok(run) => {
-                self.at_rest(&run, Duration::from_secs_f64(wait)).await;
+                self.at_rest(&run, wait).await;
                 Box::pin(self.report(&run)).await
             }
             Err(reply) => RunReply { workflow_name: Some(named), ..*reply },
@@ -333,7 +333,8 @@ impl Runs {
             Ok(RunTarget::Remote(tool)) => {
                 let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
                 let input = given.map_or_else(variables, RunArguments::into_arguments);
-                return self.start_remote(caller, *tool, input, verb.execution_timeout, begun, key).await;
+                let timeout = verb.execution_timeout.map(TimeSpan::from_seconds);
+                return self.start_remote(caller, *tool, input, timeout, begun, key).await;
             }
             Ok(RunTarget::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
@@ -378,7 +379,7 @@ impl Runs {
         caller: &Arc<Caller>,
         tool: ToolInfo,
         input: Map<String, Value>,
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
         begun: Option<Arc<Run>>,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
@@ -422,7 +423,7 @@ impl Runs {
         match self.named(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
-                    self.at_rest(&run, Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
+                    self.at_rest(&run, wait_of(wait)).await;
                 }
                 Box::pin(self.report(&run)).await
             }
@@ -585,6 +586,11 @@ impl Runs {
         let report = self.shared.report_of(run, gate).await.unwrap_or_else(unreadable);
         RunReply { next_step: report.next_step.or(next_step), ..report }
     }
+}
+
+/// Returns how long a command waits that asks for this many seconds.
+fn wait_of(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_WAIT.as_secs_f64()))
 }
 
 /// Why a run is not cancelled.

@@ -27,6 +27,7 @@ use crate::runs::not_started;
 use crate::seal::Seal;
 use crate::source::{DefinitionSource, read};
 use crate::start_key::StartKey;
+use crate::time_span::TimeSpan;
 
 /// The arguments of a function, of any JSON type.
 pub(crate) struct RunArguments {
@@ -131,7 +132,7 @@ impl Engine {
             limits: Limits::default(),
             nodes,
             depth: 0,
-            timeout: verb.execution_timeout,
+            timeout: verb.execution_timeout.map(TimeSpan::from_seconds),
             one_heap: true,
         };
         self.clone().begin_written(caller.clone(), started, source, None, key).await.map_err(failed)
@@ -235,7 +236,7 @@ impl Engine {
         project: &Project,
         node: String,
         input: Value,
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, StartError> {
         let started = Started {
@@ -258,8 +259,8 @@ impl Engine {
 }
 
 impl Started {
-    /// Returns the run's time limit in seconds. The limit of a call belongs to the call.
-    pub(super) fn limit(&self) -> Option<f64> {
+    /// Returns the run's time limit. The limit of a call belongs to the call.
+    pub(super) fn limit(&self) -> Option<TimeSpan> {
         self.timeout.filter(|_| !self.is_call)
     }
 }

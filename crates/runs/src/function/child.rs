@@ -30,6 +30,7 @@ use crate::result_error::{CallResultError, ResultError};
 use crate::run::{Run, RunInbox, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::{DefinitionSource, ResolvedTarget};
+use crate::time_span::TimeSpan;
 
 /// How deep runs that functions start may be nested.
 const MOST_LEVELS: u32 = 16;
@@ -44,7 +45,7 @@ pub(super) struct ChildRequest {
     /// How many runs are above it.
     pub(super) depth: u32,
     pub(super) at: Timestamp,
-    pub(super) timeout: Option<f64>,
+    pub(super) timeout: Option<TimeSpan>,
 }
 
 /// The data of a function's run that a step of another run starts.
@@ -55,8 +56,8 @@ pub(crate) struct ChildFunctionLaunch {
     pub(crate) params: Map<String, Value>,
     /// How many runs are above it.
     pub(crate) depth: u32,
-    /// Seconds that it may be at work.
-    pub(crate) timeout: Option<f64>,
+    /// How long it may be at work.
+    pub(crate) timeout: Option<TimeSpan>,
 }
 
 /// Starts the run, or finds it, and waits for its end. `file` is searched for workflows first.
@@ -95,8 +96,8 @@ pub(super) fn perform(
             () = interrupt.cancelled() => give_up(run).await,
             () = after(&shared.clock, at, timeout) => {
                 give_up(run).await;
-                let seconds = timeout.unwrap_or_default();
-                return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
+                let limit = timeout.unwrap_or_default();
+                return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s"));
             }
         }
         call_outcome(&shared, run, &workflow).await

@@ -12,6 +12,7 @@ use steplatch_workflow::{By, Timestamp};
 
 use crate::event::Unreadable;
 use crate::seal::{Seal, SealedEntry};
+use crate::time_span::TimeSpan;
 
 /// One entry. No entry of a machine has the same tag, so neither is mistaken for the other. Fields may be added with a
 /// default.
@@ -59,9 +60,9 @@ pub(crate) enum Entry {
         by: Option<By>,
         /// A short description of the request.
         asked: CallLabel,
-        /// Its time limit in seconds, if that was exceeded.
+        /// Its time limit, if that was exceeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
     },
     /// The call's result is no longer needed.
     Abandoned {
@@ -86,9 +87,9 @@ pub(crate) enum Entry {
         /// The node whose call has an outcome.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<NodeId>,
-        /// The time limit of the call in seconds, if that was exceeded.
+        /// The time limit of the call, if that was exceeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
     },
     /// The run was paused: nothing new is started.
     Paused {
@@ -193,9 +194,9 @@ pub(crate) struct Started {
     /// How many runs are above this one.
     #[serde(default)]
     pub(crate) depth: u32,
-    /// Time limit in seconds, without the time that the run waits for a person.
+    /// Time limit, without the time that the run waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) timeout: Option<f64>,
+    pub(crate) timeout: Option<TimeSpan>,
     /// Whether its function executes the function nodes of its file itself, with the same variables, and their return
     /// value can be a whole result. False in runs of older daemons.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -21,6 +21,7 @@ use super::run::FunctionRun;
 use super::work::CallOutcome;
 use crate::engine::Attempt;
 use crate::event::{HistoryError, Unreadable};
+use crate::time_span::TimeSpan;
 
 /// A caller within a run: the root function, a function node, a graph, or the request to call one node.
 pub(super) enum Frame {
@@ -36,7 +37,7 @@ pub(super) enum Frame {
     Once {
         node: String,
         input: Value,
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
     },
 }
 
@@ -63,11 +64,11 @@ impl GraphFrame {
         Self { called, graph, progress, waits, _ends: ends }
     }
 
-    /// Returns the time limit in seconds of one attempt of a step.
-    pub(super) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<f64> {
+    /// Returns the time limit of one attempt of a step.
+    pub(super) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
         let step = self.graph.steps().iter().find(|known| known.id == *step)?;
         let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node)?;
-        Some(retry.timeout?.duration().as_secs_f64())
+        Some(retry.timeout?.duration().into())
     }
 }
 
@@ -242,8 +243,8 @@ impl FunctionRun {
             match effect {
                 Effect::Run { node, input, timeout, .. } => {
                     if let Some(call) = begun.next() {
-                        let seconds = timeout.map(|timeout| timeout.as_secs_f64());
-                        self.call_node(call, at, node.as_str(), input, seconds, Attempt::First);
+                        let timeout = timeout.map(TimeSpan::from);
+                        self.call_node(call, at, node.as_str(), input, timeout, Attempt::First);
                     }
                 }
                 Effect::Wait { step, until } => self.delay(number, step, until),
@@ -280,7 +281,7 @@ impl FunctionRun {
                 self.resume_graph(number, Vec::new(), input, None).await
             }
             Some(Frame::Once { node, input, timeout }) => {
-                let (node, input, timeout) = (node.clone(), input.clone(), *timeout);
+                let (node, input, timeout) = (node.clone(), input.clone(), timeout.map(TimeSpan::seconds));
                 let kind = CallKind::Run { node, input, timeout, kwargs: serde_json::Map::new() };
                 let call = self.folded.last + 1;
                 let called = Call { ordinal: call, within: None, kind: kind.clone() };

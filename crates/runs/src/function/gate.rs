@@ -1,7 +1,5 @@
 //! Gates of functions.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_python_api::{Answer, Call, CallKind};
@@ -13,6 +11,7 @@ use super::history::{CallTarget, PendingCall, waits_for_answer};
 use crate::event::Unreadable;
 use crate::gates::{ClosedGate, GateEnd, OpenGate};
 use crate::seal::Seal;
+use crate::time_span::TimeSpan;
 
 /// The default answerer.
 pub(super) const HUMAN: &str = "human";
@@ -38,7 +37,7 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
         choices: choices.clone().unwrap_or_default(),
         form: asked_form(form.as_ref()).and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
         answered_by: answered_by.as_deref().map_or(Some(AnsweredBy::Human), known)?,
-        expires_at: timeout.and_then(|seconds| Some(at.after(Duration::try_from_secs_f64(seconds).ok()?))),
+        expires_at: timeout.and_then(|seconds| Some(at.after(TimeSpan::from_seconds(seconds).duration()?))),
         context: match context {
             None => Map::new(),
             Some(Value::Object(context)) => context.clone(),

@@ -1,7 +1,6 @@
 //! The state of a run, folded from its history: its open calls, and how it ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
@@ -16,6 +15,7 @@ use super::inline::InlineExecution;
 use super::open_calls::OpenCalls;
 use crate::engine::WorkClock;
 use crate::run::RunState;
+use crate::time_span::TimeSpan;
 
 /// The number of the root frame.
 pub(super) const ROOT: u64 = 0;
@@ -181,10 +181,9 @@ impl FunctionState {
         self.clock.begin_by(now);
     }
 
-    /// Returns when the run will have worked for so many seconds, if it is not paused; `None` while its clock is
-    /// stopped.
-    pub(super) fn at_work_for(&self, seconds: f64) -> Option<Timestamp> {
-        self.clock.reaches(Duration::try_from_secs_f64(seconds).ok()?)
+    /// Returns when the run will have worked for so long, if it is not paused; `None` while its clock is stopped.
+    pub(super) fn at_work_for(&self, limit: TimeSpan) -> Option<Timestamp> {
+        self.clock.reaches(limit.duration()?)
     }
 
     /// Returns the entries that end a run: they cancel every open gate first.
@@ -209,16 +208,17 @@ impl PendingCall {
         matches!(&self.what, CallTarget::Call(call) if waits_for_answer(&call.kind))
     }
 
-    /// Returns the time limit in seconds of a call of a function.
-    pub(super) fn timeout(&self) -> Option<f64> {
+    /// Returns the time limit of a call of a function.
+    pub(super) fn timeout(&self) -> Option<TimeSpan> {
         let CallTarget::Call(call) = &self.what else { return None };
-        match &call.kind {
+        let timeout = match &call.kind {
             CallKind::Run { timeout, .. }
             | CallKind::Gate { timeout, .. }
             | CallKind::RunWorkflow { timeout, .. }
             | CallKind::RunGraph { timeout, .. } => *timeout,
             _ => None,
-        }
+        };
+        timeout.map(TimeSpan::from_seconds)
     }
 
     /// Returns a short description of the request.
@@ -240,7 +240,7 @@ impl PendingCall {
 
 /// Whether a call is a gate with time left for an answer.
 pub(super) fn waits_for_answer(kind: &CallKind) -> bool {
-    matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| seconds > 0.0))
+    matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| !TimeSpan::from_seconds(seconds).is_elapsed()))
 }
 
 /// Returns the name of the step that starts a run.
@@ -302,13 +302,13 @@ mod tests {
         for entry in [started(), called(1), called(2), Entry::ChildWaits { at: at(10), number: 1 }] {
             run.apply(&entry);
         }
-        assert_eq!((run.at_work_for(60.0), run.state()), (None, RunState::Waiting));
+        assert_eq!((run.at_work_for(TimeSpan::from_seconds(60.0)), run.state()), (None, RunState::Waiting));
         run.apply(&Entry::ChildWaits { at: at(20), number: 2 });
         run.apply(&Entry::ChildGoesOn { at: at(30), number: 1 });
-        assert_eq!(run.at_work_for(60.0), None, "the other one waits");
+        assert_eq!(run.at_work_for(TimeSpan::from_seconds(60.0)), None, "the other one waits");
         let answer = Answer::Value(Value::Null);
         let asked = run.open.get(2).unwrap().label(&RunId::random(), 2);
         run.apply(&Entry::Answered { at: at(100), number: 2, asked, answer, by: None, timeout: None });
-        assert_eq!((run.at_work_for(60.0), run.state()), (Some(at(150)), RunState::Running));
+        assert_eq!((run.at_work_for(TimeSpan::from_seconds(60.0)), run.state()), (Some(at(150)), RunState::Running));
     }
 }

@@ -1,7 +1,5 @@
 //! Performs what functions request.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
 use steplatch_project::Function;
@@ -16,6 +14,7 @@ use super::run::FunctionRun;
 use super::work::{CallOutcome, after};
 use crate::engine::Attempt;
 use crate::run::RunInbox;
+use crate::time_span::TimeSpan;
 
 /// How deep functions and graphs may call each other within one run.
 const MOST_LEVELS: usize = 16;
@@ -47,6 +46,7 @@ impl FunctionRun {
                         Value::Object(fields)
                     }
                 };
+                let timeout = timeout.map(TimeSpan::from_seconds);
                 self.call_with(number, at, &node, (input, kwargs), timeout, attempt);
             }
             CallKind::RunGraph { graph, input, timeout } => {
@@ -54,26 +54,32 @@ impl FunctionRun {
                 if !self.declared.get(&graph).is_some_and(is_graph) {
                     return self.work.add_ready(number, Self::not_found("Graph", &graph));
                 }
-                self.call_node(number, at, &graph, input, timeout, attempt);
+                self.call_node(number, at, &graph, input, timeout.map(TimeSpan::from_seconds), attempt);
             }
             kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
                 self.work.add_ready(number, CallOutcome::refused(complaint));
             }
-            CallKind::Gate { prompt, timeout: timeout @ Some(seconds), .. } => {
-                let message = format!("nobody answered within {seconds} s: {prompt}");
-                self.work.later(number, at, timeout, CallOutcome::TimedOut(message));
+            CallKind::Gate { prompt, timeout: Some(seconds), .. } => {
+                let timeout = TimeSpan::from_seconds(seconds);
+                let message = format!("nobody answered within {timeout} s: {prompt}");
+                self.work.later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
             // A gate is reported as part of the run's progress; its answer arrives as an input.
             CallKind::Gate { timeout: None, .. } => {}
-            CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), CallOutcome::value(Value::Null)),
+            CallKind::Sleep { seconds } => {
+                let wait = Some(TimeSpan::from_seconds(seconds));
+                self.work.later(number, at, wait, CallOutcome::value(Value::Null));
+            }
             CallKind::Now {} => {
                 self.work.add_ready(number, CallOutcome::value(self.recorder.shared.clock.now().as_seconds()));
             }
             CallKind::Random {} => self.work.add_ready(number, drawn()),
-            CallKind::RunWorkflow { workflow, timeout: Some(timeout), .. } if timeout <= 0.0 => {
-                self.work.add_ready(number, CallOutcome::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
-            }
             CallKind::RunWorkflow { workflow, input, params, timeout } => {
+                let timeout = timeout.map(TimeSpan::from_seconds);
+                if timeout.is_some_and(TimeSpan::is_elapsed) {
+                    let message = too_long("Workflow", &workflow, timeout);
+                    return self.work.add_ready(number, CallOutcome::TimedOut(message));
+                }
                 let interrupt = self.work.interrupt_for(number);
                 let wanted = child::ChildRequest {
                     step: super::history::child_step(&self.recorder.run.id, number),
@@ -105,7 +111,7 @@ impl FunctionRun {
         at: Timestamp,
         id: &str,
         input: Value,
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
         attempt: Attempt,
     ) {
         self.call_with(number, at, id, (input, Map::new()), timeout, attempt);
@@ -117,13 +123,13 @@ impl FunctionRun {
         at: Timestamp,
         id: &str,
         (input, params): (Value, Map<String, Value>),
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
         attempt: Attempt,
     ) {
         let Some(node) = self.declared.get(id).cloned() else {
             return self.work.add_ready(number, self.missing(number, id, input));
         };
-        if timeout.is_some_and(|timeout| timeout <= 0.0) {
+        if timeout.is_some_and(TimeSpan::is_elapsed) {
             return self.work.add_ready(number, CallOutcome::TimedOut(too_long("Node", id, timeout)));
         }
         match &node.kind {
@@ -210,7 +216,7 @@ impl FunctionRun {
         at: Timestamp,
         node: Node,
         (input, params): (Value, Map<String, Value>),
-        timeout: Option<f64>,
+        timeout: Option<TimeSpan>,
     ) -> bool {
         if !self.is_bounded(number, at, &node, &input, timeout) {
             return false;
@@ -239,14 +245,21 @@ impl FunctionRun {
 
     /// Limits a call whose node makes calls itself: by its time limit, and by the nesting depth. Returns whether it
     /// can start.
-    fn is_bounded(&mut self, number: u64, at: Timestamp, node: &Node, input: &Value, timeout: Option<f64>) -> bool {
+    fn is_bounded(
+        &mut self,
+        number: u64,
+        at: Timestamp,
+        node: &Node,
+        input: &Value,
+        timeout: Option<TimeSpan>,
+    ) -> bool {
         if self.levels_above(number) >= MOST_LEVELS {
             let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
             let result = NodeResult::failed(node, input.clone(), ErrorType::Exception, message);
             self.work.add_ready(number, CallOutcome::node(result));
             return false;
         }
-        let own = node.timeout.map(Seconds::duration).as_ref().map(Duration::as_secs_f64);
+        let own = node.timeout.map(Seconds::duration).map(TimeSpan::from);
         match (timeout, own) {
             (Some(timeout), own) if own.is_none_or(|own| timeout <= own) => {
                 let message = too_long("Node", node.id.as_str(), Some(timeout));
@@ -294,14 +307,14 @@ impl FunctionRun {
         std::iter::successors(parent(&number), parent).count()
     }
 
-    /// Returns the time limit in seconds of a graph's step that was called before this daemon began.
-    pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<f64> {
+    /// Returns the time limit of a graph's step that was called before this daemon began.
+    pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
         let Some(Frame::Graph(of)) = self.frames.get(&frame) else { return None };
         of.limit(step, node)
     }
 }
 
-fn too_long(what: &str, id: &str, timeout: Option<f64>) -> String {
+fn too_long(what: &str, id: &str, timeout: Option<TimeSpan>) -> String {
     format!("{what} '{id}' took longer than {} s", timeout.unwrap_or_default())
 }
 

@@ -24,6 +24,7 @@ use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::DefinitionSource;
+use crate::time_span::TimeSpan;
 
 /// One run of functions and graphs.
 pub(crate) struct FunctionRun {
@@ -36,8 +37,8 @@ pub(crate) struct FunctionRun {
     /// Frames that start once the run is resumed.
     pub(super) to_begin: Vec<u64>,
     pub(super) depth: u32,
-    /// The run's time limit in seconds.
-    pub(super) timeout: Option<f64>,
+    /// The run's time limit.
+    pub(super) timeout: Option<TimeSpan>,
     /// The file of the run, as it is executed; `None` for a call of a node.
     pub(super) file: Option<Arc<OwnFile>>,
     /// Whether the library has counted the run, whose end another daemon recorded.
@@ -275,8 +276,8 @@ impl FunctionRun {
             FunctionEvent::Cancelled { reason } => self.cancel(at, reason).await,
             FunctionEvent::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
             FunctionEvent::OutOfTime => {
-                let seconds = self.timeout.unwrap_or_default();
-                let error = format!("the run was at work for {seconds} s, which is its limit");
+                let limit = self.timeout.unwrap_or_default();
+                let error = format!("the run was at work for {limit} s, which is its limit");
                 let entries =
                     self.folded.ended_by(&self.recorder.run.id, at, Entry::Failed { at, error, traceback: None });
                 self.append(entries).await

@@ -15,6 +15,7 @@ use super::history::{FunctionState, ROOT, child_of};
 use crate::event::{Unreadable, add_author, envelope};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
+use crate::time_span::TimeSpan;
 
 /// Returns an entry as an event; `None` if the entry is not shown to followers.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
@@ -144,7 +145,7 @@ fn of_graph(
     number: Option<u64>,
     event: GraphEvent,
     called: Option<NodeId>,
-    timeout: Option<f64>,
+    timeout: Option<TimeSpan>,
 ) -> (&'static str, Value) {
     match event {
         GraphEvent::Started { input } => ("graph_started", json!({"call": frame, "input": input})),

@@ -12,8 +12,7 @@ use steplatch_workflow::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The longest wait, in seconds. A longer time limit counts as none.
-const LONGEST: f64 = 1e9;
+use crate::time_span::TimeSpan;
 
 /// The pending work.
 pub(super) struct PendingWork {
@@ -121,9 +120,9 @@ impl PendingWork {
         }
     }
 
-    /// Adds an outcome that is ready a time after `at`, unless the call ends first.
-    pub(super) fn later(&mut self, number: u64, at: Timestamp, seconds: Option<f64>, came: CallOutcome) {
-        let (interrupt, over) = (self.interrupt_for(number), after(&self.clock, at, seconds));
+    /// Adds an outcome that is ready so long after `at`, unless the call ends first.
+    pub(super) fn later(&mut self, number: u64, at: Timestamp, wait: Option<TimeSpan>, came: CallOutcome) {
+        let (interrupt, over) = (self.interrupt_for(number), after(&self.clock, at, wait));
         self.spawn(number, async move {
             tokio::select! {
                 () = over => {}
@@ -153,8 +152,8 @@ impl PendingWork {
     }
 }
 
-/// Waits until so many seconds after `at`; without a number, forever.
-pub(super) fn after(clock: &Clock, at: Timestamp, seconds: Option<f64>) -> impl Future<Output = ()> + Send + use<> {
-    let limit = seconds.filter(|seconds| *seconds < LONGEST).map(|seconds| Duration::from_secs_f64(seconds.max(0.0)));
-    clock.deadline(limit.map(|limit| at.end_of(limit, clock.now())))
+/// Waits until so long after `at`; without a time, forever.
+pub(super) fn after(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> impl Future<Output = ()> + Send + use<> {
+    let timer = wait.and_then(TimeSpan::timer);
+    clock.deadline(timer.map(|timer| at.end_of(timer, clock.now())))
 }

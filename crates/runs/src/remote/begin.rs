@@ -17,6 +17,7 @@ use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
 use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
+use crate::time_span::TimeSpan;
 
 /// The data of a new run of a remote workflow.
 pub(crate) struct RemoteLaunch {
@@ -24,8 +25,8 @@ pub(crate) struct RemoteLaunch {
     /// The tool that was called; its arguments are checked.
     pub(crate) tool: ToolInfo,
     pub(crate) input: Map<String, Value>,
-    /// Time limit in seconds, given by the caller.
-    pub(crate) timeout: Option<f64>,
+    /// Time limit, given by the caller.
+    pub(crate) timeout: Option<TimeSpan>,
     /// The step of another run that starts it.
     pub(crate) parent: Option<StepId>,
     /// A name under which only one run begins.

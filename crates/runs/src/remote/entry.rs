@@ -8,6 +8,7 @@ use steplatch_workflow::Timestamp;
 
 use crate::event::Unreadable;
 use crate::seal::{Seal, SealedEntry};
+use crate::time_span::TimeSpan;
 
 /// One entry. No entry of another kind of run has the same tag. Fields may be added with a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -122,9 +123,9 @@ pub(crate) struct RemoteStart {
     pub(crate) workflow_id: String,
     /// Its input.
     pub(crate) input: Map<String, Value>,
-    /// Time limit in seconds, given by the caller; the service's limit applies as well.
+    /// Time limit, given by the caller; the service's limit applies as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) timeout: Option<f64>,
+    pub(crate) timeout: Option<TimeSpan>,
 }
 
 impl SealedEntry for Entry {

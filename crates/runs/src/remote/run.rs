@@ -17,6 +17,7 @@ use crate::engine_state::Engine;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
+use crate::time_span::TimeSpan;
 
 /// How long a stopping daemon waits for the answer to a start. Without the answer, the outcome is unknown.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
@@ -394,7 +395,7 @@ impl RemoteRun {
 
     /// Returns how long it may work there.
     fn limit(&self) -> Duration {
-        let own = self.began.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let own = self.began.timeout.and_then(TimeSpan::duration);
         own.map_or(self.longest, |own| own.min(self.longest))
     }
 

@@ -1,6 +1,7 @@
 use serde_json::{Map, json};
 
 use super::*;
+use crate::time_span::TimeSpan;
 
 const AT: Timestamp = Timestamp(9_000_000);
 
@@ -187,7 +188,7 @@ fn an_answer_names_its_limit_only_if_that_was_exceeded() {
         Entry::Answered { timeout, number: 1, .. } => timeout,
         other => panic!("{other:?}"),
     };
-    assert_eq!((limit(true), limit(false)), (Some(5.0), None));
+    assert_eq!((limit(true), limit(false)), (Some(TimeSpan::from_seconds(5.0)), None));
 }
 
 #[test]

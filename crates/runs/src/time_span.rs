@@ -1,0 +1,86 @@
+//! Time limits and delays of runs, as clients give them.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The shortest time, in seconds, that a timer takes for endless.
+const ENDLESS: f64 = 1e9;
+
+/// A number of seconds, as a client or a function gave it. It may be negative, or longer than a [`Duration`] can be:
+/// entries and texts repeat it exactly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct TimeSpan(f64);
+
+impl TimeSpan {
+    /// Returns the time of this many seconds.
+    pub(crate) fn from_seconds(seconds: f64) -> Self {
+        Self(seconds)
+    }
+
+    /// Returns the number of seconds, for a protocol.
+    pub(crate) fn seconds(self) -> f64 {
+        self.0
+    }
+
+    /// Whether nothing is left of it.
+    pub(crate) fn is_elapsed(self) -> bool {
+        self.0 <= 0.0
+    }
+
+    /// Returns the time; `None` if it is negative or too long for a [`Duration`], which counts as no limit.
+    pub(crate) fn duration(self) -> Option<Duration> {
+        Duration::try_from_secs_f64(self.0).ok()
+    }
+
+    /// Returns how long a timer runs: not at all for a negative time, and endlessly (`None`) for a very long one.
+    pub(crate) fn timer(self) -> Option<Duration> {
+        (self.0 < ENDLESS).then(|| Duration::from_secs_f64(self.0.max(0.0)))
+    }
+}
+
+impl From<Duration> for TimeSpan {
+    fn from(duration: Duration) -> Self {
+        Self(duration.as_secs_f64())
+    }
+}
+
+/// The number of seconds, without a unit.
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_and_texts_repeat_any_number_exactly() {
+        for (json, text) in [
+            ("0.5", "0.5"),
+            ("1.0", "1"),
+            ("2.5", "2.5"),
+            ("60.0", "60"),
+            ("-3.0", "-3"),
+            ("0.3333333333333333", "0.3333333333333333"),
+            ("1e+300", &format!("1{}", "0".repeat(300))),
+        ] {
+            let span: TimeSpan = serde_json::from_str(json).unwrap();
+            assert_eq!((serde_json::to_string(&span).unwrap().as_str(), span.to_string().as_str()), (json, text));
+        }
+        assert_eq!(serde_json::from_str::<TimeSpan>("60").unwrap(), TimeSpan::from(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_timer_is_due_at_once_for_a_negative_time_and_never_for_a_very_long_one() {
+        let timer = |seconds| TimeSpan::from_seconds(seconds).timer();
+        assert_eq!((timer(-1.0), timer(2.5)), (Some(Duration::ZERO), Some(Duration::from_millis(2500))));
+        assert_eq!((timer(1e9), timer(1e300)), (None, None));
+        let limit = |seconds| TimeSpan::from_seconds(seconds).duration();
+        assert_eq!((limit(-1.0), limit(1e9), limit(1e300)), (None, Some(Duration::from_secs(1_000_000_000)), None));
+    }
+}

@@ -1,4 +1,9 @@
 //! Conditions: when a transition is taken.
+//!
+//! Everything about one test of a condition is in `condition/test.rs`.
+
+mod read;
+mod test;
 
 use std::fmt;
 
@@ -8,6 +13,7 @@ use steplatch_pattern::{Pattern, PatternError, TooMuchWork};
 use crate::rules::Rules;
 use crate::substitute::{self, Lookup};
 use crate::tool;
+pub(crate) use test::{ConditionKeys, Test, Word};
 
 /// What must hold for a transition: every one of its tests.
 #[derive(Debug, Clone)]
@@ -15,25 +21,6 @@ pub struct Condition {
     pub(crate) tests: Vec<Test>,
     /// What a person or an agent must judge in addition.
     pub(crate) description: Option<String>,
-}
-
-/// One test of a condition.
-#[derive(Debug, Clone)]
-pub(crate) enum Test {
-    Success(bool),
-    Pattern { pattern: PatternText, found: bool },
-    FieldEquals { field: String, value: Value },
-    FieldContains { field: String, text: String },
-    TimeoutOccurred(bool),
-    OutcomeUnknown(bool),
-}
-
-/// A pattern, compiled as soon as it can be.
-#[derive(Debug, Clone)]
-pub(crate) enum PatternText {
-    Compiled(Pattern),
-    /// Has variables: known only when a run comes by.
-    Template(String),
 }
 
 /// Why a condition cannot be evaluated.
@@ -115,7 +102,7 @@ impl Condition {
     /// Returns whether it holds only after a time-out.
     #[must_use]
     pub fn requires_timeout(&self) -> bool {
-        self.tests.iter().any(|test| matches!(test, Test::TimeoutOccurred(true)))
+        self.tests.iter().any(Test::requires_timeout)
     }
 
     /// Returns in words why the condition holds, or `None` if it does not. The part that a gate judges is left out.
@@ -133,10 +120,11 @@ impl Condition {
     /// Returns whether a pattern decides: the tests before the first pattern hold.
     pub(crate) fn comes_to_a_pattern(&self, ending: Ending<'_>, variables: &impl Lookup) -> bool {
         for test in &self.tests {
-            match test {
-                Test::Pattern { .. } => return true,
-                test if matches!(test.holds(ending, variables), Ok(Some(_))) => {}
-                _ => return false,
+            if test.pattern().is_some() {
+                return true;
+            }
+            if !matches!(test.holds(ending, variables), Ok(Some(_))) {
+                return false;
             }
         }
         false
@@ -144,14 +132,13 @@ impl Condition {
 
     /// Returns every text in which variables are replaced.
     pub(crate) fn texts(&self) -> Vec<&str> {
-        let texts = self.tests.iter().flat_map(|test| match test {
-            Test::Pattern { pattern: PatternText::Template(text), .. } | Test::FieldContains { text, .. } => {
-                vec![text.as_str()]
-            }
-            Test::FieldEquals { value, .. } => substitute::texts_in(value),
-            _ => Vec::new(),
-        });
+        let texts = self.tests.iter().flat_map(Test::texts);
         texts.chain(self.description.as_deref()).collect()
+    }
+
+    /// Returns the fields of a result that its tests examine.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.tests.iter().filter_map(Test::field)
     }
 
     /// Returns the description that a gate judges, if there is one, with its variables replaced.
@@ -177,91 +164,9 @@ impl fmt::Display for Condition {
     }
 }
 
-impl fmt::Display for Test {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Success(true) => f.write_str("success"),
-            Self::Success(false) => f.write_str("failure"),
-            Self::Pattern { pattern, found } => {
-                let source = match pattern {
-                    PatternText::Compiled(pattern) => pattern.as_str(),
-                    PatternText::Template(template) => template,
-                };
-                write!(f, "{}/{source}/", if *found { "" } else { "not " })
-            }
-            Self::FieldEquals { field, value } => write!(f, "{field} = {}", substitute::as_text(value)),
-            Self::FieldContains { field, text } => write!(f, "{field} contains {text}"),
-            Self::TimeoutOccurred(true) => f.write_str("timeout"),
-            Self::TimeoutOccurred(false) => f.write_str("no timeout"),
-            Self::OutcomeUnknown(true) => f.write_str("outcome unknown"),
-            Self::OutcomeUnknown(false) => f.write_str("outcome known"),
-        }
-    }
-}
-
-impl Test {
-    fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
-        let (holds, reason) = match self {
-            Self::Success(expected) => {
-                let reason = if *expected { "the action succeeded" } else { "the action failed" };
-                (tool::succeeded(ending.result) == *expected, reason.to_owned())
-            }
-            Self::Pattern { pattern, found } => {
-                let compiled = match pattern {
-                    PatternText::Compiled(pattern) => pattern.clone(),
-                    PatternText::Template(template) => Pattern::new(&substitute::text(template, variables))?,
-                };
-                let was = if *found { "was found" } else { "was not found" };
-                (ending.is_match(&compiled)? == *found, format!("pattern '{}' {was}", compiled.as_str()))
-            }
-            Self::FieldEquals { field, value } => {
-                let expected = substitute::value(value, variables, true);
-                let reason = format!("{field} equals {expected}");
-                (equal(field_of(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
-            }
-            Self::FieldContains { field, text } => {
-                let expected = substitute::text(text, variables);
-                let actual = field_of(ending.result, field).filter(|value| !value.is_null()).map(substitute::as_text);
-                (actual.is_some_and(|actual| actual.contains(&expected)), format!("{field} contains '{expected}'"))
-            }
-            Self::TimeoutOccurred(expected) => {
-                let reason = if *expected { "time ran out" } else { "time did not run out" };
-                ((ending.timed_out || ending.found_nothing()) == *expected, reason.to_owned())
-            }
-            Self::OutcomeUnknown(expected) => {
-                let reason = if *expected { "the outcome is unknown" } else { "the outcome is known" };
-                (ending.unknown == *expected, reason.to_owned())
-            }
-        };
-        Ok(holds.then_some(reason))
-    }
-}
-
-/// Returns a field of a result. A name with dots that is no field itself reaches into objects and lists.
-fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
-    result.get(path).or_else(|| {
-        let mut parts = path.split('.');
-        let first = result.get(parts.next()?)?;
-        parts.try_fold(first, |value, part| match value {
-            Value::Object(fields) => fields.get(part),
-            Value::Array(items) => items.get(part.parse::<usize>().ok()?),
-            _ => None,
-        })
-    })
-}
-
-/// Equality as JSON has it, for numbers by value, and a text also equals a number or boolean that reads like it.
-fn equal(actual: &Value, expected: &Value) -> bool {
-    match (actual, expected) {
-        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
-        (Value::String(text), scalar @ (Value::Number(_) | Value::Bool(_)))
-        | (scalar @ (Value::Number(_) | Value::Bool(_)), Value::String(text)) => *text == substitute::as_text(scalar),
-        (actual, expected) => actual == expected,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::test::PatternText;
     use super::*;
     use crate::event::SEMANTICS_VERSION;
     use crate::variables::Variables;
@@ -277,34 +182,6 @@ mod tests {
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
-    }
-
-    #[test]
-    fn fields_are_compared_as_authors_expect() {
-        for (result, field, expected, holds) in [
-            (json!({"exit_code": 0}), "exit_code", json!(0), true),
-            (json!({"exit_code": 0}), "exit_code", json!("0"), true),
-            (json!({"exit_code": "0"}), "exit_code", json!(0), true),
-            (json!({"exit_code": 1}), "exit_code", json!(1.0), true),
-            (json!({"exit_code": 1}), "exit_code", json!("1.0"), false),
-            (json!({"busy": true}), "busy", json!("true"), true),
-            (json!({"busy": true}), "busy", json!(1), false),
-            (json!({"name": "a"}), "name", json!("a"), true),
-            (json!({"name": "a"}), "name", json!("A"), false),
-            (json!({"error": null}), "error", json!(null), true),
-            (json!({}), "error", json!(null), true),
-            (json!({}), "error", json!(""), false),
-            (json!({"cursor": {"row": 3}}), "cursor.row", json!(3), true),
-            (json!({"cursor": {"row": 3}}), "cursor.column", json!(3), false),
-            (json!({"cursor": {"row": 3}}), "cursor", json!({"row": 3}), true),
-            (json!({"sessions": [{"state": "idle"}]}), "sessions.0.state", json!("idle"), true),
-            (json!({"a.b": 1, "a": {"b": 2}}), "a.b", json!(1), true),
-            (json!({"a": 1}), "a.b.c", json!(1), false),
-        ] {
-            let actual = map(&result);
-            let actual = field_of(&actual, field).unwrap_or(&Value::Null);
-            assert_eq!(equal(actual, &expected), holds, "{field} of {result} equals {expected}");
-        }
     }
 
     #[test]

@@ -27,11 +27,13 @@ use crate::{child, substitute, tool};
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Diagnostics, JsonPath, kind};
+pub(crate) use ends::OutcomeKind;
 pub use ends::PossibleOutcomes;
+pub(crate) use parse::LONGEST_DESCRIPTION;
 pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{documentation, schema};
-pub(crate) use shape::STUB_KEYS;
+pub(crate) use shape::{CONDITION_KEYS, CONDITION_WORDS, STUB_KEYS};
 
 /// A machine workflow that passed every check.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@
 //! contents of fields and screens are not known beforehand, except that a pattern is found in a text or is not.
 
 use super::State;
-use crate::condition::{Condition, PatternText, Test};
+use crate::condition::Condition;
 use crate::tool;
 
 /// The ways in which a run may end in a state.
@@ -19,7 +19,7 @@ pub struct PossibleOutcomes {
 
 /// The outcome of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OutcomeKind {
+pub(crate) enum OutcomeKind {
     Succeeded,
     /// An `await_output` ended without what it waited for, which is a success.
     FoundNothing,
@@ -35,8 +35,10 @@ impl State {
     pub fn ends(&self) -> PossibleOutcomes {
         let left: Vec<OutcomeKind> =
             self.endings().into_iter().filter(|ending| !self.surely_leads_on(*ending)).collect();
-        let success = |ending: &OutcomeKind| matches!(ending, OutcomeKind::Succeeded | OutcomeKind::FoundNothing);
-        PossibleOutcomes { completes: left.iter().any(success), fails: left.iter().any(|ending| !success(ending)) }
+        PossibleOutcomes {
+            completes: left.iter().any(|ending| ending.is_success()),
+            fails: left.iter().any(|ending| !ending.is_success()),
+        }
     }
 
     /// Returns whether a run may end here at all.
@@ -82,29 +84,20 @@ impl State {
 }
 
 impl OutcomeKind {
-    /// Returns whether a test holds, where that is known beforehand.
-    fn decides(self, test: &Test) -> Option<bool> {
-        let success = matches!(self, Self::Succeeded | Self::FoundNothing);
-        match test {
-            Test::Success(expected) => Some(success == *expected),
-            Test::TimeoutOccurred(expected) => Some(matches!(self, Self::TimedOut | Self::FoundNothing) == *expected),
-            Test::OutcomeUnknown(expected) => Some((self == Self::Unknown) == *expected),
-            Test::Pattern { .. } | Test::FieldEquals { .. } | Test::FieldContains { .. } => None,
-        }
+    /// Returns whether the action succeeded.
+    pub(crate) fn is_success(self) -> bool {
+        matches!(self, Self::Succeeded | Self::FoundNothing)
     }
 
     fn surely_holds(self, condition: &Condition) -> bool {
-        condition.description.is_none() && condition.tests.iter().all(|test| self.decides(test) == Some(true))
+        condition.description.is_none() && condition.tests.iter().all(|test| test.is_decided_by(self) == Some(true))
     }
 
     /// Returns the one pattern that a condition depends on, if everything else in it holds.
     fn leaves_to(self, condition: &Condition) -> Option<(&str, bool)> {
-        let mut open = condition.tests.iter().filter(|test| self.decides(test) != Some(true));
+        let mut open = condition.tests.iter().filter(|test| test.is_decided_by(self) != Some(true));
         match (open.next()?, open.next(), &condition.description) {
-            (Test::Pattern { pattern: PatternText::Compiled(pattern), found }, None, None) => {
-                Some((pattern.as_str(), *found))
-            }
-            (Test::Pattern { pattern: PatternText::Template(template), found }, None, None) => Some((template, *found)),
+            (test, None, None) => test.pattern(),
             _ => None,
         }
     }

@@ -5,25 +5,22 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
-use steplatch_pattern::Pattern;
 
 use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
 use super::shape::{
-    ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS,
-    STATE_KEYS, TRANSITION_KEYS,
+    ACTION_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
 };
 use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
 use crate::child::{self, MOST_LEVELS};
-use crate::condition::{Condition, PatternText, Test};
-use crate::decide::NONE_OF_THESE;
-use crate::{question, substitute, tool};
+use crate::condition::Condition;
+use crate::{question, tool};
 
 pub(super) const MOST_STATES: usize = 100;
 /// Up to how many states are checked in a machine that has too many.
 const SENSIBLE_STATES: usize = 2 * MOST_STATES;
 pub(super) const MOST_TRANSITIONS: usize = 20;
 pub(super) const LONGEST_NAME: usize = 64;
-pub(super) const LONGEST_DESCRIPTION: usize = 500;
+pub(crate) const LONGEST_DESCRIPTION: usize = 500;
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 
 /// The longest document that is read, in bytes of JSON without white space: ten times what the largest sensible machine
@@ -276,7 +273,7 @@ impl Reader<'_> {
                 self.findings.error(&object.pointer, message);
                 None
             }
-            Some(place) => self.condition(&place, object.get("pattern").as_ref()),
+            Some(place) => Condition::read(&mut self.findings, self.tools, &place, object.get("pattern").as_ref()),
         };
         let next = self.findings.required(&object, "next_state")?;
         let next_state = self.findings.text(&next, "'next_state'")?;
@@ -288,114 +285,6 @@ impl Reader<'_> {
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
     }
 
-    fn condition(&mut self, place: &JsonPath<'_>, pattern: Option<&JsonPath<'_>>) -> Option<Condition> {
-        match place.value {
-            Value::String(word) => self.word(word, place, pattern),
-            Value::Object(_) => {
-                if let Some(pattern) = pattern {
-                    let message =
-                        "'pattern' belongs to a condition that is a word, write it as 'pattern_match' in the object";
-                    self.findings.error(&pattern.pointer, message);
-                }
-                let object = self.findings.object(place, "a condition", &CONDITION_KEYS)?;
-                let tests: Vec<_> = object
-                    .iter()
-                    .filter(|(_, place)| !place.value.is_null())
-                    .map(|(key, place)| self.tests(key, &place))
-                    .collect();
-                let tests = tests.into_iter().collect::<Option<Vec<_>>>()?.concat();
-                let description = object.get("description").and_then(|place| place.value.as_str()).map(str::to_owned);
-                Some(Condition { tests, description })
-            }
-            other => {
-                let message = format!("a condition must be an object or a word, not {}", kind(other));
-                self.findings.error(&place.pointer, message);
-                None
-            }
-        }
-    }
-
-    fn word(&mut self, word: &str, place: &JsonPath<'_>, pattern: Option<&JsonPath<'_>>) -> Option<Condition> {
-        let wants_pattern = matches!(word, "pattern_match" | "pattern_no_match");
-        if let Some(pattern) = pattern.filter(|_| !wants_pattern) {
-            self.findings.error(&pattern.pointer, format!("condition \"{word}\" takes no 'pattern'"));
-        }
-        let test = match word {
-            "success" => Test::Success(true),
-            "failure" => Test::Success(false),
-            "timeout" => Test::TimeoutOccurred(true),
-            "pattern_match" | "pattern_no_match" => {
-                let Some(pattern) = pattern else {
-                    self.findings.error(&place.pointer, format!("condition \"{word}\" needs a 'pattern' beside it"));
-                    return None;
-                };
-                Test::Pattern { pattern: self.pattern(pattern, "'pattern'")?, found: word == "pattern_match" }
-            }
-            _ => {
-                let meant = suggestion(word, CONDITION_WORDS.iter().map(String::as_str));
-                let or = if meant.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { meant };
-                self.findings.error(&place.pointer, format!("unknown condition \"{word}\"{or}"));
-                return None;
-            }
-        };
-        Some(Condition { tests: vec![test], description: None })
-    }
-
-    /// Reads one key of a condition: several tests where it names several fields, `None` when it is wrong.
-    fn tests(&mut self, key: &str, place: &JsonPath<'_>) -> Option<Vec<Test>> {
-        let quoted = format!("'{key}'");
-        let test = match key {
-            "success" => Test::Success(self.findings.boolean(place, &quoted)?),
-            "timeout_occurred" => Test::TimeoutOccurred(self.findings.boolean(place, &quoted)?),
-            "outcome_unknown" => Test::OutcomeUnknown(self.findings.boolean(place, &quoted)?),
-            "pattern_match" => Test::Pattern { pattern: self.pattern(place, &quoted)?, found: true },
-            "pattern_not_match" => Test::Pattern { pattern: self.pattern(place, &quoted)?, found: false },
-            "field_equals" => {
-                let fields = self.findings.free_object(place, &quoted)?;
-                let test = |(field, place): (&String, JsonPath<'_>)| Test::FieldEquals {
-                    field: field.clone(),
-                    value: place.value.clone(),
-                };
-                return Some(fields.iter().map(test).collect());
-            }
-            "field_contains" => {
-                let fields = self.findings.free_object(place, &quoted)?;
-                let tests: Vec<_> = fields.iter().map(|(field, place)| self.contains(field, &place)).collect();
-                return tests.into_iter().collect();
-            }
-            "description" => {
-                self.judged(place)?;
-                return Some(Vec::new());
-            }
-            // Reported as an unknown key already.
-            _ => return None,
-        };
-        Some(vec![test])
-    }
-
-    /// Checks the description of a condition that a gate judges.
-    fn judged(&mut self, place: &JsonPath<'_>) -> Option<()> {
-        if !self.tools.has_judges() {
-            let message = "a condition with 'description' is not supported by this version";
-            self.findings.error(&place.pointer, message);
-            return None;
-        }
-        let description = self.findings.text(place, "'description'")?;
-        let length = description.chars().count();
-        if description.trim().is_empty() || length > LONGEST_DESCRIPTION {
-            let message =
-                format!("what is to be judged has 1 to {LONGEST_DESCRIPTION} characters, not {length} or only blanks");
-            self.findings.error(&place.pointer, message);
-            return None;
-        }
-        if description == NONE_OF_THESE {
-            let message = format!("'{NONE_OF_THESE}' is a choice that is there anyway");
-            self.findings.error(&place.pointer, message);
-            return None;
-        }
-        Some(())
-    }
-
     /// Reports conditions of a state that could not be distinguished in a gate.
     fn report_ambiguous_choices(&mut self, place: &JsonPath<'_>, transitions: &[Option<Transition>]) {
         let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
@@ -404,28 +293,6 @@ impl Reader<'_> {
             if description.is_some() && descriptions[..index].contains(description) {
                 let pointer = format!("{}/{index}/condition/description", place.pointer);
                 self.findings.error(&pointer, "another transition of this state has the same description");
-            }
-        }
-    }
-
-    fn contains(&mut self, field: &str, place: &JsonPath<'_>) -> Option<Test> {
-        let text = match place.value {
-            Value::Bool(_) | Value::Number(_) => place.value.to_string(),
-            _ => self.findings.text(place, "what 'field_contains' looks for")?.to_owned(),
-        };
-        Some(Test::FieldContains { field: field.to_owned(), text })
-    }
-
-    fn pattern(&mut self, place: &JsonPath<'_>, what: &str) -> Option<PatternText> {
-        let source = self.findings.text(place, what)?;
-        if substitute::has_placeholder(source) {
-            return Some(PatternText::Template(source.to_owned()));
-        }
-        match Pattern::new(source) {
-            Ok(pattern) => Some(PatternText::Compiled(pattern)),
-            Err(error) => {
-                self.findings.error(&place.pointer, error.to_string());
-                None
             }
         }
     }

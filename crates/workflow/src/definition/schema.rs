@@ -1,14 +1,15 @@
 //! The documentation of definitions for their authors: a JSON Schema, and a page to read.
 //!
-//! Both are generated from the types in `shape.rs` and from the catalog's description of its tools. JSON Schema
-//! 2020-12, <https://json-schema.org/draft/2020-12>.
+//! Both are generated from the types in `shape.rs` and `condition/test.rs`, and from the catalog's description of its
+//! tools. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
 use super::ToolCatalog;
-use super::shape::{self, Condition, Machine, State, Transition, VariableEntry, Word, schema_of};
+use super::shape::{self, Machine, State, Transition, VariableEntry, schema_of};
+use crate::condition::{ConditionKeys, Word};
 use crate::tool;
 
 /// Returns the JSON Schema (2020-12) of a machine over these tools.
@@ -55,7 +56,7 @@ pub fn documentation(tools: &dyn ToolCatalog) -> String {
         ("Document", schema_of::<Machine>()),
         ("State", schema_of::<State>()),
         ("Transition", schema_of::<Transition>()),
-        ("Condition: all keys must hold", schema_of::<Condition>()),
+        ("Condition: all keys must hold", schema_of::<ConditionKeys>()),
     ] {
         section(&mut page, 2, title, &schema);
     }

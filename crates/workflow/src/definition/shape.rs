@@ -2,7 +2,7 @@
 //!
 //! These types are never built: a document is read by hand, so that all its problems can be reported at once. The types
 //! are used for two things instead: the reader takes its known keys from them, and the JSON Schema and the
-//! documentation for authors are generated from them.
+//! documentation for authors are generated from them. The keys of a condition are in `condition/test.rs`.
 #![allow(dead_code, clippy::large_enum_variant, reason = "these types are described, never built")]
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::contracts::{LONGEST_VARIABLE, MOST_VARIABLES};
 use super::parse::{LONGEST_DESCRIPTION, LONGEST_NAME, MOST_STATES, MOST_TRANSITIONS};
+use crate::condition::{ConditionKeys, Word};
 use crate::contract::KEYWORDS;
 use crate::rehearsal::StubFile;
 
@@ -117,48 +118,8 @@ pub(super) struct Transition {
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 enum AnyCondition {
-    Keys(Condition),
+    Keys(ConditionKeys),
     Word(Word),
-}
-
-/// All keys of a condition must hold.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub(super) struct Condition {
-    /// The action's success equals it
-    success: Option<bool>,
-    /// The pattern (Python's re) is found in match_text, a blank, and screen_content, or in one of them by itself; without both, on the screen of the terminal
-    pattern_match: Option<String>,
-    /// The pattern is not found
-    pattern_not_match: Option<String>,
-    /// Each field of the result equals the value; dots reach into objects
-    field_equals: Option<Map<String, Value>>,
-    /// Each field of the result contains the text
-    #[schemars(default, schema_with = "texts")]
-    field_contains: Option<Map<String, Value>>,
-    /// Whether the state timed out, or an await_output ended without a match
-    timeout_occurred: Option<bool>,
-    /// Whether it is not known if the action happened
-    outcome_unknown: Option<bool>,
-    /// What somebody judges
-    #[schemars(length(min = 1, max = LONGEST_DESCRIPTION))]
-    description: Option<String>,
-}
-
-/// A condition in one word.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-pub(super) enum Word {
-    /// The action succeeded
-    Success,
-    /// The action failed
-    Failure,
-    /// The pattern is found
-    PatternMatch,
-    /// The pattern is not found
-    PatternNoMatch,
-    /// The state timed out, or an await_output ended without a match
-    Timeout,
 }
 
 /// Wait for time to pass.
@@ -253,10 +214,6 @@ fn scalars(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-fn texts(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    json_schema!({"type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean"]}})
-}
-
 fn value_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     json_schema!({"type": ["object", "null"], "propertyNames": {"enum": KEYWORDS}})
 }
@@ -304,7 +261,7 @@ known_keys! {
     STATE_KEYS = State;
     ACTION_KEYS = Action;
     TRANSITION_KEYS = Transition;
-    CONDITION_KEYS = Condition;
+    CONDITION_KEYS = ConditionKeys;
     SLEEP_KEYS = Sleep;
     FAIL_KEYS = Fail;
     GATE_KEYS = Gate;
@@ -313,7 +270,7 @@ known_keys! {
 }
 
 /// The conditions that are words.
-pub(super) static CONDITION_WORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+pub(crate) static CONDITION_WORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let schema = schema_of::<Word>();
     let word = |choice: &Value| choice["const"].as_str().map(str::to_owned);
     schema["oneOf"].as_array().into_iter().flatten().filter_map(word).collect()

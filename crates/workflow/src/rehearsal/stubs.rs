@@ -9,7 +9,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-use crate::condition::Test;
 use crate::decide::NONE_OF_THESE;
 use crate::definition::{
     Definition, Diagnostics, JsonPath, Problem, Problems, STUB_KEYS, ToolCatalog, kind, suggestion,
@@ -132,17 +131,9 @@ impl Stubs {
 
 /// The names of fields that mean something to this machine.
 fn fields_of(definition: &Definition) -> BTreeSet<String> {
-    let tests = definition
-        .states()
-        .iter()
-        .flat_map(crate::State::transitions)
-        .flat_map(|transition| &transition.condition().tests);
-    let asked_for = tests.filter_map(|test| match test {
-        Test::FieldEquals { field, .. } | Test::FieldContains { field, .. } => {
-            field.split('.').next().map(str::to_owned)
-        }
-        _ => None,
-    });
+    let transitions = definition.states().iter().flat_map(crate::State::transitions);
+    let fields = transitions.flat_map(|transition| transition.condition().fields());
+    let asked_for = fields.filter_map(|field| field.split('.').next().map(str::to_owned));
     STANDARD_FIELDS.iter().chain(&OTHER_FIELDS).map(|field| (*field).to_owned()).chain(asked_for).collect()
 }
 

@@ -1,0 +1,104 @@
+//! How a condition is read from a definition: as an object with keys, or as a word.
+
+use serde_json::Value;
+
+use super::Condition;
+use super::test::{PatternText, Test, Word};
+use crate::decide::NONE_OF_THESE;
+use crate::definition::{
+    CONDITION_KEYS, CONDITION_WORDS, Diagnostics, JsonPath, LONGEST_DESCRIPTION, ToolCatalog, kind, suggestion,
+};
+
+impl Condition {
+    /// Reads the condition of a transition, with the `pattern` of the transition. Returns `None` if it is wrong.
+    pub(crate) fn read(
+        findings: &mut Diagnostics,
+        tools: &dyn ToolCatalog,
+        place: &JsonPath<'_>,
+        pattern: Option<&JsonPath<'_>>,
+    ) -> Option<Self> {
+        match place.value {
+            Value::String(word) => read_word(findings, word, place, pattern),
+            Value::Object(_) => {
+                if let Some(pattern) = pattern {
+                    let message =
+                        "'pattern' belongs to a condition that is a word, write it as 'pattern_match' in the object";
+                    findings.error(&pattern.pointer, message);
+                }
+                read_object(findings, tools, place)
+            }
+            other => {
+                let message = format!("a condition must be an object or a word, not {}", kind(other));
+                findings.error(&place.pointer, message);
+                None
+            }
+        }
+    }
+}
+
+fn read_object(findings: &mut Diagnostics, tools: &dyn ToolCatalog, place: &JsonPath<'_>) -> Option<Condition> {
+    let object = findings.object(place, "a condition", &CONDITION_KEYS)?;
+    let mut description = None;
+    let tests: Vec<_> = object
+        .iter()
+        .filter(|(_, place)| !place.value.is_null())
+        .map(|(key, place)| {
+            if key == "description" {
+                description = Some(read_description(findings, tools, &place)?);
+                return Some(Vec::new());
+            }
+            Test::read(key, &place, findings)
+        })
+        .collect();
+    let tests = tests.into_iter().collect::<Option<Vec<_>>>()?.concat();
+    Some(Condition { tests, description })
+}
+
+fn read_word(
+    findings: &mut Diagnostics,
+    name: &str,
+    place: &JsonPath<'_>,
+    pattern: Option<&JsonPath<'_>>,
+) -> Option<Condition> {
+    let word = Word::named(name);
+    if let Some(pattern) = pattern.filter(|_| !word.is_some_and(Word::takes_pattern)) {
+        findings.error(&pattern.pointer, format!("condition \"{name}\" takes no 'pattern'"));
+    }
+    let Some(word) = word else {
+        let meant = suggestion(name, CONDITION_WORDS.iter().map(String::as_str));
+        let or = if meant.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { meant };
+        findings.error(&place.pointer, format!("unknown condition \"{name}\"{or}"));
+        return None;
+    };
+    let test = word.test(|| {
+        let Some(pattern) = pattern else {
+            findings.error(&place.pointer, format!("condition \"{name}\" needs a 'pattern' beside it"));
+            return None;
+        };
+        PatternText::read(pattern, "'pattern'", findings)
+    })?;
+    Some(Condition { tests: vec![test], description: None })
+}
+
+/// Reads the description of a condition that a gate judges.
+fn read_description(findings: &mut Diagnostics, tools: &dyn ToolCatalog, place: &JsonPath<'_>) -> Option<String> {
+    if !tools.has_judges() {
+        let message = "a condition with 'description' is not supported by this version";
+        findings.error(&place.pointer, message);
+        return None;
+    }
+    let description = findings.text(place, "'description'")?;
+    let length = description.chars().count();
+    if description.trim().is_empty() || length > LONGEST_DESCRIPTION {
+        let message =
+            format!("what is to be judged has 1 to {LONGEST_DESCRIPTION} characters, not {length} or only blanks");
+        findings.error(&place.pointer, message);
+        return None;
+    }
+    if description == NONE_OF_THESE {
+        let message = format!("'{NONE_OF_THESE}' is a choice that is there anyway");
+        findings.error(&place.pointer, message);
+        return None;
+    }
+    Some(description.to_owned())
+}

@@ -1,0 +1,325 @@
+//! The tests of conditions: all that there is to say about each of them.
+//!
+//! A test is a variant of [`Test`], its keys are fields of [`ConditionKeys`], and the words for it are variants of
+//! [`Word`]. The functions of [`Test`] read it, evaluate it and describe it. No other module names a test.
+
+use std::fmt;
+
+use schemars::{JsonSchema, json_schema};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
+use serde_json::{Map, Value};
+use steplatch_pattern::Pattern;
+
+use super::{ConditionError, Ending};
+use crate::definition::{Diagnostics, JsonPath, LONGEST_DESCRIPTION, OutcomeKind};
+use crate::substitute::{self, Lookup};
+use crate::tool;
+
+/// All keys of a condition must hold.
+#[derive(JsonSchema)]
+#[schemars(rename = "Condition", deny_unknown_fields)]
+#[allow(dead_code, reason = "this type is described, never built")]
+pub(crate) struct ConditionKeys {
+    /// The action's success equals it
+    success: Option<bool>,
+    /// The pattern (Python's re) is found in match_text, a blank, and screen_content, or in one of them by itself; without both, on the screen of the terminal
+    pattern_match: Option<String>,
+    /// The pattern is not found
+    pattern_not_match: Option<String>,
+    /// Each field of the result equals the value; dots reach into objects
+    field_equals: Option<Map<String, Value>>,
+    /// Each field of the result contains the text
+    #[schemars(default, schema_with = "texts")]
+    field_contains: Option<Map<String, Value>>,
+    /// Whether the state timed out, or an await_output ended without a match
+    timeout_occurred: Option<bool>,
+    /// Whether it is not known if the action happened
+    outcome_unknown: Option<bool>,
+    /// What somebody judges
+    #[schemars(length(min = 1, max = LONGEST_DESCRIPTION))]
+    description: Option<String>,
+}
+
+/// A condition in one word.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    /// The action succeeded
+    Success,
+    /// The action failed
+    Failure,
+    /// The pattern is found
+    PatternMatch,
+    /// The pattern is not found
+    PatternNoMatch,
+    /// The state timed out, or an await_output ended without a match
+    Timeout,
+}
+
+/// One test of a condition.
+#[derive(Debug, Clone)]
+pub(crate) enum Test {
+    Success(bool),
+    Pattern { pattern: PatternText, found: bool },
+    FieldEquals { field: String, value: Value },
+    FieldContains { field: String, text: String },
+    TimeoutOccurred(bool),
+    OutcomeUnknown(bool),
+}
+
+/// A pattern, compiled as soon as it can be.
+#[derive(Debug, Clone)]
+pub(crate) enum PatternText {
+    Compiled(Pattern),
+    /// Has variables: known only when a run comes by.
+    Template(String),
+}
+
+fn texts(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean"]}})
+}
+
+impl Word {
+    /// Returns the word of that name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::deserialize(IntoDeserializer::<Error>::into_deserializer(name)).ok()
+    }
+
+    /// Returns whether a pattern stands beside the word.
+    pub(super) fn takes_pattern(self) -> bool {
+        matches!(self, Self::PatternMatch | Self::PatternNoMatch)
+    }
+
+    /// Returns the test that the word means. `pattern` reads what stands beside it.
+    pub(super) fn test(self, pattern: impl FnOnce() -> Option<PatternText>) -> Option<Test> {
+        Some(match self {
+            Self::Success => Test::Success(true),
+            Self::Failure => Test::Success(false),
+            Self::Timeout => Test::TimeoutOccurred(true),
+            Self::PatternMatch => Test::Pattern { pattern: pattern()?, found: true },
+            Self::PatternNoMatch => Test::Pattern { pattern: pattern()?, found: false },
+        })
+    }
+}
+
+impl Test {
+    /// Reads one key of a condition: several tests if it names several fields, `None` if it is wrong.
+    pub(super) fn read(key: &str, place: &JsonPath<'_>, findings: &mut Diagnostics) -> Option<Vec<Self>> {
+        let quoted = format!("'{key}'");
+        let test = match key {
+            "success" => Self::Success(findings.boolean(place, &quoted)?),
+            "timeout_occurred" => Self::TimeoutOccurred(findings.boolean(place, &quoted)?),
+            "outcome_unknown" => Self::OutcomeUnknown(findings.boolean(place, &quoted)?),
+            "pattern_match" => Self::Pattern { pattern: PatternText::read(place, &quoted, findings)?, found: true },
+            "pattern_not_match" => {
+                Self::Pattern { pattern: PatternText::read(place, &quoted, findings)?, found: false }
+            }
+            "field_equals" => {
+                let fields = findings.free_object(place, &quoted)?;
+                let test = |(field, place): (&String, JsonPath<'_>)| Self::FieldEquals {
+                    field: field.clone(),
+                    value: place.value.clone(),
+                };
+                return Some(fields.iter().map(test).collect());
+            }
+            "field_contains" => {
+                let fields = findings.free_object(place, &quoted)?;
+                let tests: Vec<_> =
+                    fields.iter().map(|(field, place)| Self::contains(field, &place, findings)).collect();
+                return tests.into_iter().collect();
+            }
+            // Reported as an unknown key already.
+            _ => return None,
+        };
+        Some(vec![test])
+    }
+
+    fn contains(field: &str, place: &JsonPath<'_>, findings: &mut Diagnostics) -> Option<Self> {
+        let text = match place.value {
+            Value::Bool(_) | Value::Number(_) => place.value.to_string(),
+            _ => findings.text(place, "what 'field_contains' looks for")?.to_owned(),
+        };
+        Some(Self::FieldContains { field: field.to_owned(), text })
+    }
+
+    /// Returns whether it holds only after a time-out.
+    pub(super) fn requires_timeout(&self) -> bool {
+        matches!(self, Self::TimeoutOccurred(true))
+    }
+
+    /// Returns whether it holds after an outcome, if that is known before the run.
+    pub(crate) fn is_decided_by(&self, outcome: OutcomeKind) -> Option<bool> {
+        match self {
+            Self::Success(expected) => Some(outcome.is_success() == *expected),
+            Self::TimeoutOccurred(expected) => {
+                Some(matches!(outcome, OutcomeKind::TimedOut | OutcomeKind::FoundNothing) == *expected)
+            }
+            Self::OutcomeUnknown(expected) => Some((outcome == OutcomeKind::Unknown) == *expected),
+            Self::Pattern { .. } | Self::FieldEquals { .. } | Self::FieldContains { .. } => None,
+        }
+    }
+
+    /// Returns the pattern that it searches, with whether it must be found.
+    pub(crate) fn pattern(&self) -> Option<(&str, bool)> {
+        match self {
+            Self::Pattern { pattern, found } => Some((pattern.source(), *found)),
+            _ => None,
+        }
+    }
+
+    /// Returns the field of a result that it examines.
+    pub(super) fn field(&self) -> Option<&str> {
+        match self {
+            Self::FieldEquals { field, .. } | Self::FieldContains { field, .. } => Some(field),
+            _ => None,
+        }
+    }
+
+    /// Returns every text in which variables are replaced.
+    pub(super) fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Pattern { pattern: PatternText::Template(text), .. } | Self::FieldContains { text, .. } => vec![text],
+            Self::FieldEquals { value, .. } => substitute::texts_in(value),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns in words why it holds, or `None` if it does not.
+    pub(super) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
+        let (holds, reason) = match self {
+            Self::Success(expected) => {
+                let reason = if *expected { "the action succeeded" } else { "the action failed" };
+                (tool::succeeded(ending.result) == *expected, reason.to_owned())
+            }
+            Self::Pattern { pattern, found } => {
+                let compiled = match pattern {
+                    PatternText::Compiled(pattern) => pattern.clone(),
+                    PatternText::Template(template) => Pattern::new(&substitute::text(template, variables))?,
+                };
+                let was = if *found { "was found" } else { "was not found" };
+                (ending.is_match(&compiled)? == *found, format!("pattern '{}' {was}", compiled.as_str()))
+            }
+            Self::FieldEquals { field, value } => {
+                let expected = substitute::value(value, variables, true);
+                let reason = format!("{field} equals {expected}");
+                (equal(field_of(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
+            }
+            Self::FieldContains { field, text } => {
+                let expected = substitute::text(text, variables);
+                let actual = field_of(ending.result, field).filter(|value| !value.is_null()).map(substitute::as_text);
+                (actual.is_some_and(|actual| actual.contains(&expected)), format!("{field} contains '{expected}'"))
+            }
+            Self::TimeoutOccurred(expected) => {
+                let reason = if *expected { "time ran out" } else { "time did not run out" };
+                ((ending.timed_out || ending.found_nothing()) == *expected, reason.to_owned())
+            }
+            Self::OutcomeUnknown(expected) => {
+                let reason = if *expected { "the outcome is unknown" } else { "the outcome is known" };
+                (ending.unknown == *expected, reason.to_owned())
+            }
+        };
+        Ok(holds.then_some(reason))
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success(true) => f.write_str("success"),
+            Self::Success(false) => f.write_str("failure"),
+            Self::Pattern { pattern, found } => {
+                write!(f, "{}/{}/", if *found { "" } else { "not " }, pattern.source())
+            }
+            Self::FieldEquals { field, value } => write!(f, "{field} = {}", substitute::as_text(value)),
+            Self::FieldContains { field, text } => write!(f, "{field} contains {text}"),
+            Self::TimeoutOccurred(true) => f.write_str("timeout"),
+            Self::TimeoutOccurred(false) => f.write_str("no timeout"),
+            Self::OutcomeUnknown(true) => f.write_str("outcome unknown"),
+            Self::OutcomeUnknown(false) => f.write_str("outcome known"),
+        }
+    }
+}
+
+impl PatternText {
+    /// Reads a pattern, and compiles it if it has no variables.
+    pub(super) fn read(place: &JsonPath<'_>, what: &str, findings: &mut Diagnostics) -> Option<Self> {
+        let source = findings.text(place, what)?;
+        if substitute::has_placeholder(source) {
+            return Some(Self::Template(source.to_owned()));
+        }
+        match Pattern::new(source) {
+            Ok(pattern) => Some(Self::Compiled(pattern)),
+            Err(error) => {
+                findings.error(&place.pointer, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Returns the pattern as its author wrote it.
+    fn source(&self) -> &str {
+        match self {
+            Self::Compiled(pattern) => pattern.as_str(),
+            Self::Template(template) => template,
+        }
+    }
+}
+
+/// Returns a field of a result. A name with dots that is no field itself reaches into objects and lists.
+fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    result.get(path).or_else(|| {
+        let mut parts = path.split('.');
+        let first = result.get(parts.next()?)?;
+        parts.try_fold(first, |value, part| match value {
+            Value::Object(fields) => fields.get(part),
+            Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+            _ => None,
+        })
+    })
+}
+
+/// Equality as JSON has it, for numbers by value, and a text also equals a number or boolean that reads like it.
+fn equal(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::String(text), scalar @ (Value::Number(_) | Value::Bool(_)))
+        | (scalar @ (Value::Number(_) | Value::Bool(_)), Value::String(text)) => *text == substitute::as_text(scalar),
+        (actual, expected) => actual == expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_compared_as_authors_expect() {
+        for (result, field, expected, holds) in [
+            (json!({"exit_code": 0}), "exit_code", json!(0), true),
+            (json!({"exit_code": 0}), "exit_code", json!("0"), true),
+            (json!({"exit_code": "0"}), "exit_code", json!(0), true),
+            (json!({"exit_code": 1}), "exit_code", json!(1.0), true),
+            (json!({"exit_code": 1}), "exit_code", json!("1.0"), false),
+            (json!({"busy": true}), "busy", json!("true"), true),
+            (json!({"busy": true}), "busy", json!(1), false),
+            (json!({"name": "a"}), "name", json!("a"), true),
+            (json!({"name": "a"}), "name", json!("A"), false),
+            (json!({"error": null}), "error", json!(null), true),
+            (json!({}), "error", json!(null), true),
+            (json!({}), "error", json!(""), false),
+            (json!({"cursor": {"row": 3}}), "cursor.row", json!(3), true),
+            (json!({"cursor": {"row": 3}}), "cursor.column", json!(3), false),
+            (json!({"cursor": {"row": 3}}), "cursor", json!({"row": 3}), true),
+            (json!({"sessions": [{"state": "idle"}]}), "sessions.0.state", json!("idle"), true),
+            (json!({"a.b": 1, "a": {"b": 2}}), "a.b", json!(1), true),
+            (json!({"a": 1}), "a.b.c", json!(1), false),
+        ] {
+            let actual = field_of(result.as_object().expect("an object"), field).unwrap_or(&Value::Null);
+            assert_eq!(equal(actual, &expected), holds, "{field} of {result} equals {expected}");
+        }
+    }
+}

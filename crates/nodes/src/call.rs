@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::node::Node;
-use crate::result::{ErrorType, Failure};
+use crate::result::{ErrorType, ExecutorOutcome, Failure};
 
 /// One call of a node.
 #[derive(Clone, Default)]
@@ -76,6 +76,14 @@ impl CallLimit {
                 let seconds = self.limit.unwrap_or_default().as_secs_f64();
                 Failure::new(ErrorType::Timeout, format!("It took longer than {seconds} s, which is its limit."))
             }
+        }
+    }
+
+    /// Performs work until it is over or the call has to end.
+    pub(crate) async fn bound(&self, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
+        tokio::select! {
+            came = work => came,
+            failure = self.reached() => failure.into(),
         }
     }
 }

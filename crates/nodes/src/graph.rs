@@ -22,7 +22,6 @@ pub use decide::{Decision, Effect, GraphInput, decide, hold, resume};
 pub use event::{Ending, GraphEvent, StepOutcome};
 pub use policy::{OnFailure, Policy, Retry};
 pub use progress::{Progress, Status};
-pub(crate) use read::{GraphShape, StepShape, read};
 pub use result::result;
 
 use crate::node::NodeId;

@@ -1,17 +1,15 @@
 //! Nodes: the actions of runs besides driving terminals, and graphs of nodes.
 //!
-//! Owns the declarations of nodes ([`Node`]), their calls ([`Nodes`]) and results ([`NodeResult`]), the order of graphs
-//! ([`graph`]), and the readers of terminal panes ([`pane`]). A failed call is a result like any other. Terminals,
-//! functions in Python syntax, graphs with a history and secrets are provided by the caller through traits.
+//! Owns the declarations of nodes ([`Node`]) and the table of their kinds ([`NodeKind`]), their calls ([`Nodes`]) and
+//! results ([`NodeResult`]), the order of graphs ([`graph`]), and the readers of terminal panes ([`pane`]). A failed
+//! call is a result like any other. Terminals, functions in Python syntax, graphs with a history and secrets are
+//! provided by the caller through traits.
 //!
 //! Knows nothing of daemons, journals and front-ends.
 
-mod bash;
 mod call;
 pub mod graph;
-mod http;
-mod llm;
-mod mcp;
+mod kind;
 mod node;
 mod nodes;
 pub mod pane;
@@ -20,10 +18,8 @@ mod secrets;
 mod template;
 
 pub use call::{Call, OnText};
-pub use node::{
-    Bash, Function, Http, Identity, InvalidNodeId, Llm, Mcp, McpAddress, McpProgram, McpServer, Method, Node, NodeId,
-    NodeKind, NodeType, Pty, Ready, Seconds, schema,
-};
+pub use kind::*;
+pub use node::{InvalidNodeId, Node, NodeId, Seconds, schema};
 pub use nodes::{NodeFailure, Nodes, Surroundings};
 pub use result::{ErrorType, NodeResult};
 pub use secrets::{MASK, Resolving, Secrets};

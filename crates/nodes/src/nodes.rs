@@ -12,13 +12,11 @@ use serde_json::Value;
 use steplatch_terminal::Programs;
 
 use crate::call::{Call, CallLimit};
-use crate::http::HttpClient;
-use crate::mcp::Servers;
-use crate::node::{Node, NodeKind, Pty};
+use crate::kind::{HttpClient, Pty, Servers};
+use crate::node::Node;
 use crate::result::{ErrorType, ExecutorOutcome, Failure, NodeResult};
 use crate::secrets::Secrets;
 use crate::template::TemplateValues;
-use crate::{bash, http, llm, mcp};
 
 /// Performs nodes. Cheap to clone.
 #[derive(Clone)]
@@ -59,6 +57,17 @@ impl Surroundings {
     }
 }
 
+/// What the performer of one call can use.
+pub(crate) struct CallContext<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) limit: &'a CallLimit,
+    /// Fills in what the declaration refers to.
+    pub(crate) filling: &'a TemplateValues,
+    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) web: &'a HttpClient,
+    pub(crate) servers: &'a Servers,
+}
+
 /// Why a node cannot begin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -84,22 +93,24 @@ impl Nodes {
     /// Dropping the future ends what it started and discards the result; to get a result, use the call's interrupt.
     pub async fn run(&self, node: &Node, call: Call) -> NodeResult {
         let input = call.input.clone();
-        if let NodeKind::Pty(_) | NodeKind::Function(_) | NodeKind::Graph(_) = node.kind {
+        if !node.kind.node_type().is_performed_here() {
             let message = format!("Node '{}' is of a kind that can not be run here.", node.id);
             return NodeResult::failed(node, input, ErrorType::Unsupported, message);
         }
         // A declaration consists of texts and numbers, all of which JSON can represent.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
-        let cut = CallLimit::of(node, &call);
+        let Shared { surroundings, web, servers } = &*self.shared;
+        let limit = CallLimit::of(node, &call);
         let filling = tokio::select! {
-            filling = TemplateValues::new(&declared, &input, &*self.shared.surroundings.secrets) => filling,
-            failure = cut.reached() => Err(failure),
+            filling = TemplateValues::new(&declared, &input, &*surroundings.secrets) => filling,
+            failure = limit.reached() => Err(failure),
         };
         let filling = match filling {
             Ok(filling) => filling,
             Err(failure) => return NodeResult::of(node, input, failure.into()),
         };
-        let came = self.perform(&node.kind, &filling, &call, &cut).await;
+        let context = CallContext { call: &call, limit: &limit, filling: &filling, surroundings, web, servers };
+        let came = node.kind.perform(&context).await;
         let hidden = filling.hidden();
         let came = ExecutorOutcome {
             output: hidden.value(came.output),
@@ -109,51 +120,18 @@ impl Nodes {
         NodeResult::of(node, hidden.value(input), came)
     }
 
-    async fn perform(
-        &self,
-        kind: &NodeKind,
-        filling: &TemplateValues,
-        call: &Call,
-        cut: &CallLimit,
-    ) -> ExecutorOutcome {
-        let Shared { surroundings, web, servers } = &*self.shared;
-        // The future that connects to a server is large; boxed, so that other calls do not reserve its size.
-        match kind {
-            NodeKind::Identity(_) => ExecutorOutcome::success(call.input.clone()),
-            // It has to end its programs before it returns.
-            NodeKind::Bash(bash) => bash::run(bash, filling, surroundings, call.family.clone(), cut).await,
-            NodeKind::Http(http) => within(cut, http::run(http, filling, web)).await,
-            NodeKind::Mcp(mcp) => within(cut, Box::pin(mcp::run(mcp, filling, servers, surroundings))).await,
-            NodeKind::Llm(llm) => llm::run(llm, filling, web, call.on_text.as_ref(), cut).await,
-            NodeKind::Pty(_) | NodeKind::Function(_) | NodeKind::Graph(_) => {
-                Failure::new(ErrorType::Unsupported, "Nodes of this kind are not run here.").into()
-            }
-        }
-    }
-
     /// Returns how the program of a persistent node is started: its working directory and its variables.
     ///
     /// # Errors
     /// With the reason, when a secret that the declaration refers to is not available.
     pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
-        let surroundings = &self.shared.surroundings;
-        let declared = serde_json::to_value(pty).unwrap_or_default();
-        let filling = TemplateValues::new(&declared, &Value::Null, &*surroundings.secrets).await;
-        let filling = filling.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })?;
-        let environment = pty.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();
-        Ok((bash::folder(pty.cwd.as_deref(), &filling, surroundings), environment))
+        let start = pty.start(&self.shared.surroundings).await;
+        start.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })
     }
 
     /// Ends the MCP servers that were kept running. A later call starts its server again.
     pub async fn close(&self) {
         self.shared.servers.close().await;
-    }
-}
-
-async fn within(cut: &CallLimit, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
-    tokio::select! {
-        came = work => came,
-        failure = cut.reached() => failure.into(),
     }
 }
 

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::node::{Node, NodeType};
+use crate::kind::NodeType;
+use crate::node::Node;
 
 /// The result of a call of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -135,7 +135,7 @@ fn warnings(project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
         if let NodeKind::Graph(graph) = &node.kind {
             found.extend(graph.check_nodes(&known));
         }
-        let what = python::word(declared.kind);
+        let what = declared.kind.word();
         warnings.extend(found.iter().map(|problem| FileProblem {
             line: declared.line,
             message: format!("{what} '{}': {}: {}", declared.id, problem.pointer, problem.message),

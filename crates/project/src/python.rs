@@ -14,23 +14,9 @@ pub(crate) fn declaration_info(declared: &Declaration) -> DeclarationInfo {
     let set = || settings.get("description").and_then(Value::as_str).map(str::to_owned);
     DeclarationInfo {
         id: id.clone(),
-        kind: word(*kind).to_owned(),
+        kind: kind.word().to_owned(),
         description: description.clone().or_else(set),
         line: *line,
-    }
-}
-
-/// Returns the word for a kind: for nodes, that of their type.
-pub(crate) fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Workflow => "workflow",
-        Kind::Function => "function",
-        Kind::Bash => "bash",
-        Kind::Pty => "pty",
-        Kind::Http => "http",
-        Kind::Mcp => "mcp",
-        Kind::Llm => "llm",
-        Kind::Graph => "graph",
     }
 }
 
@@ -45,10 +31,10 @@ pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Va
             let fields = std::iter::once(("function", function)).chain(file);
             fields.map(|(key, value)| (key.to_owned(), value.into())).collect()
         }
-        Kind::Bash | Kind::Pty | Kind::Http | Kind::Mcp | Kind::Llm | Kind::Graph => declared.settings.clone(),
+        _ => declared.settings.clone(),
     };
     fields.insert("id".to_owned(), declared.id.clone().into());
-    fields.insert("type".to_owned(), word(declared.kind).into());
+    fields.insert("type".to_owned(), declared.kind.word().into());
     if let Some(description) = &declared.description {
         fields.insert("description".to_owned(), description.clone().into());
     }
@@ -81,4 +67,21 @@ pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<
         Some(FileProblem { line: declared.line, message })
     });
     wrong.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_file_can_declare_every_kind_of_node_but_identity() {
+        let schema = steplatch_nodes::schema();
+        let kinds = schema["oneOf"].as_array().into_iter().flatten();
+        let nodes: BTreeSet<_> = kinds.filter_map(|kind| kind["properties"]["type"]["const"].as_str()).collect();
+        let declared: BTreeSet<_> = Kind::ALL.iter().map(|kind| kind.word()).collect();
+        assert_eq!(declared.difference(&nodes).collect::<Vec<_>>(), [&"workflow"]);
+        assert_eq!(nodes.difference(&declared).collect::<Vec<_>>(), [&"identity"]);
+    }
 }

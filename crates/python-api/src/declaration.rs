@@ -22,24 +22,61 @@ pub struct Declaration {
     pub line: Option<u32>,
 }
 
-/// What is declared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// `Workflow`: a function that runs execute.
-    Workflow,
-    /// `FunctionNode`
-    Function,
-    /// `BashNode`
-    Bash,
-    /// `PTYNode`
-    Pty,
-    /// `HttpNode`
-    Http,
-    /// `McpNode`
-    Mcp,
-    /// `LLMNode`
-    Llm,
-    /// `Graph`, with its `steps` among the settings.
-    Graph,
+macro_rules! kinds {
+    ($( $(#[$doc:meta])* $kind:ident = $word:literal, $class:literal; )*) => {
+        /// What is declared.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Kind {
+            $( $(#[$doc])* $kind, )*
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$( Self::$kind, )*];
+
+            /// Returns the word for it: for nodes, that of their type.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self {
+                    $( Self::$kind => $word, )*
+                }
+            }
+
+            /// Returns the name by which a file declares one.
+            #[must_use]
+            pub fn class(self) -> &'static str {
+                match self {
+                    $( Self::$kind => $class, )*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A function that runs execute.
+    Workflow = "workflow", "Workflow";
+    /// A function that is called as a node.
+    Function = "function", "FunctionNode";
+    /// A command line.
+    Bash = "bash", "BashNode";
+    /// A program that stays.
+    Pty = "pty", "PTYNode";
+    /// An HTTP request.
+    Http = "http", "HttpNode";
+    /// A tool of an MCP server.
+    Mcp = "mcp", "McpNode";
+    /// A question to a model.
+    Llm = "llm", "LLMNode";
+    /// A graph, with its `steps` among the settings.
+    Graph = "graph", "Graph";
+}
+
+impl Kind {
+    /// Returns whether it is declared with settings only: it has no function and no steps.
+    #[must_use]
+    pub fn has_only_settings(self) -> bool {
+        !matches!(self, Self::Workflow | Self::Function | Self::Graph)
+    }
 }

@@ -198,24 +198,7 @@ def FunctionNode(id=None, session=None, fn=None, description=None, metadata=None
     return _declare("function", id, session, settings, fn)
 
 
-def BashNode(id=None, session=None, **settings):
-    return _declare("bash", id, session, {"settings": _plain(settings)})
-
-
-def PTYNode(id=None, session=None, **settings):
-    return _declare("pty", id, session, {"settings": _plain(settings)})
-
-
-def HttpNode(id=None, session=None, **settings):
-    return _declare("http", id, session, {"settings": _plain(settings)})
-
-
-def McpNode(id=None, session=None, **settings):
-    return _declare("mcp", id, session, {"settings": _plain(settings)})
-
-
-def LLMNode(id=None, session=None, **settings):
-    return _declare("llm", id, session, {"settings": _plain(settings)})
+# NODES: `source.rs` puts a function here for each kind of node with settings only, as `BashNode`.
 
 
 def Step(id=None, node=None, **settings):

@@ -25,7 +25,7 @@ impl Program {
     /// What is wrong with it, and where. A file that cannot be read declares nothing.
     pub fn load(file: &str, text: &str) -> Result<Self, Failure> {
         let source = std::sync::Arc::new(Source::read(file, text)?);
-        let compiled = Rc::new(MontyProgram::compile(&source, PRELUDE, &source.runnable())?);
+        let compiled = Rc::new(MontyProgram::compile(&source, &PRELUDE, &source.runnable())?);
         let told = match compiled.start(&Value::Null, &Limits::default()).stop {
             Stop::Returned(told) => told.map_err(|why| {
                 Failure::new(

@@ -5,20 +5,33 @@
 //! rewritten before the file is run.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Parameters, Stmt, StmtFunctionDef, StmtImportFrom};
 use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange, TextSize};
 use serde_json::{Value, json};
-use steplatch_python_api::{Failure, FailureKind, Frame};
+use steplatch_python_api::{Failure, FailureKind, Frame, Kind};
 
-/// The code that precedes every file.
-pub(crate) const PRELUDE: &str = include_str!("prelude.py");
+/// The code that precedes every file: `prelude.py`, with the functions that declare nodes.
+pub(crate) static PRELUDE: LazyLock<String> = LazyLock::new(|| {
+    let (before, after) = include_str!("prelude.py").split_once(NODES).expect("the prelude has a place for them");
+    let kinds = Kind::ALL.iter().filter(|kind| kind.has_only_settings());
+    let functions = kinds.map(|kind| {
+        let (class, word) = (kind.class(), kind.word());
+        format!(
+            "def {class}(id=None, session=None, **settings):\n    \
+             return _declare(\"{word}\", id, session, {{\"settings\": _plain(settings)}})\n"
+        )
+    });
+    let functions: Vec<String> = functions.collect();
+    [before, &functions.join("\n\n"), after].concat()
+});
 
-/// What declares something.
-const DECLARING: [&str; 8] =
-    ["Workflow", "FunctionNode", "BashNode", "PTYNode", "HttpNode", "McpNode", "LLMNode", "Graph"];
+/// The place of these functions: a comment of one line.
+const NODES: &str =
+    "# NODES: `source.rs` puts a function here for each kind of node with settings only, as `BashNode`.\n";
 
 /// The modules that the interpreter has.
 const MODULES: [&str; 18] = [
@@ -262,7 +275,7 @@ impl Reading<'_> {
     fn call(&mut self, call: &ExprCall) {
         self.item_method(call);
         let Expr::Name(name) = &*call.func else { return };
-        if !DECLARING.contains(&name.id.as_str()) {
+        if !Kind::ALL.iter().any(|kind| kind.class() == name.id.as_str()) {
             return;
         }
         let named = call.arguments.keywords.iter().find(|keyword| keyword.arg.as_deref() == Some("id"));

@@ -9,11 +9,12 @@ use steplatch_workflow::{Problem, suggestion};
 
 use super::plan::Plan;
 use super::{Graph, OnFailure, Policy, Retry, Step};
-use crate::node::{NodeId, checked, with_word};
+use crate::kind::NodeSettings;
+use crate::node::{NodeId, checked, schema_of, with_word};
 
 /// Runs steps in the order of their dependencies; the output is that of the last one.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct GraphShape {
+struct GraphShape {
     /// The steps
     steps: Vec<Value>,
     /// Steps that may run at once; left out, all that can
@@ -23,7 +24,7 @@ pub(crate) struct GraphShape {
 
 /// A step of a graph.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct StepShape {
+struct StepShape {
     /// Its name, unique in the graph
     id: NodeId,
     /// The node that it calls
@@ -64,7 +65,7 @@ const WORDS: [&str; 4] = ["fail", "retry", "skip", "fallback"];
 
 impl Policy {
     /// Returns the JSON Schema of a policy, as authors write it.
-    pub(crate) fn schema() -> Value {
+    fn schema() -> Value {
         let endings = json!([
             {"enum": ["fail", "skip"]},
             with_word::<Fail>("fail"),
@@ -82,23 +83,36 @@ impl Policy {
     }
 }
 
-pub(crate) fn read(fields: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Graph> {
-    let shape: GraphShape = checked(fields, "", "a graph", common, problems)?;
-    let before = problems.len();
-    let mut steps = Vec::with_capacity(shape.steps.len());
-    for (index, step) in shape.steps.iter().enumerate() {
-        steps.extend(read_step(step, &format!("/steps/{index}"), problems));
-    }
-    // Dependencies on a step that could not be read would be reported as a second problem.
-    if problems.len() > before {
-        return None;
-    }
-    match Plan::of(&steps) {
-        Ok(plan) => Some(Graph { steps, max_parallel: shape.max_parallel, plan }),
-        Err(found) => {
-            problems.extend(found);
-            None
+impl NodeSettings for Graph {
+    const IS_PERFORMED_HERE: bool = false;
+
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let shape: GraphShape = checked(own, "", "a graph", common, problems)?;
+        let before = problems.len();
+        let mut steps = Vec::with_capacity(shape.steps.len());
+        for (index, step) in shape.steps.iter().enumerate() {
+            steps.extend(read_step(step, &format!("/steps/{index}"), problems));
         }
+        // Dependencies on a step that could not be read would be reported as a second problem.
+        if problems.len() > before {
+            return None;
+        }
+        match Plan::of(&steps) {
+            Ok(plan) => Some(Self { steps, max_parallel: shape.max_parallel, plan }),
+            Err(found) => {
+                problems.extend(found);
+                None
+            }
+        }
+    }
+
+    fn schema() -> Value {
+        let mut step = schema_of::<StepShape>();
+        step["additionalProperties"] = false.into();
+        step["properties"]["on_error"] = Policy::schema();
+        let mut graph = schema_of::<GraphShape>();
+        graph["properties"]["steps"]["items"] = step;
+        graph
     }
 }
 

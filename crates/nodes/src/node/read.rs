@@ -1,19 +1,15 @@
 //! The reader of node declarations, which reports all problems at once.
 
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use serde_path_to_error::{Path, Segment};
-use steplatch_workflow::substitute::{self, Lookup};
 use steplatch_workflow::{Problem, Problems, suggestion};
 
-use super::{
-    Bash, Function, Http, Identity, Llm, Mcp, McpAddress, McpProgram, McpServer, Node, NodeId, NodeKind, NodeType, Pty,
-    Seconds,
-};
-use crate::graph;
+use super::schema::schema_of;
+use super::{Node, NodeId, Seconds};
+use crate::kind::NodeType;
 
 /// What a declaration of every kind may say.
 #[derive(Deserialize, JsonSchema)]
@@ -45,28 +41,8 @@ impl Node {
     /// Returns what its author should look at, though it can run.
     #[must_use]
     pub fn warnings(&self) -> Vec<Problem> {
-        let mut warnings = Vec::new();
-        if let NodeKind::Bash(Bash { command: Some(command), .. }) = &self.kind
-            && takes_unquoted_input(command)
-        {
-            let message = "the input goes into the command line as it is; '{input|sh}' quotes it for the shell";
-            warnings.push(Problem::warning("/command", message));
-        }
-        warnings
+        self.kind.warnings()
     }
-}
-
-fn takes_unquoted_input(command: &str) -> bool {
-    // What quotes its value shows it in quotes.
-    struct Probe(Value);
-    impl Lookup for Probe {
-        fn get(&self, name: &str) -> Option<&Value> {
-            (name == "input").then_some(&self.0)
-        }
-    }
-    const PROBE: &str = "\u{1}probe\u{1}";
-    let quoted = format!("'{PROBE}'");
-    substitute::text(command, &Probe(PROBE.into())).replace(&quoted, "").contains(PROBE)
 }
 
 fn parse(document: &Value, problems: &mut Vec<Problem>) -> Option<Node> {
@@ -78,8 +54,8 @@ fn parse(document: &Value, problems: &mut Vec<Problem>) -> Option<Node> {
         Some(Value::String(word)) => match NodeType::ALL.iter().find(|(_, known)| known == word) {
             Some((kind, _)) => *kind,
             None => {
-                let words = NodeType::ALL.map(|(_, word)| word);
-                let nearest = suggestion(word, words.into_iter());
+                let words: Vec<&str> = NodeType::ALL.iter().map(|(_, word)| *word).collect();
+                let nearest = suggestion(word, words.iter().copied());
                 let nearest = if nearest.is_empty() { format!("; there are {}", words.join(", ")) } else { nearest };
                 problems.push(Problem::error("/type", format!("there is no node of type '{word}'{nearest}")));
                 return None;
@@ -96,72 +72,12 @@ fn parse(document: &Value, problems: &mut Vec<Problem>) -> Option<Node> {
     };
     let common_keys = keys::<Common>();
     let of_all = |key: &String| common_keys.contains(key);
-    let (common, mut own): (Map<String, Value>, Map<String, Value>) =
+    let (common, own): (Map<String, Value>, Map<String, Value>) =
         fields.clone().into_iter().filter(|(key, _)| key != "type").partition(|(key, _)| of_all(key));
     let common: Option<Common> = checked(&common, "", "a node", &[], problems);
-    let kind = of_kind(kind, &mut own, &common_keys, problems);
+    let kind = kind.read(&own, &common_keys, problems);
     let Common { id, description, timeout } = common?;
     Some(Node { id, description, timeout, kind: kind? })
-}
-
-fn of_kind(
-    kind: NodeType,
-    own: &mut Map<String, Value>,
-    common: &[String],
-    problems: &mut Vec<Problem>,
-) -> Option<NodeKind> {
-    match kind {
-        NodeType::Identity => {
-            checked::<Identity>(own, "", "an identity node", common, problems).map(NodeKind::Identity)
-        }
-        NodeType::Bash => checked::<Bash>(own, "", "a bash node", common, problems).map(NodeKind::Bash),
-        NodeType::Pty => checked::<Pty>(own, "", "a pty node", common, problems).and_then(|pty| {
-            let super::Ready::Pattern(pattern) = &pty.ready else { return Some(NodeKind::Pty(pty)) };
-            match steplatch_pattern::Pattern::new(pattern) {
-                Ok(_) => Some(NodeKind::Pty(pty)),
-                Err(error) => {
-                    problems.push(Problem::error("/ready/pattern", error.to_string()));
-                    None
-                }
-            }
-        }),
-        NodeType::Function => checked::<Function>(own, "", "a function node", common, problems).map(NodeKind::Function),
-        NodeType::Http => {
-            let http = checked::<Http>(own, "", "an http node", common, problems)?;
-            if http.json.is_some() && http.body.is_some() {
-                problems.push(Problem::error("/body", "a request has 'json' or 'body', not both"));
-            }
-            Some(NodeKind::Http(http))
-        }
-        NodeType::Mcp => {
-            let server = server(own.get("server"), problems);
-            let mcp = checked::<Mcp>(own, "", "an mcp node", common, problems);
-            // This module's own message is better than the reader's: it names the two forms that the server may have.
-            if server.is_none() && own.contains_key("server") {
-                return None;
-            }
-            mcp.map(NodeKind::Mcp)
-        }
-        NodeType::Llm => checked::<Llm>(own, "", "an llm node", common, problems).map(NodeKind::Llm),
-        NodeType::Graph => graph::read(own, common, problems).map(NodeKind::Graph),
-    }
-}
-
-fn server(declared: Option<&Value>, problems: &mut Vec<Problem>) -> Option<McpServer> {
-    let pointer = "/server";
-    let message = "a server has a 'command', or a 'url'";
-    match declared? {
-        Value::Object(fields) if fields.contains_key("command") => {
-            checked::<McpProgram>(fields, pointer, "a server", &[], problems).map(McpServer::Program)
-        }
-        Value::Object(fields) if fields.contains_key("url") => {
-            checked::<McpAddress>(fields, pointer, "a server", &[], problems).map(McpServer::Address)
-        }
-        _ => {
-            problems.push(Problem::error(pointer, message));
-            None
-        }
-    }
 }
 
 /// Reads an object as a `T`: its keys are those that `T` has, and `besides`, which are only suggested.
@@ -234,10 +150,4 @@ fn escaped(key: &str) -> String {
 
 fn keys<T: JsonSchema>() -> Vec<String> {
     schema_of::<T>()["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
-}
-
-/// Returns the JSON Schema of a type, with what it refers to in it.
-pub(super) fn schema_of<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
 }

@@ -1,11 +1,11 @@
 //! The JSON Schema of declarations, from the same types that read them.
 
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::read::{Common, schema_of};
-use super::{Bash, Function, Http, Identity, Llm, Mcp, NodeType, Pty};
-use crate::graph::{Policy, StepShape};
+use super::read::Common;
+use crate::kind::NodeType;
 
 /// Returns the JSON Schema (2020-12) of a node's declaration.
 ///
@@ -22,16 +22,7 @@ pub fn schema() -> Value {
 }
 
 fn of_kind(kind: NodeType, word: &str) -> Value {
-    let own = match kind {
-        NodeType::Identity => schema_of::<Identity>(),
-        NodeType::Bash => schema_of::<Bash>(),
-        NodeType::Pty => schema_of::<Pty>(),
-        NodeType::Function => schema_of::<Function>(),
-        NodeType::Http => schema_of::<Http>(),
-        NodeType::Mcp => schema_of::<Mcp>(),
-        NodeType::Llm => schema_of::<Llm>(),
-        NodeType::Graph => of_graph(),
-    };
+    let own = kind.schema();
     let common = schema_of::<Common>();
     let mut properties = Map::new();
     properties.insert("type".to_owned(), json!({"const": word}));
@@ -47,15 +38,6 @@ fn of_kind(kind: NodeType, word: &str) -> Value {
         "required": required,
         "additionalProperties": false
     })
-}
-
-fn of_graph() -> Value {
-    let mut step = schema_of::<StepShape>();
-    step["additionalProperties"] = false.into();
-    step["properties"]["on_error"] = Policy::schema();
-    let mut graph = schema_of::<crate::graph::GraphShape>();
-    graph["properties"]["steps"]["items"] = step;
-    graph
 }
 
 /// Returns the schema of an object of a policy.
@@ -74,4 +56,10 @@ pub(crate) fn with_word<T: JsonSchema>(word: &str) -> Value {
         fields.shift_remove("title");
     }
     schema
+}
+
+/// Returns the JSON Schema of a type, with what it refers to in it.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }

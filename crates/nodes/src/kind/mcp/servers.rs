@@ -8,9 +8,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::McpServer;
 use super::server::Server;
-use crate::http::HttpClient;
-use crate::node::McpServer;
+use crate::kind::HttpClient;
 use crate::nodes::Surroundings;
 use crate::result::Failure;
 use crate::template::TemplateValues;

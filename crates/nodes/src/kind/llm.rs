@@ -10,12 +10,16 @@ mod stream;
 use std::time::Duration;
 
 use reqwest::{Response, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use steplatch_workflow::Problem;
 
+use super::NodeSettings;
+use super::http::{self, HttpClient, content_type, read, unreachable};
 use crate::call::{CallLimit, OnText};
-use crate::http::{self, HttpClient, content_type, read, unreachable};
-use crate::node::Llm;
-use crate::nodes::as_text;
+use crate::node::{Seconds, checked, schema_of};
+use crate::nodes::{CallContext, as_text};
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use answer::Answer;
@@ -28,7 +32,61 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 const MOST_ANSWER: usize = 16 << 20;
 const MOST_ERROR: usize = 16 << 10;
 
-pub(crate) async fn run(
+/// Asks a model behind an OpenAI-compatible endpoint; the output is the text of its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Llm {
+    /// Where the endpoint is: what stands before /chat/completions
+    pub base_url: String,
+    /// Its key, as {secret:NAME}
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+    /// The model
+    pub model: String,
+    /// What the model is told first
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// What it is asked; {input} is the input. Left out, the input is the question, or a list of messages
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Whether the answer is sent as it comes
+    #[serde(default)]
+    pub stream: bool,
+    /// Further fields of the request: temperature, max_tokens, tools, …
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
+    /// How often it is asked again after 429, 5xx or a lost connection (default 3)
+    #[serde(default = "three_retries")]
+    #[schemars(range(max = 10))]
+    pub retries: u8,
+    /// Seconds before it is asked again, doubled each time, where the endpoint names none (default 1)
+    #[serde(default = "one_second")]
+    pub retry_delay: Seconds,
+}
+
+fn three_retries() -> u8 {
+    3
+}
+
+fn one_second() -> Seconds {
+    Seconds::ONE
+}
+
+impl NodeSettings for Llm {
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        checked(own, "", "an llm node", common, problems)
+    }
+
+    fn schema() -> Value {
+        schema_of::<Self>()
+    }
+
+    async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
+        let CallContext { call, limit, filling, web, .. } = context;
+        run(self, filling, web, call.on_text.as_ref(), limit).await
+    }
+}
+
+async fn run(
     llm: &Llm,
     filling: &TemplateValues,
     web: &HttpClient,

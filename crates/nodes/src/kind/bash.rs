@@ -6,18 +6,24 @@
 
 mod capture;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use steplatch_terminal::{Exit, Piped, PipedSpec, ProcessEnd, Signal, SpawnError, Stdin, Survivor};
+use steplatch_workflow::Problem;
+use steplatch_workflow::substitute::{self, Lookup};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 
+use super::NodeSettings;
 use crate::call::CallLimit;
-use crate::node::Bash;
-use crate::nodes::Surroundings;
+use crate::node::{checked, schema_of};
+use crate::nodes::{CallContext, Surroundings};
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use capture::Capture;
@@ -25,7 +31,61 @@ use capture::Capture;
 /// How long the output of a command that has ended may be kept open by what it left running.
 const GRACE: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(
+/// Runs one command line with bash; success is exit code 0, and the output is what it printed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Bash {
+    /// The command line; {input|sh} is the input, quoted for the shell. Left out, the input is the command line
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Folder to run it in; left out, the workspace's
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Variables that are set for it; {secret:NAME} is a secret by reference
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What it reads on standard input; {input} is the input
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+}
+
+impl NodeSettings for Bash {
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        checked(own, "", "a bash node", common, problems)
+    }
+
+    fn schema() -> Value {
+        schema_of::<Self>()
+    }
+
+    fn warnings(&self) -> Vec<Problem> {
+        if !self.command.as_deref().is_some_and(takes_unquoted_input) {
+            return Vec::new();
+        }
+        let message = "the input goes into the command line as it is; '{input|sh}' quotes it for the shell";
+        vec![Problem::warning("/command", message)]
+    }
+
+    async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
+        let CallContext { call, limit, filling, surroundings, .. } = context;
+        // It has to end its programs before it returns.
+        run(self, filling, surroundings, call.family.clone(), limit).await
+    }
+}
+
+fn takes_unquoted_input(command: &str) -> bool {
+    // What quotes its value shows it in quotes.
+    struct Probe(Value);
+    impl Lookup for Probe {
+        fn get(&self, name: &str) -> Option<&Value> {
+            (name == "input").then_some(&self.0)
+        }
+    }
+    const PROBE: &str = "\u{1}probe\u{1}";
+    let quoted = format!("'{PROBE}'");
+    substitute::text(command, &Probe(PROBE.into())).replace(&quoted, "").contains(PROBE)
+}
+
+async fn run(
     bash: &Bash,
     filling: &TemplateValues,
     surroundings: &Surroundings,
@@ -119,7 +179,7 @@ fn outcome(
         }
         None => Some(Failure::new(ErrorType::Unknown, "How the command ended could not be told.")),
     });
-    let came = ExecutorOutcome { output: out.text().into(), failure, attributes: serde_json::Map::new() }
+    let came = ExecutorOutcome { output: out.text().into(), failure, attributes: Map::new() }
         .with("stdout", out.text())
         .with("stderr", err.text())
         .with("exit_code", exit.map_or(Value::Null, |exit| exit.code.into()))
@@ -144,20 +204,20 @@ async fn feed(stdin: Option<Sender>, text: String) {
     }
 }
 
-pub(crate) fn not_started(error: &SpawnError) -> Failure {
+pub(super) fn not_started(error: &SpawnError) -> Failure {
     use std::error::Error as _;
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     Failure::new(ErrorType::NotStarted, format!("The program could not be started: {error}{cause}."))
 }
 
 /// Returns the working directory that a declaration names, relative to the workspace.
-pub(crate) fn folder(declared: Option<&str>, filling: &TemplateValues, surroundings: &Surroundings) -> PathBuf {
+pub(super) fn folder(declared: Option<&str>, filling: &TemplateValues, surroundings: &Surroundings) -> PathBuf {
     declared.map_or_else(|| surroundings.folder.clone(), |folder| surroundings.folder.join(filling.text(folder)))
 }
 
 /// Returns the environment of a node's program.
-pub(crate) fn environment(
-    declared: &std::collections::BTreeMap<String, String>,
+pub(super) fn environment(
+    declared: &BTreeMap<String, String>,
     filling: &TemplateValues,
     surroundings: &Surroundings,
 ) -> Vec<(OsString, OsString)> {
@@ -167,6 +227,6 @@ pub(crate) fn environment(
 }
 
 /// Returns the last non-empty line of a program's output, for an error.
-pub(crate) fn last_line(text: &str) -> Option<&str> {
+pub(super) fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

@@ -6,23 +6,114 @@
 mod server;
 mod servers;
 
+use std::collections::BTreeMap;
+
 use rmcp::ServiceError;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, ResourceContents};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use steplatch_workflow::Problem;
 
 pub(crate) use servers::Servers;
 
-use crate::node::Mcp;
-use crate::nodes::Surroundings;
+use super::NodeSettings;
+use crate::node::{checked, schema_of};
+use crate::nodes::{CallContext, Surroundings};
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 
-pub(crate) async fn run(
-    mcp: &Mcp,
-    filling: &TemplateValues,
-    servers: &Servers,
-    surroundings: &Surroundings,
-) -> ExecutorOutcome {
+/// Calls a tool of another MCP server; the output is its structured content, or else its text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Mcp {
+    /// The server
+    pub server: McpServer,
+    /// Tool to call; left out, the input is {"tool": …, "args": {…}}
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Its arguments; {input} is the input. Left out, they are the input
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Map<String, Value>>,
+}
+
+/// Where an MCP server is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum McpServer {
+    /// A program that speaks on its standard streams
+    Program(McpProgram),
+    /// An address that speaks streamable HTTP
+    Address(McpAddress),
+}
+
+/// An MCP server that is a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpProgram {
+    /// The program
+    pub command: String,
+    /// Its arguments
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Folder to start it in; left out, the workspace's
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Variables that are set for it; {secret:NAME} is a secret by reference
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+}
+
+/// An MCP server behind an address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpAddress {
+    /// Its URL
+    pub url: String,
+    /// Headers of every request; {secret:NAME} is a secret by reference
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+impl NodeSettings for Mcp {
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let server = read_server(own.get("server"), problems);
+        let mcp = checked(own, "", "an mcp node", common, problems);
+        // This module's own message is better than the reader's: it names the two forms that the server may have.
+        if server.is_none() && own.contains_key("server") {
+            return None;
+        }
+        mcp
+    }
+
+    fn schema() -> Value {
+        schema_of::<Self>()
+    }
+
+    async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
+        let CallContext { limit, filling, servers, surroundings, .. } = context;
+        // The future that connects to a server is large; boxed, so that other calls do not reserve its size.
+        limit.bound(Box::pin(run(self, filling, servers, surroundings))).await
+    }
+}
+
+fn read_server(declared: Option<&Value>, problems: &mut Vec<Problem>) -> Option<McpServer> {
+    let pointer = "/server";
+    let message = "a server has a 'command', or a 'url'";
+    match declared? {
+        Value::Object(fields) if fields.contains_key("command") => {
+            checked::<McpProgram>(fields, pointer, "a server", &[], problems).map(McpServer::Program)
+        }
+        Value::Object(fields) if fields.contains_key("url") => {
+            checked::<McpAddress>(fields, pointer, "a server", &[], problems).map(McpServer::Address)
+        }
+        _ => {
+            problems.push(Problem::error(pointer, message));
+            None
+        }
+    }
+}
+
+async fn run(mcp: &Mcp, filling: &TemplateValues, servers: &Servers, surroundings: &Surroundings) -> ExecutorOutcome {
     match call(mcp, filling, servers, surroundings).await {
         Ok(came) => came,
         Err(failure) => failure.into(),

@@ -5,23 +5,98 @@
 
 mod body;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use steplatch_workflow::Problem;
 use tokio::sync::OnceCell;
 
 pub(crate) use body::{Bounded, read};
 
-use crate::node::{Http, Method};
+use super::NodeSettings;
+use crate::node::{checked, schema_of};
+use crate::nodes::CallContext;
 use crate::result::{ErrorType, ExecutorOutcome, Failure};
 use crate::secrets;
 use crate::template::TemplateValues;
 
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(30);
+
+/// Makes one HTTP request; success is a status from 200 to 299, and the output is the body: JSON as a value, else text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Http {
+    /// Method, GET when left out
+    #[serde(default)]
+    pub method: Method,
+    /// URL; {input} is the input, percent-encoded unless the URL begins with it
+    pub url: String,
+    /// Headers; {secret:NAME} is a secret by reference
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// JSON to send
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json: Option<Value>,
+    /// Text to send instead
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Redirects that are followed (default 5)
+    #[serde(default = "five_redirects")]
+    #[schemars(range(max = 20))]
+    pub max_redirects: u8,
+    /// Bytes of the body that are taken; more is an error (default 4 MiB)
+    #[serde(default = "four_mebibytes")]
+    #[schemars(range(max = 67_108_864))]
+    pub max_bytes: u32,
+}
+
+fn five_redirects() -> u8 {
+    5
+}
+
+fn four_mebibytes() -> u32 {
+    4 << 20
+}
+
+/// The method of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs, reason = "they are the words of HTTP")]
+pub enum Method {
+    #[default]
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    Options,
+}
+
+impl NodeSettings for Http {
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let http: Self = checked(own, "", "an http node", common, problems)?;
+        if http.json.is_some() && http.body.is_some() {
+            problems.push(Problem::error("/body", "a request has 'json' or 'body', not both"));
+        }
+        Some(http)
+    }
+
+    fn schema() -> Value {
+        schema_of::<Self>()
+    }
+
+    async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
+        let CallContext { limit, filling, web, .. } = context;
+        limit.bound(run(self, filling, web)).await
+    }
+}
 
 /// The HTTP client that all nodes share, created on first use: reading the system's certificates takes a while, and
 /// nodes that need no network work without them.
@@ -61,7 +136,7 @@ struct Request {
     body_is_private: bool,
 }
 
-pub(crate) async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> ExecutorOutcome {
+async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> ExecutorOutcome {
     match exchange(http, filling, web).await {
         Ok(came) => came,
         Err(failure) => failure.into(),

@@ -18,9 +18,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::bash::{environment, folder, last_line, not_started};
-use crate::http::{HttpClient, unreachable};
-use crate::node::{McpAddress, McpProgram, McpServer};
+use super::{McpAddress, McpProgram, McpServer};
+use crate::kind::bash::{environment, folder, last_line, not_started};
+use crate::kind::http::{HttpClient, unreachable};
 use crate::nodes::Surroundings;
 use crate::result::{ErrorType, Failure};
 use crate::template::TemplateValues;

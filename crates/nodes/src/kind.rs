@@ -1,0 +1,143 @@
+//! The kinds of nodes.
+//!
+//! The table at the end of this file lists them. Each kind has a file with its settings, which implement
+//! [`NodeSettings`]. Everything else about nodes is the same for all kinds.
+
+mod bash;
+mod function;
+mod http;
+mod identity;
+mod llm;
+mod mcp;
+mod pty;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_workflow::Problem;
+
+pub use bash::Bash;
+pub use function::Function;
+pub(crate) use http::HttpClient;
+pub use http::{Http, Method};
+pub use identity::Identity;
+pub use llm::Llm;
+pub(crate) use mcp::Servers;
+pub use mcp::{Mcp, McpAddress, McpProgram, McpServer};
+pub use pty::{Pty, Ready};
+
+use crate::graph::Graph;
+use crate::nodes::CallContext;
+use crate::result::{ErrorType, ExecutorOutcome, Failure};
+
+/// The settings of one kind of node: how they are declared, and what a node of the kind does.
+pub(crate) trait NodeSettings: Sized {
+    /// Whether [`Nodes`](crate::Nodes) performs nodes of this kind. The daemon performs the others.
+    const IS_PERFORMED_HERE: bool = true;
+
+    /// Reads the settings `own` from a declaration and reports their problems. `common` are the keys that every kind
+    /// has.
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self>;
+
+    /// Returns the JSON Schema of the settings.
+    fn schema() -> Value;
+
+    /// Returns what the author should look at, though the node can run.
+    fn warnings(&self) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    /// Performs one call.
+    async fn perform(&self, _context: &CallContext<'_>) -> ExecutorOutcome {
+        Failure::new(ErrorType::Unsupported, "Nodes of this kind are not run here.").into()
+    }
+}
+
+macro_rules! kinds {
+    ($( $(#[$doc:meta])* $kind:ident = $word:literal; )*) => {
+        /// What a node does.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        pub enum NodeKind {
+            $( $(#[$doc])* $kind($kind), )*
+        }
+
+        /// The kinds of nodes, as results name them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum NodeType {
+            $( $(#[$doc])* $kind, )*
+        }
+
+        impl NodeType {
+            /// All of them, with the word that a declaration has for each.
+            pub(crate) const ALL: &[(Self, &'static str)] = &[$( (Self::$kind, $word), )*];
+
+            /// Reads the settings of a node of this kind.
+            pub(crate) fn read(
+                self,
+                own: &Map<String, Value>,
+                common: &[String],
+                problems: &mut Vec<Problem>,
+            ) -> Option<NodeKind> {
+                match self {
+                    $( Self::$kind => <$kind as NodeSettings>::read(own, common, problems).map(NodeKind::$kind), )*
+                }
+            }
+
+            /// Returns the JSON Schema of the settings.
+            pub(crate) fn schema(self) -> Value {
+                match self {
+                    $( Self::$kind => <$kind as NodeSettings>::schema(), )*
+                }
+            }
+
+            /// Returns whether [`Nodes`](crate::Nodes) performs nodes of this kind.
+            pub(crate) fn is_performed_here(self) -> bool {
+                match self {
+                    $( Self::$kind => <$kind as NodeSettings>::IS_PERFORMED_HERE, )*
+                }
+            }
+        }
+
+        impl NodeKind {
+            /// Returns which of the kinds it is.
+            #[must_use]
+            pub fn node_type(&self) -> NodeType {
+                match self {
+                    $( Self::$kind(_) => NodeType::$kind, )*
+                }
+            }
+
+            pub(crate) fn warnings(&self) -> Vec<Problem> {
+                match self {
+                    $( Self::$kind(settings) => settings.warnings(), )*
+                }
+            }
+
+            pub(crate) async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
+                match self {
+                    $( Self::$kind(settings) => settings.perform(context).await, )*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Returns its input.
+    Identity = "identity";
+    /// Runs one command line.
+    Bash = "bash";
+    /// Types into a program that stays.
+    Pty = "pty";
+    /// Calls a function in Python syntax.
+    Function = "function";
+    /// Makes one HTTP request.
+    Http = "http";
+    /// Calls a tool of another MCP server.
+    Mcp = "mcp";
+    /// Asks a model behind an OpenAI-compatible endpoint.
+    Llm = "llm";
+    /// Runs steps in the order of their dependencies.
+    Graph = "graph";
+}

@@ -1,0 +1,34 @@
+//! Function nodes, which call a function in Python syntax. They are only data in this crate.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_workflow::Problem;
+
+use super::NodeSettings;
+use crate::node::{checked, schema_of};
+
+/// Calls a function in Python syntax.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Function {
+    /// Name of the function
+    pub function: String,
+    /// The source it stands in; left out, the file that declares the node
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// How failures name the source
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+impl NodeSettings for Function {
+    const IS_PERFORMED_HERE: bool = false;
+
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        checked(own, "", "a function node", common, problems)
+    }
+
+    fn schema() -> Value {
+        schema_of::<Self>()
+    }
+}

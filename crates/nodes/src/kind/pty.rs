@@ -1,0 +1,81 @@
+//! PTY nodes, which type into a program that stays in a terminal. This crate only knows how the program is started.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_pattern::Pattern;
+use steplatch_workflow::Problem;
+
+use super::NodeSettings;
+use super::bash::folder;
+use crate::node::{checked, schema_of};
+use crate::nodes::Surroundings;
+use crate::result::Failure;
+use crate::template::TemplateValues;
+
+/// Types its input into a program that stays; the output is what that printed until it was ready again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pty {
+    /// Command line of the program
+    pub command: String,
+    /// Folder to start it in; left out, the workspace's
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Variables that are set for it; {secret:NAME} is a secret by reference
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// When it is ready for the next input
+    #[serde(default)]
+    pub ready: Ready,
+    /// How what it shows is read
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parser: Option<crate::pane::Parser>,
+}
+
+/// When a program that stays is ready for the next input.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ready {
+    /// Its shell tells that it is at its prompt
+    #[default]
+    Shell,
+    /// It has printed nothing for a while
+    Quiet,
+    /// Its output ends with this pattern
+    Pattern(String),
+}
+
+impl NodeSettings for Pty {
+    const IS_PERFORMED_HERE: bool = false;
+
+    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let pty: Self = checked(own, "", "a pty node", common, problems)?;
+        if let Ready::Pattern(pattern) = &pty.ready
+            && let Err(error) = Pattern::new(pattern)
+        {
+            problems.push(Problem::error("/ready/pattern", error.to_string()));
+            return None;
+        }
+        Some(pty)
+    }
+
+    fn schema() -> Value {
+        schema_of::<Self>()
+    }
+}
+
+impl Pty {
+    /// Returns how the program is started: its working directory and its variables.
+    pub(crate) async fn start(
+        &self,
+        surroundings: &Surroundings,
+    ) -> Result<(PathBuf, BTreeMap<String, String>), Failure> {
+        let declared = serde_json::to_value(self).unwrap_or_default();
+        let filling = TemplateValues::new(&declared, &Value::Null, &*surroundings.secrets).await?;
+        let environment = self.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();
+        Ok((folder(self.cwd.as_deref(), &filling, surroundings), environment))
+    }
+}

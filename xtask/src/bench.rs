@@ -62,6 +62,16 @@ pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
     step::run("measurements", &mut script)
 }
 
+/// Measures many runs at once, with the published binary, on the disk of the build; prints one table.
+pub(crate) fn crowd(repository: &Repository) -> anyhow::Result<()> {
+    step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
+    let mut script = Command::new("python3");
+    script.arg(repository.root().join("xtask/bench/crowd.py"));
+    script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
+    script.arg("--folder").arg(repository.target());
+    step::run("measurements", &mut script)
+}
+
 /// Measures a cheap call over HTTP and over stdio, beside a bare server of the MCP library; prints one table.
 pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;

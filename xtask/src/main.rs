@@ -40,6 +40,7 @@ cargo xtask check                        Check format and lints; dependencies wi
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
+cargo xtask bench crowd                  Measure 10,000 runs at once: their rate beside that of 50 at once, and memory.
 cargo xtask bench http                   Measure a call over HTTP and over stdio, beside a bare server of the MCP library.
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
@@ -68,11 +69,12 @@ fn main() -> ExitCode {
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
         ["bench", "engine"] => bench::engine(&repository),
         ["bench", "functions"] => bench::functions(&repository),
+        ["bench", "crowd"] => bench::crowd(&repository),
         ["bench", "http"] => bench::http(&repository),
         ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
         ["bench", ..] => {
             anyhow::bail!(
-                "There are five benchmarks: cargo xtask bench terminals, … engine, … functions, … http, … micro."
+                "There are six benchmarks: cargo xtask bench terminals, … engine, … crowd, … functions, … http, … micro."
             )
         }
         ["conformance", rest @ ..] => conformance::run(&repository, rest),

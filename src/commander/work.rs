@@ -252,7 +252,7 @@ async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, n
         return Outcome::Nothing(error);
     }
     // A run's cleanup happens after its last event.
-    match daemon.call(GetRun { run_id: run, wait_seconds: Some(CLEARED_WITHIN) }).await {
+    match daemon.call(GetRun { run_id: run, wait_seconds: Some(CLEARED_WITHIN), ..GetRun::default() }).await {
         Ok(reply) => Outcome::Run(Box::new(reply)),
         Err(error) => Outcome::Nothing(unknown(error)),
     }

@@ -119,7 +119,7 @@ impl Run {
         let rest = watching.until_it_rests().await?;
         // A run's cleanup happens after its last event.
         let wait_seconds = (rest == Rest::Over).then_some(10.0);
-        let reply = daemon.call(GetRun { run_id: run, wait_seconds }).await?;
+        let reply = daemon.call(GetRun { run_id: run, wait_seconds, ..GetRun::default() }).await?;
         if json {
             print::json(&reply)?;
         } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {

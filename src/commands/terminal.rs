@@ -394,6 +394,7 @@ impl Screen {
                 Format::Html => ScreenFormat::Html,
                 Format::Png => ScreenFormat::Png,
             },
+            ..GetScreenContent::default()
         };
         let mut out = Destination::open(self.output.as_deref())?;
         if self.format == Format::Png && !self.json && out.is_terminal() {

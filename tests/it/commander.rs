@@ -163,6 +163,7 @@ impl Desk {
             patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],
             target: Target::Screen,
             since: None,
+            input: None,
             until: Until::Match,
             timeout: Duration::from_secs(60),
         };

@@ -266,6 +266,7 @@ impl Desk {
             patterns: vec![steplatch_pattern::Pattern::new(pattern).unwrap()],
             target: Target::Screen,
             since: None,
+            input: None,
             until: Until::Match,
             timeout: Duration::from_secs(60),
         };

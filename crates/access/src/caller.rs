@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::unistd::User;
 use steplatch_ids::RunId;
@@ -14,6 +15,18 @@ use crate::approver::AttemptSource;
 use crate::peer::Program;
 use crate::pins::Pins;
 use crate::standing::{PersonRefusal, Standing};
+
+/// One connection of a client, for as long as the daemon runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectionId(u64);
+
+impl ConnectionId {
+    /// Returns an id that no other connection has.
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// A client as it introduced itself. What it starts begins in its directory, with its environment.
 #[derive(Debug, Clone)]
@@ -32,6 +45,8 @@ pub struct Caller {
     pub standing: Standing,
     /// The network address of the client for which the calling process acts, if there is one.
     pub peer: Option<SocketAddr>,
+    /// The connection on which the client reads replies; none for calls that the daemon makes for itself.
+    pub connection: Option<ConnectionId>,
     /// The run in whose name the daemon itself calls.
     pub run: Option<RunId>,
     /// What the definitions that this run refers to meant when the root run began.
@@ -60,6 +75,18 @@ impl Caller {
             (None, Some(address)) => self.standing.refuses_client(address).await,
             (refusal, _) => refusal,
         }
+    }
+
+    /// Returns the connection of the client that reads the reply itself. A run reads what its definition says, whatever
+    /// its starter has seen.
+    pub fn reader(&self) -> Option<ConnectionId> {
+        self.connection.filter(|_| self.run.is_none())
+    }
+
+    /// Returns the caller for a call that the daemon makes on its behalf: no client reads the reply.
+    #[must_use]
+    pub fn unattended(&self) -> Self {
+        Self { connection: None, ..self.clone() }
     }
 
     /// Returns the evidence that the caller is a person, besides a passphrase.
@@ -129,6 +156,7 @@ impl Caller {
             surface: None,
             standing: Standing::internal(),
             peer: None,
+            connection: None,
             run: None,
             pins: None,
         }

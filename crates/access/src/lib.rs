@@ -14,7 +14,7 @@ pub use approver::{
     Approver, ApproverError, AttemptSource, KeyError, OpeningKey, PassphraseChange, PassphraseError, ProofPolicy,
     SealingKey, is_sealed,
 };
-pub use caller::Caller;
+pub use caller::{Caller, ConnectionId};
 pub use peer::join_group;
 pub use pins::{DefinitionKind, PinError, Pins};
 pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};

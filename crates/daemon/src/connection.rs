@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use steplatch_access::{Caller, Standing};
+use steplatch_access::{Caller, ConnectionId, Standing};
 use steplatch_protocol::{Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, Refusal, VERBS, take_session};
 use steplatch_sessions::{EventSink, VerbReply, refused};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
@@ -53,7 +53,8 @@ async fn read(
     standing: Standing,
 ) {
     let mut lines = LineReader::new(BufReader::new(stream));
-    let mut caller = Arc::new(Caller { standing: standing.clone(), ..Caller::unknown() });
+    let connection = Some(ConnectionId::next());
+    let mut caller = Arc::new(Caller { standing: standing.clone(), connection, ..Caller::unknown() });
     loop {
         sink.backlog().may_read().await;
         let line = match lines.next().await {
@@ -84,7 +85,8 @@ async fn read(
                     Ok(Understood { command: Command::Hello(hello), warnings, .. }) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
-                                caller = Arc::new(Caller { standing: standing.clone(), ..Caller::introduced(hello) });
+                                let introduced = Caller::introduced(hello);
+                                caller = Arc::new(Caller { standing: standing.clone(), connection, ..introduced });
                                 result(answer, warnings, request_id)
                             }
                             Err(refusal) => refused(refusal, request_id),

@@ -13,7 +13,7 @@ use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
     Command, DaemonPaths, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric,
-    PROTOCOL_VERSION, Refusal, StopDaemonReply, WatchReply,
+    PROTOCOL_VERSION, Refusal, RunDetail, RunReply, StopDaemonReply, WatchReply,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
@@ -259,9 +259,15 @@ impl Dispatcher {
                 return (VerbReply::of(reply), events.map(|events| ReplyStream::Terminal(Box::new(events))));
             }
             Command::HandBackTerminal(verb) => VerbReply::of(Box::pin(sessions.hand_back(verb)).await),
-            Command::RunWorkflow(verb) => VerbReply::of_run(Box::pin(self.runs.run(caller, verb, step)).await),
+            Command::RunWorkflow(verb) => {
+                let detail = verb.detail;
+                VerbReply::of_run(detailed(Box::pin(self.runs.run(caller, verb, step)).await, detail))
+            }
             Command::ExecuteWorkflow(verb) => VerbReply::of(Box::pin(self.runs.execute(caller, verb, step)).await),
-            Command::GetRun(verb) => VerbReply::of_run(Box::pin(self.runs.get_run(verb)).await),
+            Command::GetRun(verb) => {
+                let detail = verb.detail;
+                VerbReply::of_run(detailed(Box::pin(self.runs.get_run(verb)).await, detail))
+            }
             Command::Decide(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::AnswerGate(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::GetApprover(_) => VerbReply::of(Box::pin(self.approver.status()).await),
@@ -310,7 +316,10 @@ impl Dispatcher {
             Command::RunGraph(verb) => VerbReply::of(Box::pin(self.runs.run_graph(caller, verb, step)).await),
             Command::ListTools(verb) => VerbReply::of(Box::pin(self.tools.list(caller, verb)).await),
             Command::CallTool(verb) => match Box::pin(self.tools.called(caller, &verb.name, &verb.arguments)).await {
-                Ok(tool) => VerbReply::of_run(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await),
+                Ok(tool) => {
+                    let detail = verb.detail;
+                    VerbReply::of_run(detailed(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await, detail))
+                }
                 Err(not_called) => VerbReply::of_run(not_called.into_reply()),
             },
             Command::Watch(_) => {
@@ -379,5 +388,13 @@ impl Dispatcher {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             hosts,
         }
+    }
+}
+
+/// Returns the reply about a run with the requested detail: everything, unless the request says otherwise.
+fn detailed(reply: RunReply, detail: Option<RunDetail>) -> RunReply {
+    match detail {
+        Some(RunDetail::Brief) => reply.shortened(),
+        Some(RunDetail::Full) | None => reply,
     }
 }

@@ -42,8 +42,14 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let wait =
-        WaitRequest { patterns: Vec::new(), target: Target::Output, since: None, until: Until::Exit, timeout: LONGEST };
+    let wait = WaitRequest {
+        patterns: Vec::new(),
+        target: Target::Output,
+        since: None,
+        until: Until::Exit,
+        input: None,
+        timeout: LONGEST,
+    };
     let waited = terminal.wait(wait).await;
     let ended = match waited {
         Ok((_, view)) => match view.exit {

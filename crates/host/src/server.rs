@@ -419,10 +419,10 @@ impl Connection {
 }
 
 fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
-    let WaitRequest { patterns, target, since, until, timeout } = wait;
+    let WaitRequest { patterns, target, since, until, input, timeout } = wait;
     let patterns =
         patterns.iter().map(|source| Pattern::new(source).map_err(|error| InvalidPattern(error.to_string())));
-    Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, timeout })
+    Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, input, timeout })
 }
 
 /// Numbers that are not used twice in a process.

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
-    CommandRequest, HoldKey, Input, Limit, LockHolder, OpenError, Part, Quiet, SecretText, Size, SpawnError, Spec,
-    Target, Until,
+    CommandRequest, HoldKey, Input, InputWait, Limit, LockHolder, OpenError, Part, Quiet, SecretText, Size, SpawnError,
+    Spec, Target, Until,
 };
 
 /// The version of the protocol. A host that speaks another one keeps its terminals and receives no requests about
@@ -209,6 +209,9 @@ pub struct WaitRequest {
     pub since: Option<u64>,
     /// What else ends the wait.
     pub until: Until,
+    /// Whether it also ends when the program waits for input. A host of an older version overlooks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputWait>,
     /// How long it waits at the most.
     pub timeout: Duration,
 }

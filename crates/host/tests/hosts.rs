@@ -52,6 +52,7 @@ async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
         patterns: vec![pattern.to_owned()],
         target: Target::Output,
         since: Some(0),
+        input: None,
         until: Until::Match,
         timeout: Duration::from_secs(60),
     };
@@ -82,6 +83,7 @@ async fn who_comes_later_finds_everything_as_it_was() {
             patterns: Vec::new(),
             target: Target::Output,
             since: None,
+            input: None,
             until: Until::Exit,
             timeout: Duration::from_secs(60),
         })
@@ -196,6 +198,7 @@ async fn an_input_that_was_begun_and_can_not_be_finished_is_in_doubt() {
         patterns: Vec::new(),
         target: Target::Output,
         since: None,
+        input: None,
         until: Until::Exit,
         timeout: Duration::from_secs(60),
     };

@@ -299,7 +299,7 @@ pub(crate) async fn status(
     let run = record(&app, &workflow, run_id.clone()).await?;
     let told = match word(&run.state) {
         "RUNNING" => None,
-        _ => Some(app.daemon.call(GetRun { run_id, wait_seconds: None }).await?),
+        _ => Some(app.daemon.call(GetRun { run_id, wait_seconds: None, ..GetRun::default() }).await?),
     };
     Ok(Json(status_of(run, told)))
 }

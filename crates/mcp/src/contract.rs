@@ -12,12 +12,13 @@ mod waiting;
 use rmcp::ErrorData;
 use rmcp::model::{
     ArgumentInfo, CallToolResult, ContentBlock, DetailedTask, GetPromptResult, Implementation, InitializeResult,
-    InputResponses, Prompt, Reference, Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
-    Tool,
+    InputResponses, JsonObject, Prompt, Reference, Resource, ResourceContents, ResourceTemplate, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AskError, CallError, CallTool, Decide, ErrorCode, GetRun, PNG_FIELD, ReconnectingClient, RunWorkflow, Verb as _,
+    AskError, AwaitOutput, CallError, CallTool, Decide, ErrorCode, ExitTerminal, GetRun, GetScreenContent,
+    OpenTerminal, PNG_FIELD, ReconnectingClient, RunCommand, RunDetail, RunWorkflow, ScreenMode, SendInput, Verb as _,
 };
 use tokio::sync::broadcast;
 
@@ -33,10 +34,11 @@ const INSTRUCTIONS: &str = "\
 Real interactive terminals. Use them for programs that ask questions or stay open: installers, debuggers, ssh, REPLs, \
 editors, release procedures.
 1. open_terminal starts a shell (or any program) and returns a session_id at its prompt.
-2. send_input types: end a command with \\n. It returns the screen within 50 ms; it does not wait for slow commands.
-3. await_output waits for a pattern and returns the moment it appears; until=\"prompt\" waits for the end of a command \
-and returns its exit_code. Prefer it to polling the screen.
-4. get_screen_content reads the screen, or the output by position (history, since_input, tail).
+2. send_input types: end a line with \\n. Add until=\"prompt\" to wait in the same call: it returns when the command \
+has ended or when its program asks for input, with what is new on the screen. Or add a pattern.
+3. run_command runs one command in a shell and returns its output and exit code, or at once when it asks something.
+4. await_output waits on, also for several terminals. get_screen_content reads the screen, or the output by position, \
+or searches it.
 5. exit_terminal closes it with everything that was started in it.
 Type secrets with secret=true. A failed action is success=false with an error that says what to do. Terminals outlive \
 this connection; list_terminal_sessions finds them again.
@@ -105,6 +107,31 @@ impl Contract {
     }
 }
 
+/// Adds to the arguments of a tool that its reply has only what is new, unless they say otherwise: a model reads each
+/// reply whole, and pays for it.
+fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
+    let (field, value) = match verb {
+        SendInput::NAME | AwaitOutput::NAME => ("screen", json!(ScreenMode::Auto)),
+        RunWorkflow::NAME | GetRun::NAME => ("detail", json!(RunDetail::Brief)),
+        _ => return arguments.map_or(Value::Null, Value::Object),
+    };
+    let mut arguments = arguments.unwrap_or_default();
+    // Some clients wrap all arguments in one object, or in its text.
+    let wrapped = arguments.len() == 1 && arguments.contains_key("request");
+    match arguments.get_mut("request").filter(|_| wrapped) {
+        Some(Value::Object(inner)) => drop(inner.entry(field).or_insert(value)),
+        Some(Value::String(text)) => {
+            if let Ok(Value::Object(mut inner)) = serde_json::from_str(text) {
+                inner.entry(field).or_insert(value);
+                *text = Value::Object(inner).to_string();
+            }
+        }
+        Some(_) => {}
+        None => drop(arguments.entry(field).or_insert(value)),
+    }
+    Value::Object(arguments)
+}
+
 /// Returns the tool result of a call that the daemon did not answer.
 fn failed(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
     let error = match error {
@@ -146,7 +173,28 @@ fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
 
 /// Returns the tool result of a reply, according to the verb.
 fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
-    if verb == CallTool::NAME { finished(data, warnings) } else { completed(data, warnings) }
+    if verb == CallTool::NAME {
+        return finished(data, warnings);
+    }
+    let is_error = is_failed_action(verb, &data);
+    let mut result = completed(data, warnings);
+    result.is_error = Some(is_error);
+    result
+}
+
+/// Whether a reply says that an action on a terminal could not be done. A command that goes on, or a wait whose time was
+/// up, is a result. So is a run that failed.
+fn is_failed_action(verb: &str, data: &Value) -> bool {
+    let acts = [
+        OpenTerminal::NAME,
+        SendInput::NAME,
+        AwaitOutput::NAME,
+        GetScreenContent::NAME,
+        ExitTerminal::NAME,
+        RunCommand::NAME,
+    ];
+    let goes_on = ["timed_out", "awaiting_input"].iter().any(|field| data[*field] == true);
+    acts.contains(&verb) && data["success"] == false && !goes_on && (data["exit_code"].is_null())
 }
 
 /// Returns the result of a workflow that was called as a tool. A failed run is a failed tool call; a run that still
@@ -208,9 +256,10 @@ impl ServerBackend for Contract {
         let arguments = call.arguments.clone();
         let (verb, params) = match self.registry.find(&call.name).await {
             None => return Outcome::Unknown,
-            Some(FoundTool::Verb(verb)) => (verb.name, arguments.map_or(Value::Null, Value::Object)),
+            Some(FoundTool::Verb(verb)) => (verb.name, ask_for_little(verb.name, arguments)),
             Some(FoundTool::Workflow { sync }) => {
-                let mut params = json!({"name": call.name, "arguments": arguments.unwrap_or_default()});
+                let arguments = arguments.unwrap_or_default();
+                let mut params = json!({"name": call.name, "arguments": arguments, "detail": RunDetail::Brief});
                 if sync {
                     params["wait_seconds"] = TO_ITS_END.into();
                 }

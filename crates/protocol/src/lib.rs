@@ -7,6 +7,7 @@
 
 mod approver;
 mod arguments;
+mod brief;
 mod client;
 mod codec;
 mod connect;

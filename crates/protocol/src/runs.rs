@@ -68,6 +68,9 @@ pub struct RunWorkflow {
     /// A name for this request: asked for again with the same one, the run that it started is returned
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// How much to tell
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<RunDetail>,
 }
 
 impl Default for RunWorkflow {
@@ -84,6 +87,7 @@ impl Default for RunWorkflow {
             save_on_success: true,
             wait_seconds: None,
             idempotency_key: None,
+            detail: None,
         }
     }
 }
@@ -164,6 +168,20 @@ pub struct GetRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
+    /// How much to tell
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<RunDetail>,
+}
+
+/// How much of a run a reply tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunDetail {
+    /// What each state changed, in short
+    Brief,
+    /// Everything
+    #[default]
+    Full,
 }
 
 /// A run, as far as it is.

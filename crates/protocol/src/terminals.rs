@@ -105,10 +105,45 @@ pub struct OpenTerminalReply {
     pub outcome_unknown: Option<bool>,
 }
 
+/// Which part of the screen a reply has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScreenMode {
+    /// What is new: lines printed since the input or this client's last look; of a full-screen program the changed rows
+    Auto,
+    /// Lines printed since the input or this client's last look
+    New,
+    /// The whole screen
+    #[default]
+    Full,
+    /// Nothing
+    None,
+}
+
+/// Which part of the screen a reply has, where that is not the whole one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScreenPart {
+    /// The output since the input or this client's last look
+    New,
+    /// The rows that changed since this client's last look, each behind its number
+    Changed,
+}
+
+/// Text on the screen that is drawn to stand out, such as a selected item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HighlightInfo {
+    /// Row, counted from 0
+    pub row: u16,
+    /// The text
+    pub text: String,
+}
+
 /// Type text or press keys in a terminal. Nothing is appended: end a command with \n to press Enter.
 ///
-/// Text is sent as it is; JSON escapes reach control characters (\u0003 is Ctrl-C). Returns the screen at the next
-/// prompt, or after a short quiet, at most 50 ms later: for anything slower call await_output.
+/// Text is sent as it is; JSON escapes reach control characters (\u0003 is Ctrl-C). With until or pattern the call also
+/// waits, as await_output does, from the moment of the input; prefer that to two calls. Without, it returns at the next
+/// prompt or after 50 ms.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendInput {
     /// Terminal to type into
@@ -126,6 +161,19 @@ pub struct SendInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 30_000))]
     pub wait_for_quiet_ms: Option<u32>,
+    /// Wait for this regular expression
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// Wait for this, as in await_output
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<AwaitUntil>,
+    /// Seconds to wait at most for pattern or until (default 10)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 3600.0))]
+    pub timeout: Option<f64>,
+    /// Part of the screen to return
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen: Option<ScreenMode>,
 }
 
 /// What came of an input.
@@ -152,6 +200,27 @@ pub struct SendInputReply {
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The terminal's name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How the wait ended, where pattern or until asked for one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<WaitInfo>,
+    /// Which part of the screen screen_content is, unless it is all
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen_part: Option<ScreenPart>,
+    /// The cursor, of a full-screen program
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<CursorPosition>,
+    /// Whether a full-screen program has the screen
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub alternate_screen: bool,
+    /// What stands out on the screen of a full-screen program
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<HighlightInfo>,
+    /// Text at the shell's prompt that was typed and not entered
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<String>,
     /// Position in the output just before the input, for await_output's since
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
@@ -172,6 +241,27 @@ pub struct SendInputReply {
     pub outcome_unknown: Option<bool>,
 }
 
+/// How the wait of an input ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitInfo {
+    /// Why it ended
+    pub reason: AwaitReason,
+    /// What the pattern matched
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_text: Option<String>,
+    /// What its groups matched, group 1 first
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub groups: Vec<Option<String>>,
+    /// Seconds waited
+    pub elapsed_time: f64,
+    /// Position to look from in the next wait: behind the match
+    pub offset: u64,
+    /// The match lies in what was typed, and nothing better came
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_echo: bool,
+}
+
 /// Where await_output looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -190,12 +280,72 @@ pub enum AwaitUntil {
     /// Nothing but the end of the program and the timeout
     #[default]
     Match,
-    /// The shell's prompt
+    /// The shell's prompt, or a program that asks for input
     Prompt,
+    /// The program asks for input: a question, a prompt, an editor
+    Input,
     /// The end of the program
     Exit,
     /// Half a second without output
     Quiet,
+}
+
+/// Which of several terminals end a wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AwaitMode {
+    /// The first one
+    #[default]
+    Any,
+    /// All of them
+    All,
+}
+
+/// From where a wait looks: a position in the output, or `"last"`: behind the last match of the same client, else
+/// behind its last look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// A position, as replies return it in `offset`.
+    Offset(u64),
+    /// Behind the last match of the same client.
+    Last,
+}
+
+impl Serialize for Since {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Offset(offset) => serializer.serialize_u64(*offset),
+            Self::Last => serializer.serialize_str("last"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Since {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let whole = |number: f64| number >= 0.0 && number.fract() == 0.0 && number < 9e15;
+        match &value {
+            serde_json::Value::String(text) if text.trim() == "last" => Ok(Self::Last),
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a whole number")]
+            serde_json::Value::Number(number) if number.as_f64().is_some_and(whole) => {
+                Ok(Self::Offset(number.as_u64().or_else(|| number.as_f64().map(|number| number as u64)).unwrap_or(0)))
+            }
+            serde_json::Value::String(text) if text.trim().parse::<u64>().is_ok() => {
+                Ok(Self::Offset(text.trim().parse().unwrap_or(0)))
+            }
+            other => Err(serde::de::Error::custom(format!("since must be a position or \"last\", not {other}"))),
+        }
+    }
+}
+
+impl JsonSchema for Since {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Since".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({})
+    }
 }
 
 /// Why await_output returned.
@@ -210,9 +360,13 @@ pub enum AwaitReason {
     Exit,
     /// There was no output for a while
     Quiet,
+    /// The program asks for input
+    Input,
     /// The time was up
-    #[default]
     Timeout,
+    /// The wait could not be done; error says why
+    #[default]
+    Error,
 }
 
 /// Wait until a pattern appears in a terminal's output. Returns the moment it does.
@@ -224,16 +378,16 @@ pub struct AwaitOutput {
     /// Terminal to watch
     #[serde(default)]
     pub session_id: String,
-    /// Regular expression to wait for (may be left out with until: prompt, exit or quiet)
+    /// Regular expression to wait for (may be left out with another until)
     #[serde(default)]
     pub pattern: String,
     /// Seconds to wait at most
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: f64,
-    /// Position in the output to look from, as returned in offset
+    /// Position in the output to look from, as returned in offset, or "last": behind your last match
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<u64>,
+    pub since: Option<Since>,
     /// Where to look
     #[serde(default)]
     pub target: AwaitTarget,
@@ -243,9 +397,35 @@ pub struct AwaitOutput {
     /// More patterns; the first one found ends the wait
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patterns: Option<Vec<String>>,
-    /// More terminals to watch; the first one with a match ends the wait
+    /// More terminals to watch
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ids: Option<Vec<String>>,
+    /// Of several terminals, whether the first one ends the wait or all must
+    #[serde(default)]
+    pub mode: AwaitMode,
+    /// Part of the screen to return
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen: Option<ScreenMode>,
+}
+
+/// How the wait in one of several terminals ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TerminalWait {
+    /// The terminal
+    pub session_id: String,
+    /// Its name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Why the wait ended
+    pub reason: AwaitReason,
+    /// What the pattern matched
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_text: Option<String>,
+    /// Exit code of the program once it ended, or of the last command at a prompt
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Position to look from in the next wait
+    pub offset: u64,
 }
 
 /// How a wait ended.
@@ -293,6 +473,30 @@ pub struct AwaitOutputReply {
     /// Which of several patterns was found
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// The terminal's name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// With mode all, how the wait ended in each terminal
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminals: Vec<TerminalWait>,
+    /// The lines around the match, where screen_content leaves them out
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_context: Option<String>,
+    /// Which part of the screen screen_content is, unless it is all
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen_part: Option<ScreenPart>,
+    /// The cursor, of a full-screen program
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<CursorPosition>,
+    /// Whether a full-screen program has the screen
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub alternate_screen: bool,
+    /// What stands out on the screen of a full-screen program
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<HighlightInfo>,
+    /// Text at the shell's prompt that was typed and not entered
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<String>,
     /// The match lies in what was typed, and nothing better came
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_echo: bool,
@@ -373,6 +577,25 @@ pub struct GetScreenContent {
     /// text; a screen with its colours also as ansi, html or png (an image)
     #[serde(default)]
     pub format: ScreenFormat,
+    /// Regular expression: return the lines of the output that match, instead of the text
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<String>,
+    /// Lines to return around each match of search (default 2)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 50))]
+    pub context: Option<u32>,
+    /// Cut a png to the part of the screen that is used
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub crop: bool,
+}
+
+/// A line of the output that a search found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchMatch {
+    /// Position of the line in the output
+    pub offset: u64,
+    /// The line, with the lines around it
+    pub text: String,
 }
 
 /// Where the cursor stands, counted from 0 at the top left.
@@ -441,6 +664,18 @@ pub struct GetScreenContentReply {
     /// Position from which to read on
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
+    /// The terminal's name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The lines that search found
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matches: Option<Vec<SearchMatch>>,
+    /// What stands out on the screen of a full-screen program
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<HighlightInfo>,
+    /// Text at the shell's prompt that was typed and not entered
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<String>,
 }
 
 /// List the open terminals, also those whose program has ended and that can still be read.
@@ -561,8 +796,9 @@ fn default_command_timeout() -> f64 {
 /// Run one command in a shell and return exactly what it printed, and its exit code.
 ///
 /// With session_id in that terminal, whose shell must be at its prompt (its folder, variables and history apply and
-/// stay); without it in a fresh shell, which is closed afterwards. A command that takes longer goes on: wait for it
-/// with await_output until: prompt. For programs that ask questions use send_input and await_output instead.
+/// stay); without it in a fresh shell, which is closed afterwards. Returns at once when the command asks for input or
+/// opens an editor (awaiting_input: true): answer with send_input. A command that takes longer goes on: wait for it
+/// with await_output until: prompt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommand {
     /// Terminal to run it in
@@ -613,6 +849,18 @@ pub struct RunCommandReply {
     /// Whether something was left out
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
+    /// The terminal's name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether the command asks for input; it still runs
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub awaiting_input: bool,
+    /// Whether it reads a line that is not shown, as a password
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub password: bool,
+    /// The screen of a full-screen program that asks, such as an editor
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen_content: Option<String>,
 }
 
 /// Tell variables of the live shell in a terminal, exported or not, without a trace on its screen.

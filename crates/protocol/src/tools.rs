@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::runs::RunDetail;
 pub(crate) use crate::runs::RunReply;
 
 /// List the tools that are workflows, sorted by name: the same for everybody who asks.
@@ -86,6 +87,9 @@ pub struct CallTool {
     /// A name for this request: asked for again with the same one, the run that it started is returned
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// How much to tell
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<RunDetail>,
 }
 
 /// Be told when something changes, as events on this connection: each says what, and is sent some time after, once for

@@ -181,7 +181,7 @@ async fn the_time_that_was_waited_is_not_waited_again() {
         Play::HangUpWithin(3),
         Play::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]),
     ]);
-    let verb = GetRun { run_id: "run_x".to_owned(), wait_seconds: Some(30.0) };
+    let verb = GetRun { run_id: "run_x".to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };
     daemon.steady("/bin/true").call(verb).await.unwrap();
     let waits: Vec<f64> =
         daemon.asked().iter().map(|asked| asked["params"]["wait_seconds"].as_f64().unwrap()).collect();

@@ -10,7 +10,9 @@ use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
     SetVariablesReply, VariableInfo,
 };
-use steplatch_terminal::{CommandRequest, CommandResult, Excerpt, Limit, RunError, Variable, VariablesError};
+use steplatch_terminal::{
+    CommandRequest, CommandResult, Excerpt, InputRequest, Limit, RunError, Signal, Variable, VariablesError,
+};
 use tokio::time::Instant;
 
 use super::trouble::{SessionError, held};
@@ -37,7 +39,9 @@ impl Sessions {
             Some(session) => match self.open_with_key(caller, &session).await {
                 Ok((terminal, key)) => {
                     self.count_input(caller, key.as_ref(), verb.command.len()).await;
-                    self.run_in(&terminal, verb, step).await
+                    let reply = self.run_in(caller, &terminal, verb, step).await;
+                    let name = (session != terminal.id().as_str()).then_some(session);
+                    RunCommandReply { name, ..reply }
                 }
                 Err(trouble) => failed(self.words(&session, trouble).await),
             },
@@ -69,19 +73,40 @@ impl Sessions {
         // The request may be dropped, and then no client would know of this shell.
         let mut closing = CloseOnDrop { of: Some((self.clone(), caller.clone(), session_id.clone())) };
         let reply = match self.find(&session_id).await {
-            Ok(terminal) => self.run_in(&terminal, RunCommand { working_directory: None, ..verb }, step).await,
+            Ok(terminal) => {
+                let verb = RunCommand { working_directory: None, ..verb };
+                self.run_in(caller, &terminal, verb, step).await
+            }
             Err(trouble) => failed(self.words(&session_id, trouble).await),
         };
         // From here on it is closed here, or left to the caller.
         closing.of = None;
-        if reply.timed_out {
+        if reply.timed_out || reply.awaiting_input {
+            return RunCommandReply { session_id: Some(session_id), ..reply };
+        }
+        if reply.truncated && self.end_and_keep(&session_id).await {
+            // The rest of the output can be read until the terminal's grace is over.
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
         self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         RunCommandReply { session_id: None, offset: None, ..reply }
     }
 
-    async fn run_in(&self, terminal: &HostedTerminal, verb: RunCommand, step: Option<String>) -> RunCommandReply {
+    /// Ends the shell of a terminal and leaves its output readable. Returns whether that was possible.
+    async fn end_and_keep(&self, session_id: &str) -> bool {
+        match self.find(session_id).await {
+            Ok(terminal) => terminal.signal(Signal::HUP).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    async fn run_in(
+        &self,
+        caller: &Caller,
+        terminal: &HostedTerminal,
+        verb: RunCommand,
+        step: Option<String>,
+    ) -> RunCommandReply {
         if verb.command.trim().is_empty() {
             return failed("command is empty".to_owned());
         }
@@ -93,6 +118,8 @@ impl Sessions {
             working_directory: verb.working_directory,
             timeout: Duration::from_secs_f64(verb.timeout),
             limit: Limit::HeadAndTail(verb.limit.map_or(CHARACTERS, |limit| limit as usize)),
+            // A run's command has no client that could answer.
+            input: caller.reader().is_some(),
             step,
         };
         let session_id = Some(terminal.id().to_string());
@@ -115,14 +142,21 @@ impl Sessions {
 
     fn ran(&self, terminal: &HostedTerminal, ran: CommandResult) -> RunCommandReply {
         let session_id = Some(terminal.id().to_string());
+        let asks = ran.asks;
         let error = match (&ran.ended, &ran.replaced_by) {
             (Some(exit), _) => Some(format!("the command ended the shell, with exit code {}", exit.code)),
             (None, Some(program)) => Some(format!("{program} took the place of the shell")),
-            (None, None) if ran.timed_out => {
-                Some("the time was up and the command goes on; wait with await_output until: prompt".to_owned())
-            }
-            (None, None) => None,
+            (None, None) if ran.timed_out => Some(
+                "timed out; the command is still running: wait with await_output until: prompt, or type into it with \
+                 send_input"
+                    .to_owned(),
+            ),
+            (None, None) => asks.as_ref().map(asks_for),
         };
+        let secrets = self.secrets.within(terminal.id());
+        let password = asks.as_ref().is_some_and(|asks| asks.password);
+        let awaiting_input = asks.is_some();
+        let screen_content = asks.filter(|asks| asks.full_screen).map(|asks| secrets.masked_screen(asks.screen));
         let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
         let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
         let output = if truncated {
@@ -133,7 +167,7 @@ impl Sessions {
             head
         };
         RunCommandReply {
-            success: !ran.timed_out && ran.replaced_by.is_none(),
+            success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none(),
             session_id,
             output,
             exit_code: ran.exit_code,
@@ -142,6 +176,10 @@ impl Sessions {
             error,
             offset: Some(ran.offset),
             truncated,
+            name: None,
+            awaiting_input,
+            password,
+            screen_content,
         }
     }
 
@@ -217,6 +255,19 @@ impl Drop for CloseOnDrop {
             });
         }
     }
+}
+
+/// Says that a command waits for input, and what to do.
+fn asks_for(asks: &InputRequest) -> String {
+    let program = asks.program.as_ref().map_or("the command".to_owned(), |program| format!("'{program}'"));
+    let what = match asks {
+        InputRequest { password: true, .. } => "asks for a password; type it with send_input and secret: true",
+        InputRequest { full_screen: true, .. } => "has the screen and waits for keys; press them with send_input",
+        _ => "waits for input; type it with send_input",
+    };
+    format!(
+        "{program} {what} (until: prompt waits for the end of the command), or interrupt it with keys: [\"ctrl-c\"]"
+    )
 }
 
 fn failed(error: String) -> RunCommandReply {

@@ -15,8 +15,8 @@ use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
     ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat,
-    SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal,
-    WriteTerminalReply,
+    ScreenMode, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput,
+    WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
     Closing, Description, Excerpt, Handover, HoldKey, Input, Limit, Part, Picture, Quiet, SecretText, Settle, Size,
@@ -26,8 +26,12 @@ use tokio::sync::watch;
 
 use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
+use crate::highlights::highlights;
+use crate::readers::Readers;
+use crate::search::search;
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held};
+use crate::waiting::{input_wait, wait_request};
 
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -35,6 +39,8 @@ pub struct Sessions {
     hosts: Hosts,
     pub(crate) secrets: Arc<Redactor>,
     held: Arc<HeldTerminals>,
+    /// What each client has seen.
+    pub(crate) readers: Arc<Readers>,
     /// Whether the daemon ends, and how.
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
 }
@@ -69,7 +75,7 @@ const TAIL_LINES: u32 = 50;
 impl Sessions {
     /// Creates the sessions of these hosts. Texts that are typed as secrets are added to `secrets`.
     pub fn new(hosts: Hosts, secrets: Arc<Redactor>, ending: watch::Receiver<Option<ShutdownMode>>) -> Self {
-        Self { hosts, secrets, held: Arc::default(), ending }
+        Self { hosts, secrets, held: Arc::default(), readers: Arc::default(), ending }
     }
 
     /// Whether terminals, and the interrupted work of their clients, are left to the next daemon.
@@ -267,13 +273,19 @@ impl Sessions {
         if verb.input_text.is_empty() && verb.keys.as_ref().is_none_or(Vec::is_empty) {
             return Err("nothing to send: give input_text or keys".to_owned().into());
         }
+        let wait = input_wait(&verb)?;
+        let wait = wait.map(|wait| wait_request(caller, &wait)).transpose()?;
         let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
+        if verb.secret && caller.run.is_none() {
+            not_at_shell_prompt(&terminal, &verb.input_text).await?;
+        }
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
             // The next daemon that serves these terminals has to hide it too.
             self.hosts.remember(&SecretText { terminal: None, text: verb.input_text.clone() }).await;
         }
         let settle = match verb.wait_for_quiet_ms {
+            _ if wait.is_some() => None,
             None => Some(Settle { quiet: QUIET, at_most: AT_MOST }),
             Some(0) => None,
             Some(milliseconds) => {
@@ -286,18 +298,36 @@ impl Sessions {
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
         self.count_input(caller, key.as_ref(), bytes).await;
-        let handed_back = self.absence(caller, &terminal, &sent.view).await;
-        let View { screen, exit, busy, exit_code, awaiting_input, password, .. } = sent.view;
+        let (view, waited) = match wait {
+            None => (sent.view, None),
+            // From the input on, so that nothing between the two is missed.
+            Some(wait) => {
+                let (view, waited) = self.wait_after_input(caller, &terminal, wait, sent.offset).await?;
+                (view, Some(waited))
+            }
+        };
+        let handed_back = self.absence(caller, &terminal, &view).await;
+        let mode = verb.screen.unwrap_or_default();
+        let share = self.screen_share(caller, &terminal, &view, mode, Some(sent.offset)).await?;
+        let secrets = self.secrets.within(terminal.id());
+        let View { exit, busy, exit_code, awaiting_input, password, name, typed, .. } = view;
         Ok(SendInputReply {
             success: true,
             session_id: terminal.id().to_string(),
             message: "Input sent".to_owned(),
             handed_back,
-            screen_content: Some(self.secrets.within(terminal.id()).masked_screen(screen)),
+            screen_content: (mode != ScreenMode::None).then_some(share.content),
             timestamp: Some(clock::now_iso8601()),
             process_running: Some(exit.is_none()),
             error: None,
             outcome_unknown: None,
+            name,
+            waited,
+            screen_part: share.part,
+            cursor: share.cursor,
+            alternate_screen: share.alternate_screen,
+            highlighted: share.highlighted,
+            typed: secrets.masked_if(typed),
             offset: Some(sent.offset),
             busy,
             exit_code,
@@ -341,6 +371,13 @@ impl Sessions {
         let secrets = self.secrets.within(terminal.id());
         let handed_back = self.absence(caller, &terminal, &view).await;
         let most = verb.limit.map_or(CHARACTERS, |limit| limit as usize);
+        let found = match &verb.search {
+            Some(source) => {
+                let offset = verb.offset.unwrap_or(0);
+                Some(search(&terminal, &secrets, source, verb.context, offset, most).await?)
+            }
+            None => None,
+        };
         let part = match verb.content_mode {
             ContentMode::Screen => None,
             ContentMode::History => Some(Part::From(verb.offset.unwrap_or(0))),
@@ -348,14 +385,18 @@ impl Sessions {
             ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
         };
         let (content, truncated, next_offset) = match part {
+            _ if found.is_some() => {
+                let next = found.as_ref().and_then(|found| found.next);
+                (None, next.is_some(), next)
+            }
             None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
             None if verb.format == ScreenFormat::Ansi => {
                 // Colour sequences may divide a secret. A screen with such a secret is returned without colours.
                 let plain = terminal.view(false).await?.screen;
                 let masked = secrets.masked_screen(plain.clone());
-                (Some(if masked == plain { view.screen } else { masked }), false, None)
+                (Some(if masked == plain { view.screen.clone() } else { masked }), false, None)
             }
-            None => (Some(view.screen), false, None),
+            None => (Some(view.screen.clone()), false, None),
             Some(part) => {
                 // A client that reads by position continues reading; one that requests all of it gets its end as well.
                 let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
@@ -376,8 +417,17 @@ impl Sessions {
             ScreenFormat::Html | ScreenFormat::Png => {
                 TooLarge::check(view.size.cols, view.size.rows.into()).map_err(PaintError::TooLarge)?;
                 let picture = secrets.masked_picture(terminal.picture().await?);
+                let picture = if verb.crop { cropped(picture) } else { picture };
                 painted(picture, verb.format).await?
             }
+        };
+        let shows_screen = part.is_none() && found.is_none();
+        if shows_screen && verb.format == ScreenFormat::Text {
+            self.note_seen(caller, &terminal, &view, &secrets.masked_screen(view.screen.clone()));
+        }
+        let highlighted = match shows_screen && view.modes.alternate_screen && caller.reader().is_some() {
+            true => highlights(&secrets.masked_picture(terminal.picture().await?)),
+            false => Vec::new(),
         };
         Ok(GetScreenContentReply {
             success: true,
@@ -398,6 +448,10 @@ impl Sessions {
             exit_code: view.exit_code,
             truncated,
             next_offset,
+            name: view.name,
+            matches: found.map(|found| found.matches),
+            highlighted,
+            typed: secrets.masked_if(view.typed),
         })
     }
 
@@ -506,6 +560,7 @@ impl Sessions {
             return failed("Session not found".to_owned());
         };
         self.hosts.closed(terminal.id());
+        self.readers.forget(terminal.id());
         ExitTerminalReply {
             success: true,
             session_id: terminal.id().to_string(),
@@ -585,9 +640,40 @@ impl Sessions {
     }
 }
 
+/// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command: the program that
+/// asks for it has not asked yet, or has ended.
+async fn not_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<(), SessionError> {
+    let word = text.trim();
+    let is_word = !word.is_empty() && !word.contains(|sign: char| sign.is_whitespace() || sign == '=');
+    // What is not entered is not run.
+    if !is_word || !text.ends_with(['\n', '\r']) {
+        return Ok(());
+    }
+    let described = terminal.describe().await?;
+    if described.busy == Some(false) && described.exit.is_none() && !described.password {
+        return Err(SessionError::Words(
+            "nothing was typed: the shell is at its prompt, where the secret would be shown and run as a command; wait \
+             until the program asks for it (password: true)"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Cuts a picture to the rows and columns that are used, and at least one of each.
+fn cropped(mut picture: Picture) -> Picture {
+    let cursor = picture.cursor.as_ref().map(|cell| (cell.row, cell.col));
+    let used = picture.rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
+    let rows = used.max(cursor.map_or(0, |(row, _)| usize::from(row) + 1)).max(1);
+    picture.rows.truncate(rows);
+    let cols = picture.rows.iter().flatten().map(|run| run.col + run.cols).max().unwrap_or(0);
+    picture.cols = cols.max(cursor.map_or(0, |(_, col)| col + 1)).clamp(1, picture.cols);
+    picture
+}
+
 /// Masks the parts of secrets that the output from `offset` on cuts off: a client that reads a character at a time
 /// would otherwise read them.
-async fn whole_secrets_hidden(
+pub(crate) async fn whole_secrets_hidden(
     terminal: &HostedTerminal,
     secrets: &Redactor,
     offset: u64,

@@ -1,23 +1,100 @@
 //! Waiting for output, in one terminal or in several.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use steplatch_access::Caller;
+use steplatch_access::{Caller, Redactor};
 use steplatch_clock as clock;
 use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
-use steplatch_protocol::{AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil};
-use steplatch_terminal::{Quiet, Reason, Target, Until, View, Waited};
+use steplatch_pattern::Pattern;
+use steplatch_protocol::{
+    AwaitMode, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil, ScreenMode, SendInput, Since,
+    TerminalWait, WaitInfo,
+};
+use steplatch_terminal::{InputWait, Limit, Part, Quiet, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::trouble::SessionError;
-use crate::sessions::Sessions;
+use crate::sessions::{Sessions, whole_secrets_hidden};
 
 /// Silence that ends a wait for quiet.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// The longest wait.
 const LONGEST: f64 = 3600.0;
+
+/// Seconds that an input waits if it names no limit.
+const INPUT_TIMEOUT: f64 = 10.0;
+
+/// Lines around a match, in characters before and behind it.
+const AROUND_MATCH: u64 = 300;
+
+/// Returns the wait that an input asks for. None where it asks for none.
+pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, SessionError> {
+    let pattern = verb.pattern.clone().filter(|pattern| !pattern.is_empty());
+    if pattern.is_none() && verb.until.is_none() {
+        return match verb.timeout {
+            None => Ok(None),
+            Some(_) => Err("timeout is for a wait: give until or pattern as well".to_owned().into()),
+        };
+    }
+    if verb.wait_for_quiet_ms.is_some_and(|quiet| quiet > 0) {
+        return Err("wait_for_quiet_ms and until or pattern are two ways to wait: give one".to_owned().into());
+    }
+    if let Some(pattern) = &pattern {
+        // The terminal's host reads it again, but then the input is typed.
+        Pattern::new(pattern).map_err(|error| error.to_string())?;
+    }
+    Ok(Some(AwaitOutput {
+        session_id: verb.session_id.clone(),
+        pattern: pattern.unwrap_or_default(),
+        until: verb.until.unwrap_or_default(),
+        timeout: verb.timeout.unwrap_or(INPUT_TIMEOUT),
+        ..AwaitOutput::default()
+    }))
+}
+
+/// Returns the patterns of a wait.
+fn patterns_of(verb: &AwaitOutput) -> Vec<String> {
+    let all = std::iter::once(&verb.pattern).chain(verb.patterns.iter().flatten());
+    all.filter(|pattern| !pattern.is_empty()).cloned().collect()
+}
+
+/// Returns the request of a wait to the terminal, from `since` where that is an offset.
+pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRequest, SessionError> {
+    let patterns = patterns_of(verb);
+    if patterns.is_empty() && verb.until == AwaitUntil::Match {
+        return Err("pattern is required, unless until is prompt, input, exit or quiet".to_owned().into());
+    }
+    if !(0.0..=LONGEST).contains(&verb.timeout) {
+        return Err(format!("timeout must be between 0 and {LONGEST} seconds, not {}", verb.timeout).into());
+    }
+    Ok(WaitRequest {
+        patterns,
+        target: match verb.target {
+            AwaitTarget::Output => Target::Output,
+            AwaitTarget::Screen => Target::Screen,
+        },
+        since: match verb.since {
+            Some(Since::Offset(offset)) => Some(offset),
+            Some(Since::Last) | None => None,
+        },
+        until: match verb.until {
+            AwaitUntil::Match => Until::Match,
+            AwaitUntil::Prompt | AwaitUntil::Input => Until::Prompt,
+            AwaitUntil::Exit => Until::Exit,
+            AwaitUntil::Quiet => Until::Quiet(Quiet::of(QUIET)),
+        },
+        input: match verb.until {
+            AwaitUntil::Input => Some(InputWait::KnownOrQuiet),
+            // A run waits for what its definition names. A client can answer the question that came instead.
+            AwaitUntil::Prompt if caller.reader().is_some() => Some(InputWait::Known),
+            AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,
+        },
+        timeout: Duration::from_secs_f64(verb.timeout),
+    })
+}
 
 impl Sessions {
     /// Waits for output of a terminal.
@@ -37,59 +114,112 @@ impl Sessions {
 
     /// Waits, and returns an error together with its session.
     async fn try_wait(&self, caller: &Caller, verb: AwaitOutput) -> Result<AwaitOutputReply, (String, SessionError)> {
-        let words = |words: String| (verb.session_id.clone(), SessionError::Words(words));
-        let sources: Vec<String> = std::iter::once(verb.pattern)
-            .chain(verb.patterns.unwrap_or_default())
-            .filter(|pattern| !pattern.is_empty())
-            .collect();
-        if sources.is_empty() && verb.until == AwaitUntil::Match {
-            return Err(words("pattern is required, unless until is prompt, exit or quiet".to_owned()));
-        }
-        if !(0.0..=LONGEST).contains(&verb.timeout) {
-            return Err(words(format!("timeout must be between 0 and {LONGEST} seconds, not {}", verb.timeout)));
-        }
-        let wait = WaitRequest {
-            patterns: sources.clone(),
-            target: match verb.target {
-                AwaitTarget::Output => Target::Output,
-                AwaitTarget::Screen => Target::Screen,
-            },
-            since: verb.since,
-            until: match verb.until {
-                AwaitUntil::Match => Until::Match,
-                AwaitUntil::Prompt => Until::Prompt,
-                AwaitUntil::Exit => Until::Exit,
-                AwaitUntil::Quiet => Until::Quiet(Quiet::of(QUIET)),
-            },
-            timeout: Duration::from_secs_f64(verb.timeout),
-        };
-        let mut names = verb.session_ids.unwrap_or_default();
+        let wait = wait_request(caller, &verb).map_err(|trouble| (verb.session_id.clone(), trouble))?;
+        let mut names = verb.session_ids.clone().unwrap_or_default();
         if !verb.session_id.is_empty() || names.is_empty() {
             names.insert(0, verb.session_id.clone());
         }
-        let mut terminals = Vec::with_capacity(names.len());
-        for name in &names {
-            terminals.push((name.clone(), self.find(name).await.map_err(|trouble| (name.clone(), trouble))?));
+        let mut watched = Vec::with_capacity(names.len());
+        for name in names {
+            let terminal = self.find(&name).await.map_err(|trouble| (name.clone(), trouble))?;
+            let since = match verb.since {
+                Some(Since::Last) => self.behind_last_match(caller, &terminal),
+                Some(Since::Offset(_)) | None => wait.since,
+            };
+            watched.push(Watched { name, terminal, wait: WaitRequest { since, ..wait.clone() } });
         }
-        let (terminal, waited, view) = match terminals.as_slice() {
-            [(name, terminal)] => {
-                let (waited, view) = terminal.wait(wait).await.map_err(|error| (name.clone(), error.into()))?;
-                (terminal.clone(), waited, view)
-            }
-            _ => first_of(terminals, wait).await?,
+        let mut ended = wait_for(watched, verb.mode).await?;
+        let Some(last) = ended.pop() else {
+            return Err((verb.session_id, SessionError::Words("no terminal was named".to_owned())));
         };
-        let handed_back = self.absence(caller, &terminal, &view).await;
-        Ok(AwaitOutputReply { handed_back, ..self.waited(&terminal, waited, view, &sources) })
+        for end in ended.iter().chain([&last]) {
+            self.note_match(caller, end);
+        }
+        let session = last.terminal.id().to_string();
+        let reply = self.waited(caller, &verb, last).await.map_err(|trouble| (session, trouble))?;
+        if verb.mode == AwaitMode::Any {
+            return Ok(reply);
+        }
+        let mut terminals: Vec<TerminalWait> = ended.into_iter().map(|end| self.terminal_wait(end)).collect();
+        terminals.push(TerminalWait {
+            session_id: reply.session_id.clone(),
+            name: reply.name.clone(),
+            reason: reply.reason,
+            match_text: reply.match_text.clone(),
+            exit_code: reply.exit_code,
+            offset: reply.offset,
+        });
+        let timeout_occurred = terminals.iter().any(|end| end.reason == AwaitReason::Timeout);
+        Ok(AwaitOutputReply { terminals, timeout_occurred, ..reply })
     }
 
-    fn waited(&self, terminal: &HostedTerminal, waited: Waited, view: View, sources: &[String]) -> AwaitOutputReply {
-        let reason = match waited.reason {
-            Reason::Match => AwaitReason::Match,
-            Reason::Prompt => AwaitReason::Prompt,
-            Reason::Exit => AwaitReason::Exit,
-            Reason::Quiet => AwaitReason::Quiet,
-            Reason::Timeout => AwaitReason::Timeout,
+    /// Waits for what follows an input that was typed at `offset`.
+    pub(crate) async fn wait_after_input(
+        &self,
+        caller: &Caller,
+        terminal: &HostedTerminal,
+        wait: WaitRequest,
+        offset: u64,
+    ) -> Result<(View, WaitInfo), SessionError> {
+        let began = Instant::now();
+        let (waited, view) = terminal.wait(WaitRequest { since: Some(offset), ..wait }).await?;
+        if let Some(gave_up) = &waited.gave_up {
+            return Err(format!("the input was sent; {gave_up}").into());
+        }
+        let end = EndedWait { terminal: terminal.clone(), waited, view };
+        self.note_match(caller, &end);
+        let secrets = self.secrets.within(terminal.id());
+        let (found, groups) = masked_match(&secrets, &end.waited);
+        let info = WaitInfo {
+            reason: reason_of(end.waited.reason),
+            match_text: found,
+            groups,
+            elapsed_time: (began.elapsed().as_secs_f64() * 1e3).round() / 1e3,
+            offset: end.waited.offset,
+            in_echo: end.waited.found.as_ref().is_some_and(|found| found.in_echo),
         };
+        Ok((end.view, info))
+    }
+
+    /// Returns where a wait since the last match of this client begins.
+    fn behind_last_match(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
+        let reading = self.readers.of(caller.reader()?, terminal.id());
+        reading.matched.or(reading.offset)
+    }
+
+    /// Notes where the match of a wait ends.
+    fn note_match(&self, caller: &Caller, end: &EndedWait) {
+        let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
+        if let Some(reader) = caller.reader().filter(|_| is_match) {
+            self.readers.note(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
+        }
+    }
+
+    fn terminal_wait(&self, end: EndedWait) -> TerminalWait {
+        let secrets = self.secrets.within(end.terminal.id());
+        let reason = reason_of(end.waited.reason);
+        TerminalWait {
+            session_id: end.terminal.id().to_string(),
+            reason,
+            match_text: masked_match(&secrets, &end.waited).0,
+            exit_code: exit_code_of(reason, &end),
+            offset: end.waited.offset,
+            name: end.view.name,
+        }
+    }
+
+    async fn waited(
+        &self,
+        caller: &Caller,
+        verb: &AwaitOutput,
+        end: EndedWait,
+    ) -> Result<AwaitOutputReply, SessionError> {
+        let handed_back = self.absence(caller, &end.terminal, &end.view).await;
+        let mode = verb.screen.unwrap_or_default();
+        let share = self.screen_share(caller, &end.terminal, &end.view, mode, None).await?;
+        let reason = reason_of(end.waited.reason);
+        let exit_code = exit_code_of(reason, &end);
+        let EndedWait { terminal, waited, view } = end;
         let error = match (&waited.gave_up, waited.missed_before) {
             (Some(gave_up), _) => Some(gave_up.to_string()),
             (None, Some(begins)) => {
@@ -99,66 +229,136 @@ impl Sessions {
                 format!("{program} took the place of the shell, which told its prompts; wait for what it prints")
             }),
         };
-        let found = waited.found;
         let secrets = self.secrets.within(terminal.id());
-        AwaitOutputReply {
+        let (match_text, groups) = masked_match(&secrets, &waited);
+        let match_context = match (&waited.found, mode) {
+            (Some(found), ScreenMode::Auto | ScreenMode::New) if share.is_cut => {
+                lines_around(&terminal, &secrets, found.range.clone()).await?
+            }
+            _ => None,
+        };
+        let sources = patterns_of(verb);
+        let found = waited.found;
+        Ok(AwaitOutputReply {
             success: waited.gave_up.is_none(),
             session_id: terminal.id().to_string(),
-            handed_back: None,
-            match_text: secrets.masked_if(found.as_ref().map(|found| found.text.clone())),
-            screen_content: secrets.masked_screen(view.screen),
+            handed_back,
+            match_text,
+            screen_content: share.content,
             elapsed_time: 0.0,
             timestamp: clock::now_iso8601(),
             error,
-            groups: found
-                .iter()
-                .flat_map(|found| found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)))
-                .collect(),
-            reason,
+            groups,
+            reason: if waited.gave_up.is_some() { AwaitReason::Error } else { reason },
             offset: waited.offset,
-            exit_code: match reason {
-                AwaitReason::Exit | AwaitReason::Prompt => view.exit_code,
-                AwaitReason::Match | AwaitReason::Quiet | AwaitReason::Timeout => waited.exit.map(|exit| exit.code),
-            },
-            timeout_occurred: reason == AwaitReason::Timeout,
+            exit_code,
+            timeout_occurred: reason == AwaitReason::Timeout && waited.gave_up.is_none(),
             pattern: found.as_ref().filter(|_| sources.len() > 1).and_then(|found| sources.get(found.pattern).cloned()),
+            name: view.name,
+            terminals: Vec::new(),
+            match_context,
+            screen_part: share.part,
+            cursor: share.cursor,
+            alternate_screen: share.alternate_screen,
+            highlighted: share.highlighted,
+            typed: secrets.masked_if(view.typed),
             awaiting_input: view.awaiting_input,
             password: view.password,
             in_echo: found.is_some_and(|found| found.in_echo),
-        }
+        })
     }
 }
 
-/// Waits in several terminals: for the first match, else for the last one to end.
-async fn first_of(
-    terminals: Vec<(String, HostedTerminal)>,
+/// A terminal that is waited in.
+struct Watched {
+    /// The name by which the caller calls it.
+    name: String,
+    terminal: HostedTerminal,
     wait: WaitRequest,
-) -> Result<(HostedTerminal, Waited, View), (String, SessionError)> {
+}
+
+/// A wait that ended.
+struct EndedWait {
+    terminal: HostedTerminal,
+    waited: Waited,
+    view: View,
+}
+
+fn reason_of(reason: Reason) -> AwaitReason {
+    match reason {
+        Reason::Match => AwaitReason::Match,
+        Reason::Prompt => AwaitReason::Prompt,
+        Reason::Exit => AwaitReason::Exit,
+        Reason::Quiet => AwaitReason::Quiet,
+        Reason::Input => AwaitReason::Input,
+        Reason::Timeout => AwaitReason::Timeout,
+    }
+}
+
+/// Returns the exit code that a wait has found: of a command at the prompt, or of the program.
+fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
+    match reason {
+        AwaitReason::Exit | AwaitReason::Prompt => end.view.exit_code,
+        _ => end.waited.exit.map(|exit| exit.code),
+    }
+}
+
+/// Returns what a wait has matched, and its groups, with secrets masked.
+fn masked_match(secrets: &Redactor, waited: &Waited) -> (Option<String>, Vec<Option<String>>) {
+    let Some(found) = &waited.found else { return (None, Vec::new()) };
+    let groups = found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)).collect();
+    (Some(secrets.masked(found.text.clone())), groups)
+}
+
+/// Returns the lines around a match in the output.
+async fn lines_around(
+    terminal: &HostedTerminal,
+    secrets: &Redactor,
+    range: Option<Range<u64>>,
+) -> Result<Option<String>, SessionError> {
+    let Some(range) = range else { return Ok(None) };
+    let from = range.start.saturating_sub(AROUND_MATCH);
+    let most = usize::try_from(range.end - from + AROUND_MATCH).unwrap_or(usize::MAX).min(2000);
+    let excerpt = terminal.read(Part::From(from), Limit::Head(most)).await?;
+    let excerpt = whole_secrets_hidden(terminal, secrets, from, excerpt).await?;
+    // The first and the last line are cut, unless the output begins or ends there.
+    let head =
+        if from == 0 { excerpt.head.as_str() } else { excerpt.head.split_once('\n').map_or("", |(_, rest)| rest) };
+    let text = if excerpt.left_out > 0 { head.rsplit_once('\n').map_or(head, |(rest, _)| rest) } else { head };
+    Ok(Some(secrets.masked(text.trim_end().to_owned())).filter(|text| !text.is_empty()))
+}
+
+/// Waits in all terminals. With [`AwaitMode::Any`], the last element is the first one that matched, else the last one
+/// that ended; with [`AwaitMode::All`] there is an element for each.
+async fn wait_for(watched: Vec<Watched>, mode: AwaitMode) -> Result<Vec<EndedWait>, (String, SessionError)> {
     let mut waits = JoinSet::new();
-    for (name, terminal) in terminals {
-        let wait = wait.clone();
+    for Watched { name, terminal, wait } in watched {
         waits.spawn(async move {
+            let until = wait.until;
             let waited = terminal.wait(wait).await;
-            (name, terminal, waited)
+            (name, terminal, until, waited)
         });
     }
-    let mut last = Err((String::new(), SessionError::Words("no terminal was named".to_owned())));
-    while let Some(ended) = waits.join_next().await {
-        let Ok((name, terminal, waited)) = ended else { continue };
+    let mut ended = Vec::new();
+    let mut failed = None;
+    while let Some(end) = waits.join_next().await {
+        let Ok((name, terminal, until, waited)) = end else { continue };
         match waited {
             Ok((waited, view)) => {
-                let over = matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet)
-                    || wait.until == Until::Exit && waited.reason == Reason::Exit;
-                last = Ok((terminal, waited, view));
-                if over {
+                let over = matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet | Reason::Input)
+                    || until == Until::Exit && waited.reason == Reason::Exit;
+                ended.push(EndedWait { terminal, waited, view });
+                if over && mode == AwaitMode::Any {
                     break;
                 }
             }
             // A pattern that is invalid for one terminal is invalid for all.
             Err(error @ TerminalError::Refused(_)) => return Err((name, error.into())),
-            Err(TerminalError::Ask(error)) if last.is_err() => last = Err((name, error.into())),
-            Err(TerminalError::Ask(_)) => {}
+            Err(TerminalError::Ask(error)) => failed = Some((name, error)),
         }
     }
-    last
+    match failed {
+        Some((name, error)) if ended.is_empty() || mode == AwaitMode::All => Err((name, error.into())),
+        _ => Ok(ended),
+    }
 }

@@ -39,6 +39,7 @@ async fn main() {
             patterns: vec![pattern.clone()],
             target: Target::Output,
             since: None,
+            input: None,
             until: Until::Match,
             timeout: Duration::from_secs(10),
         };

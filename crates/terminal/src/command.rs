@@ -21,6 +21,9 @@ pub struct CommandRequest {
     pub timeout: Duration,
     /// How much of its output to return.
     pub limit: Limit,
+    /// Whether to return when the command waits for typed input. The command is left running then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub input: bool,
     /// The id of the step that this command belongs to. A repeated request with the same step does not run the
     /// command again; it returns the recorded outcome.
     pub step: Option<String>,
@@ -52,10 +55,26 @@ pub struct CommandResult {
     pub ended: Option<Exit>,
     /// The program that took the place of the shell, as after `exec`.
     pub replaced_by: Option<String>,
+    /// What the command asks for, where it waits for typed input; it still runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<InputRequest>,
     /// Offset at which the output begins.
     pub offset: u64,
     /// Offset behind the output.
     pub end: u64,
+}
+
+/// A program that waits for typed input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRequest {
+    /// Its name, where that is known.
+    pub program: Option<String>,
+    /// Whether it draws the whole screen, as editors and pagers do.
+    pub full_screen: bool,
+    /// Whether it reads a line that is not shown, as passwords are read.
+    pub password: bool,
+    /// The rows of the screen.
+    pub screen: String,
 }
 
 /// Why a command was not run.

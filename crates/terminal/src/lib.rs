@@ -25,13 +25,14 @@ mod lines;
 pub mod measured;
 mod memory;
 mod process;
+mod question;
 mod screen;
 mod terminal;
 mod terminals;
 mod transcript;
 mod wait;
 
-pub use command::{CommandRequest, CommandResult, RunError};
+pub use command::{CommandRequest, CommandResult, InputRequest, RunError};
 pub use exchange::{Variable, VariablesError};
 pub use hidden_input::{HiddenInputLog, SecretText};
 pub use integration::Integration;
@@ -45,4 +46,4 @@ pub use terminal::{
     Part, Sent, Settle, Stage, Terminal, TerminalClosed, View,
 };
 pub use terminals::{OpenError, Opened, Options, Spec, Terminals};
-pub use wait::{PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};
+pub use wait::{InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

@@ -4,6 +4,7 @@ mod answers;
 mod draft;
 mod excerpt;
 mod floods;
+mod input_watch;
 mod ledger;
 mod outgoing;
 mod seat;
@@ -171,7 +172,8 @@ pub struct View {
     pub size: Size,
     /// Whether a command runs in the foreground, where that can be known.
     pub busy: Option<bool>,
-    /// The exit code of the last command, where the shell reports it; of the program, once it has ended.
+    /// The exit code of the last command, where the shell reports it and no other command runs; of the program, once it
+    /// has ended.
     pub exit_code: Option<i32>,
     /// How the program ended, once it has.
     pub exit: Option<Exit>,
@@ -187,6 +189,12 @@ pub struct View {
     pub awaiting_input: Option<bool>,
     /// Whether it reads a line that is not shown, as passwords are read.
     pub password: bool,
+    /// The text at the shell's prompt that was typed and not entered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<String>,
+    /// Its name, besides the id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Which part of the output to read.

@@ -27,6 +27,8 @@ pub struct Wait {
     pub since: Option<u64>,
     /// What ends the wait besides a match and the end of the program.
     pub until: Until,
+    /// Whether the wait also ends when the program waits for typed input, see [`Reason::Input`].
+    pub input: Option<InputWait>,
     /// How long it waits at the most.
     pub timeout: Duration,
 }
@@ -53,6 +55,15 @@ pub enum Until {
     Exit,
     /// So much time without output.
     Quiet(Quiet),
+}
+
+/// When a program counts as waiting for typed input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputWait {
+    /// Only where the kernel shows it: the program sleeps in a read of the terminal, and no input is left to read.
+    Known,
+    /// Also where it cannot be determined, as for event loops, once the program has been quiet for a while.
+    KnownOrQuiet,
 }
 
 /// How long a terminal must be silent to be called quiet.
@@ -84,6 +95,8 @@ pub enum Reason {
     Exit,
     /// There was no output for the requested time.
     Quiet,
+    /// The foreground program waits for typed input, or the shell for the rest of a line.
+    Input,
     /// The time was up.
     Timeout,
 }

@@ -44,7 +44,7 @@ async fn is_open(place: &DaemonPaths, report: &RunReply) -> Result<bool, Failure
 async fn looked_up(place: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
     let record = front::ask(place, GetWorkflowRun { run_id: id.to_owned() }).await?;
     let Some(record) = record.run else { return Err(not_found(id)) };
-    let report = front::ask(place, GetRun { run_id: id.to_owned(), wait_seconds: None }).await?;
+    let report = front::ask(place, GetRun { run_id: id.to_owned(), wait_seconds: None, ..GetRun::default() }).await?;
     Ok((record, report))
 }
 

@@ -147,7 +147,7 @@ async fn a_call_that_a_restart_interrupts_is_in_doubt_and_not_made_again() {
     let graph = begin(&daemon, calling("run_graph", &json!({"graph_id": "long"}), &failed)).await;
     eventually("both nodes run", async || pids(&daemon).len() == 2).await;
     let daemon = daemon.restarted().await;
-    let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0) };
+    let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };
     let node = daemon.call(over(&node)).await;
     assert_eq!((node.status.as_str(), node.final_state.as_deref()), ("completed", Some("doubt")), "{:?}", node.error);
     // The graph is a run that continued: its step is in doubt, and that is its result.

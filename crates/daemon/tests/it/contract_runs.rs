@@ -139,7 +139,7 @@ async fn a_run_goes_on_with_the_definition_that_it_began_with() {
         let answer =
             AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
-        let over = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0) }).await;
+        let over = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0), ..GetRun::default() }).await;
         assert_eq!(over.final_state.as_deref(), Some(end));
     }
     daemon.stop().await;
@@ -185,7 +185,7 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
         !known(&finished)
     })
     .await;
-    let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None }).await;
+    let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert!(gone.error.unwrap().starts_with(&format!("Workflow run '{finished}' not found")));
     daemon.stop().await;
 }
@@ -312,7 +312,8 @@ async fn a_long_result_is_shortened_in_lists_only() {
     );
     definition["return_values"] = json!({"LONG": "long"});
     let begun = daemon.call(starting(definition)).await;
-    let over = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: Some(60.0) }).await;
+    let over =
+        daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(over.status, "completed", "{over:?}");
     let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
     assert!(listed.result_shortened && listed.result["LONG"].as_str().unwrap().len() < 1000, "{listed:?}");

@@ -50,14 +50,14 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
 /// Waits for the end of a run that may be at a gate, and returns its reply.
 async fn final_reply(daemon: &TestDaemon, run: &str) -> RunReply {
     eventually("the run is over", async || {
-        let looked = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None }).await;
+        let looked = daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: None, ..GetRun::default() }).await;
         if ["waiting", "running"].contains(&looked.status.as_str()) { Err(looked) } else { Ok(looked) }
     })
     .await
 }
 
 async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
-    daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0) }).await
+    daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_rest
     let expires = clock.now().after(Duration::from_secs(3600));
     clock.advance(Duration::from_secs(3000));
     let daemon = daemon.restarted().await;
-    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
+    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!(looked.status, "waiting");
     assert_eq!(clock.sleepers(), [expires], "the time that is left is what was left");
     clock.advance(Duration::from_secs(600));
@@ -176,7 +176,7 @@ async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
     let daemon = daemon.restarted().await;
     eventually("the run sleeps on until the same moment", sleeps).await;
     clock.advance(Duration::from_secs(49));
-    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
+    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!((looked.status.as_str(), sleeps().await), ("running", true), "{looked:?}");
     clock.advance(Duration::from_secs(1));
     let ended = end_of(&daemon, &begun.run_id).await;
@@ -298,7 +298,7 @@ async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machin
     let elsewhere = daemon.bash().await;
     let typed = SendInput {
         session_id: elsewhere.id.clone(),
-        input_text: "open-sesame-7\n".to_owned(),
+        input_text: "open-sesame-7".to_owned(),
         secret: true,
         ..SendInput::default()
     };
@@ -462,7 +462,7 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
         let run = daemon.call(heavy(seed, 0.001)).await;
         assert_eq!(run.status, "completed", "{:?}", run.error);
     }
-    let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None }).await;
+    let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None, ..GetRun::default() }).await;
     assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
     // No run in progress is deleted.
     let refused = loop {
@@ -509,7 +509,8 @@ async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_an
     assert_eq!(record.state, "running");
     let error = record.error.unwrap();
     assert!(error.starts_with("its history can not be read: entry 3 says what this version does not know"), "{error}");
-    let looked = daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0) }).await;
+    let looked =
+        daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await;
     assert!(looked.error.unwrap().contains("entry 3 says"));
     let cancelled = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
     assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");

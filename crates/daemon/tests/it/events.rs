@@ -82,7 +82,7 @@ async fn who_cancels_a_run_ends_its_gate_and_the_run_below_it() {
     let daemon = TestDaemon::new().await;
     let asking = machine("inner", json!({"first": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}));
     let run = begin(&daemon, nesting(&asking)).await.run_id;
-    let waiting = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(20.0) }).await;
+    let waiting = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
     let gate = waiting.pending_gate.unwrap();
     assert!(daemon.call(CancelWorkflow { run_id: run.clone() }).await.success);
     let (events, _) = story(&daemon, &run).await;
@@ -116,7 +116,7 @@ async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
     let (_, mut going) = gone.into_split();
     going.write_all(format!("{asks}\n").as_bytes()).await.unwrap();
     drop(going);
-    daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(20.0) }).await;
+    daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
     let answer = steplatch_protocol::AnswerGate {
         run_id: run.clone(),
         gate_id: None,
@@ -124,7 +124,7 @@ async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
         ..Default::default()
     };
     assert!(daemon.call(answer).await.success);
-    let over = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0) }).await;
+    let over = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!((over.status.as_str(), over.states_executed), ("failed", 1000), "{:?}", over.error);
 
     let mut lines = BufReader::new(deaf).lines();

@@ -37,7 +37,7 @@ async fn waits(daemon: &TestDaemon, params: Value) -> RunReply {
 }
 
 async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
-    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0) }).await
+    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
 fn answer(run: &RunReply, answer: &str) -> AnswerGate {
@@ -88,7 +88,10 @@ async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right()
     );
     let text = daemon.call(answer(&asked, "1.2.3")).await.error.unwrap();
     assert_eq!(text, "The gate asks for a form, answered as an object with its fields: version, count, loud");
-    assert_eq!(daemon.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None }).await.status, "waiting");
+    assert_eq!(
+        daemon.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await.status,
+        "waiting"
+    );
     let daemon = daemon.restarted().await;
     // As text that contains JSON, as models tend to write it.
     let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;

@@ -88,7 +88,7 @@ async fn answers(client: &Client, run: &RunReply, passphrase: Option<&str>) -> A
 }
 
 async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
-    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0) }).await
+    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
 
 async fn is_locked(daemon: &TestDaemon, run: &RunReply) -> bool {
@@ -115,7 +115,7 @@ async fn a_copy_of_the_state_does_not_go_past_a_gate() {
     sets(&ann, Some("open barley"), None).await;
     assert!(!answers(&ann, &asked, Some("open barley")).await.success);
     assert!(!unlocks(&ann, "open barley").await.success);
-    let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None }).await;
+    let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert_eq!(now.status, "waiting");
     assert!(now.next_step.unwrap().contains("steplatch approver unlock"));
     // It can be cancelled.
@@ -298,7 +298,7 @@ async fn who_follows_a_locked_run_sees_its_end_and_a_cancel_takes_what_is_below(
     let cancelled = daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await;
     assert!(cancelled.success, "{cancelled:?}");
     assert_eq!(sealed_runs(&daemon), [true], "the run below is over as well");
-    let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0) };
+    let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0), ..GetRun::default() };
     let waits = daemon.person_named("bob").await;
     let waits = tokio::spawn(async move { waits.call(looks).await.unwrap() });
     let subscribe = Subscribe { run_id: first.run_id.clone(), from_seq: None, ..Subscribe::default() };

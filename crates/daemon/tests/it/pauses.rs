@@ -50,7 +50,7 @@ async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
 }
 
 async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
-    daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0) }).await
+    daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() }).await
 }
 
 /// Waits until a run sends this event, and returns its data.
@@ -93,7 +93,7 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
     typed(&daemon, "echo go-on\n").await;
     hears(&daemon, &run, "state_completed", Some("wait")).await;
     let daemon = daemon.restarted().await;
-    let looked = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5) }).await;
+    let looked = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(0.5), ..GetRun::default() }).await;
     assert_eq!((looked.status.as_str(), looked.states_executed), ("running", 2), "it goes nowhere");
     assert_eq!(looked.paused, paused.paused);
 

@@ -50,7 +50,7 @@ async fn deploy(daemon: &TestDaemon, wait: f64) -> RunReply {
 }
 
 async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
-    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(30.0) }).await
+    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await
 }
 
 async fn names(daemon: &TestDaemon) -> Vec<String> {
@@ -317,7 +317,7 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
     while told.next().await.unwrap()["event_type"] != "remote_queued" {}
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert_eq!((remote.running, remote.queued), (1, 2));
-    let waiting = daemon.call(GetRun { run_id: second.run_id.clone(), wait_seconds: None }).await;
+    let waiting = daemon.call(GetRun { run_id: second.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     assert!(waiting.next_step.unwrap().contains("stands in line"));
 
     // A run that leaves the queue is skipped.
@@ -590,7 +590,8 @@ async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
     let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
     let told = async {
         loop {
-            let told = daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: None }).await;
+            let told =
+                daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
             if let Some(error) = told.error {
                 return error;
             }
@@ -658,7 +659,7 @@ async fn told(daemon: &TestDaemon, run: &str) -> String {
         }
     }
     let record = daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await;
-    let report = daemon.call(GetRun { run_id, wait_seconds: None }).await;
+    let report = daemon.call(GetRun { run_id, wait_seconds: None, ..GetRun::default() }).await;
     format!("{told}{}{}", serde_json::to_string(&record).unwrap(), serde_json::to_string(&report).unwrap())
 }
 

@@ -171,7 +171,8 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
     // Document 000, line 184, and document 001, line 680: `success` shows that the workflow has succeeded.
     assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
     assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
-    let over = daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0) }).await;
+    let over =
+        daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0), ..GetRun::default() }).await;
     assert_eq!((over.success, over.status.as_str(), over.next_step), (true, "completed", None));
     let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
@@ -594,7 +595,10 @@ async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
         }
     }
     daemon.call(CancelWorkflow { run_id }).await;
-    assert_eq!(daemon.call(GetRun { run_id: innermost, wait_seconds: None }).await.status, "cancelled");
+    assert_eq!(
+        daemon.call(GetRun { run_id: innermost, wait_seconds: None, ..GetRun::default() }).await.status,
+        "cancelled"
+    );
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
 }
 

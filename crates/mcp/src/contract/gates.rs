@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AnswerGate, AskError, GateInfo, GetApprover, GetRun, GetWorkflowRun, RUN_WAIT_SECONDS, ReconnectingClient,
-    RunEvent, Verb as _,
+    RunDetail, RunEvent, Verb as _,
 };
 
 use self::dialog::NoDialog;
@@ -62,6 +62,8 @@ pub(super) struct Caller<'a, 'c> {
     pub(super) call: &'a mut Call<'c>,
     /// How long the request waits for the run, in seconds.
     wait: f64,
+    /// How much of a run replies tell.
+    detail: Value,
 }
 
 /// The outcome of a call.
@@ -82,12 +84,14 @@ impl<'a, 'c> Caller<'a, 'c> {
         let arguments = call.arguments.as_ref();
         // Some clients wrap the arguments in `request`.
         let wrapped = arguments.and_then(|arguments| arguments.get("request")).and_then(Value::as_object);
-        let asked = wrapped.or(arguments).and_then(|asked| asked.get("wait_seconds")).and_then(Value::as_f64);
-        Self { daemon, call, wait: asked.unwrap_or(RUN_WAIT_SECONDS) }
+        let asked = |field: &str| wrapped.or(arguments).and_then(|asked| asked.get(field));
+        let wait = asked("wait_seconds").and_then(Value::as_f64).unwrap_or(RUN_WAIT_SECONDS);
+        let detail = asked("detail").cloned().unwrap_or_else(|| json!(RunDetail::Brief));
+        Self { daemon, call, wait, detail }
     }
 
     async fn run(&mut self, run_id: &str, wait_seconds: f64) -> Result<Value, AskError> {
-        let params = json!({"run_id": run_id, "wait_seconds": wait_seconds});
+        let params = json!({"run_id": run_id, "wait_seconds": wait_seconds, "detail": self.detail});
         Ok(waiting::ask(self.daemon, GetRun::NAME, params, self.call.progress.as_mut()).await?.0)
     }
 }

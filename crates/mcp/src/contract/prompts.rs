@@ -98,7 +98,7 @@ async fn review(run_id: String, daemon: &ReconnectingClient) -> Result<(&'static
         let error = record.error.unwrap_or_else(|| "there is no such run; list_runs tells which there are".to_owned());
         return Err(ErrorData::invalid_params(error, None));
     }
-    let run = daemon.call(GetRun { run_id: run_id.clone(), wait_seconds: None }).await;
+    let run = daemon.call(GetRun { run_id: run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
     let run = run.map_err(|error| internal(&error))?;
     let told = serde_json::to_string_pretty(&run).expect("a reply has only JSON in it");
     let (told, cut) = match told.char_indices().nth(LONGEST_RUN) {

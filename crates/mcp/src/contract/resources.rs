@@ -152,7 +152,7 @@ async fn run(uri: &str, run_id: String, daemon: &ReconnectingClient) -> Result<O
     if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
         return Ok(None);
     }
-    let reply = daemon.call(GetRun { run_id, wait_seconds: None }).await?;
+    let reply = daemon.call(GetRun { run_id, wait_seconds: None, ..GetRun::default() }).await?;
     Ok(Some(pretty(uri, &reply)))
 }
 

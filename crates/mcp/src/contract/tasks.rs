@@ -16,7 +16,7 @@ use serde_json::Value;
 use steplatch_ids::random_name;
 use steplatch_protocol::{
     AnswerGate, AskError, CallTool, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, ReconnectingClient,
-    RunRecord, RunWorkflow, Verb, read,
+    RunDetail, RunRecord, RunWorkflow, Verb, read,
 };
 
 use super::completed;
@@ -148,7 +148,7 @@ impl Elicitor {
         Ok(Some(match run.state.as_str() {
             "cancelled" => DetailedTask::new(told, TaskPayload::Cancelled),
             "completed" | "failed" => {
-                let params = serde_json::json!({ "run_id": run_id });
+                let params = serde_json::json!({ "run_id": run_id, "detail": RunDetail::Brief });
                 let (reply, warnings) = daemon.call_raw(GetRun::NAME, params).await?;
                 let failed = run.state == "failed";
                 let mut result = completed(reply, warnings);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AskError, AwaitOutput, CallTool, Follower, GetRun, RUN_WAIT_SECONDS, ReconnectingClient, RunEvent, RunWorkflow,
-    Verb, read,
+    AskError, AwaitOutput, CallTool, Follower, GetRun, RUN_WAIT_SECONDS, ReconnectingClient, RunDetail, RunEvent,
+    RunWorkflow, Verb, read,
 };
 
 use crate::progress::{Progress, SIGN_OF_LIFE};
@@ -30,18 +30,18 @@ pub(super) async fn ask(
     let answer = match name {
         RunWorkflow::NAME => match read::<RunWorkflow>(params.clone()) {
             Ok(known) => {
-                let wait = known.verb.wait_seconds;
+                let (wait, detail) = (known.verb.wait_seconds, known.verb.detail);
                 let verb = RunWorkflow { wait_seconds: Some(0.0), ..known.verb };
-                begin(daemon, verb, wait, known.warnings, progress).await
+                begin(daemon, verb, (wait, detail), known.warnings, progress).await
             }
             // The daemon gives the best error for invalid parameters, so they are passed on unchanged.
             Err(_) => daemon.call_raw(name, params).await,
         },
         CallTool::NAME => match read::<CallTool>(params.clone()) {
             Ok(known) => {
-                let wait = known.verb.wait_seconds;
+                let (wait, detail) = (known.verb.wait_seconds, known.verb.detail);
                 let verb = CallTool { wait_seconds: Some(0.0), ..known.verb };
-                begin(daemon, verb, wait, known.warnings, progress).await
+                begin(daemon, verb, (wait, detail), known.warnings, progress).await
             }
             Err(_) => daemon.call_raw(name, params).await,
         },
@@ -63,7 +63,7 @@ pub(super) async fn ask(
 async fn begin<V: Verb>(
     daemon: &ReconnectingClient,
     verb: V,
-    wait: Option<f64>,
+    (wait, detail): (Option<f64>, Option<RunDetail>),
     warnings: Vec<String>,
     progress: &mut Progress,
 ) -> Answer {
@@ -75,7 +75,8 @@ async fn begin<V: Verb>(
         return Ok((started, warnings));
     }
     let left = (wait.unwrap_or(RUN_WAIT_SECONDS) - began.elapsed().as_secs_f64()).max(0.0);
-    let (data, _) = over(daemon, &run, json!({"run_id": run, "wait_seconds": left}), progress).await?;
+    let (data, _) =
+        over(daemon, &run, json!({"run_id": run, "wait_seconds": left, "detail": detail}), progress).await?;
     Ok((data, warnings))
 }
 

@@ -16,7 +16,7 @@ use steplatch_nodes::pane::Reading;
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent,
-    GetScreenContentReply, OpenTerminal, SendInput,
+    GetScreenContentReply, OpenTerminal, SendInput, Since,
 };
 use steplatch_sessions::Sessions;
 use tokio::time::Instant;
@@ -190,6 +190,7 @@ impl PtyNodes {
             keys: Some(vec!["enter".to_owned()]),
             secret: false,
             wait_for_quiet_ms: Some(0),
+            ..SendInput::default()
         };
         let sent = self.sessions.send(caller, send, Some(step.to_owned())).await;
         if sent.outcome_unknown == Some(true) {
@@ -298,6 +299,8 @@ impl PtyNodes {
         session: &PtyTerminal,
         since: Option<u64>,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
+        // A question is no end of a node's call.
+        let caller = &Arc::new(caller.unattended());
         let (pattern, how) = match &pty.ready {
             Ready::Shell => (String::new(), AwaitUntil::Prompt),
             Ready::Quiet => (String::new(), AwaitUntil::Quiet),
@@ -308,7 +311,7 @@ impl PtyNodes {
                 session_id: session.as_str().to_owned(),
                 pattern: pattern.clone(),
                 timeout: ONE_WAIT.as_secs_f64(),
-                since,
+                since: since.map(Since::Offset),
                 until: how,
                 ..AwaitOutput::default()
             };
@@ -324,7 +327,7 @@ impl PtyNodes {
                         session_id: session.as_str().to_owned(),
                         pattern: r"[\s\S]".to_owned(),
                         timeout: ONE_WAIT.as_secs_f64(),
-                        since: Some(waited.offset),
+                        since: Some(Since::Offset(waited.offset)),
                         ..AwaitOutput::default()
                     };
                     self.sessions.wait(caller, quiet).await;

@@ -66,23 +66,80 @@ impl ProcessImage {
     }
 }
 
-/// Whether some process of the group `group` waits for what is typed into the terminal `device`.
-///
-/// `session` is the terminal's own program. `line_editing` is whether keys are taken one by one rather than as
-/// whole lines. `None` where a process sleeps in something that may or may not be about the terminal.
-pub(crate) fn awaits_input(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<bool> {
-    let members = members_of(session, group);
-    let mut verdict = if members.is_empty() { None } else { Some(false) };
-    for pid in members {
-        match stillness(pid, device) {
-            WaitChannel::ReadsTerminal => return Some(true),
-            // A program that reads single keys waits for many things at once, and the keyboard is one of them.
-            WaitChannel::WaitsForSome if line_editing => return Some(true),
-            WaitChannel::WaitsForSome | WaitChannel::Unknown => verdict = None,
-            WaitChannel::Other => {}
+/// What a foreground program does about typed input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputState {
+    /// It waits for input.
+    Awaits,
+    /// It does something else.
+    Works,
+    /// It passes input on to another machine or another terminal, and what happens there is not visible.
+    Relays,
+    /// It cannot be determined: a process sleeps in something that may or may not be about the terminal.
+    Unknown,
+}
+
+impl InputState {
+    /// Returns whether the program waits for input, where that is known.
+    pub(crate) fn awaits(self) -> Option<bool> {
+        match self {
+            Self::Awaits => Some(true),
+            Self::Works => Some(false),
+            Self::Relays | Self::Unknown => None,
         }
     }
-    verdict
+}
+
+/// Programs that pass typed input on to a program that this machine or this terminal does not show.
+const RELAYS: &[&str] = &[
+    "apt",
+    "apt-get",
+    "aptitude",
+    "autossh",
+    "docker",
+    "kubectl",
+    "lxc",
+    "lxc-attach",
+    "machinectl",
+    "mosh-client",
+    "nerdctl",
+    "picocom",
+    "plink",
+    "podman",
+    "script",
+    "ssh",
+    "sshpass",
+    "socat",
+    "su",
+    "sudo",
+    "systemd-run",
+    "telnet",
+    "tmux: client",
+    "unbuffer",
+];
+
+/// Returns what the processes of the group `group` do about input that is typed into the terminal `device`.
+///
+/// `session` is the terminal's own program. `line_editing` is whether keys are taken one by one rather than as
+/// whole lines.
+pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool) -> InputState {
+    let members = members_of(session, group);
+    let mut state = if members.is_empty() { InputState::Unknown } else { InputState::Works };
+    for pid in members {
+        let channel = stillness(pid, device);
+        // A relay that asks for a password itself reads the terminal as whole lines.
+        let relays = line_editing && name_of(pid).is_some_and(|name| RELAYS.contains(&name.as_str()));
+        match channel {
+            WaitChannel::ReadsTerminal | WaitChannel::WaitsForSome if relays => return InputState::Relays,
+            WaitChannel::ReadsTerminal => return InputState::Awaits,
+            // A program that reads single keys waits for many things at once, and the keyboard is one of them.
+            WaitChannel::WaitsForSome if line_editing => return InputState::Awaits,
+            WaitChannel::WaitsForSome | WaitChannel::Unknown if relays => return InputState::Relays,
+            WaitChannel::WaitsForSome | WaitChannel::Unknown => state = InputState::Unknown,
+            WaitChannel::Runs | WaitChannel::Other => {}
+        }
+    }
+    state
 }
 
 /// How many processes of a group, and threads of a process, are looked at.
@@ -134,7 +191,9 @@ enum WaitChannel {
     ReadsTerminal,
     /// Until one of several things happens, which may be a key.
     WaitsForSome,
-    /// It does not wait for the terminal: it computes, or sleeps in something else.
+    /// It computes.
+    Runs,
+    /// It does not wait for the terminal: it sleeps in something else.
     Other,
     /// It cannot be determined.
     Unknown,
@@ -148,12 +207,18 @@ fn stillness(pid: i32, device: &Path) -> WaitChannel {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return first };
     let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let others = threads.filter(|thread| *thread != pid).take(MOST_LOOKED_AT);
-    others.map(|thread| thread_stillness(pid, thread, device)).fold(first, |so_far, other| match (so_far, other) {
-        (WaitChannel::ReadsTerminal, _) | (_, WaitChannel::ReadsTerminal) => WaitChannel::ReadsTerminal,
-        (WaitChannel::WaitsForSome, _) | (_, WaitChannel::WaitsForSome) => WaitChannel::WaitsForSome,
-        (WaitChannel::Unknown, _) | (_, WaitChannel::Unknown) => WaitChannel::Unknown,
-        (WaitChannel::Other, WaitChannel::Other) => WaitChannel::Other,
-    })
+    let mut all = vec![first];
+    all.extend(others.map(|thread| thread_stillness(pid, thread, device)));
+    let any = |channel: WaitChannel| all.contains(&channel);
+    if any(WaitChannel::ReadsTerminal) {
+        WaitChannel::ReadsTerminal
+    } else if any(WaitChannel::WaitsForSome) && any(WaitChannel::Runs) {
+        // One thread waits for keys while another works on the last one.
+        WaitChannel::Unknown
+    } else {
+        let order = [WaitChannel::WaitsForSome, WaitChannel::Unknown, WaitChannel::Runs];
+        order.into_iter().find(|channel| any(*channel)).unwrap_or(WaitChannel::Other)
+    }
 }
 
 fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
@@ -162,7 +227,7 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     };
     let mut fields = line.split_ascii_whitespace();
     // "running", or a number; -1 for one that is stopped or in no system call.
-    let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return WaitChannel::Other };
+    let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return WaitChannel::Runs };
     let descriptor = fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
     if READS.contains(&call) {
         let Some(descriptor) = descriptor else { return WaitChannel::Unknown };

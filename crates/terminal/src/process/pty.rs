@@ -129,6 +129,15 @@ impl Pty {
         matches!(poll(&mut polled, Some(&at_once)), Ok(1..))
     }
 
+    /// Whether there is typed input that the program can read and has not read. In a mode that hands over whole
+    /// lines, a line that is not entered does not count.
+    pub(crate) fn has_unread_input(&self) -> bool {
+        // The kernel counts input at the program's side only (FIONREAD, see tty_ioctl(4)).
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let unread = ioctl_tiocgptpeer(self.master.get_ref(), flags).and_then(rustix::io::ioctl_fionread);
+        unread.is_ok_and(|unread| unread > 0)
+    }
+
     /// Writes as much as there is room for, and returns how much that was.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self.master.try_io(tokio::io::Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?)) {

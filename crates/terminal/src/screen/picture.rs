@@ -72,7 +72,7 @@ pub struct Style {
 }
 
 /// A colour as a program set it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub enum Colour {
     /// The screen's own.
     #[default]
@@ -84,7 +84,7 @@ pub enum Colour {
 }
 
 /// Red, green and blue, each from 0 to 255. Displayed as `#rrggbb`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub struct Rgb(pub u8, pub u8, pub u8);
 
 impl fmt::Display for Rgb {

@@ -19,6 +19,7 @@ use self::running::{Entering, FinishedCommands, Running};
 use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
 use super::floods::{OutputScheduler, Place};
+use super::input_watch::InputWatch;
 use super::ledger::{Entry, Ledger, Stage};
 use super::outgoing::{Keystrokes, Outgoing};
 use super::seat::WriteLock;
@@ -72,6 +73,9 @@ const MOST_WAITING_INPUT: usize = 4 << 20;
 /// How long output may still come after the program ended, while another process holds the terminal open.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
+/// How long quiet does not begin while the program has not read its input; one that never reads is not waited for.
+const UNREAD_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Portions that an attached client may be behind before it is shown the screen anew.
 const VIEWER_BACKLOG: usize = 256;
 
@@ -102,6 +106,7 @@ struct Task {
     /// It ended and all of its output is here; readable until then.
     ended: Option<(Exit, Instant)>,
     input_offset: u64,
+    last_input: Instant,
     last_output: Instant,
     /// Counts changes of the screen, so that it is searched once for each.
     drawn: u64,
@@ -128,6 +133,10 @@ struct Pending {
     /// Ends at a prompt: any, or one shown after so many.
     prompt_after: Option<u64>,
     quiet: Option<Quiet>,
+    /// Until when the quiet does not begin while the program has not read its input.
+    unread_until: Instant,
+    /// Ends when the program waits for input.
+    input: Option<InputWatch>,
     /// When it began, or all of the input whose answer it waits for is written; and whether there was output since.
     began: Instant,
     heard: bool,
@@ -187,6 +196,7 @@ pub(crate) async fn run(
         ending: None,
         ended: None,
         input_offset: 0,
+        last_input: Instant::now(),
         last_output: Instant::now(),
         drawn: 0,
         running: None,
@@ -248,8 +258,10 @@ impl Task {
 
     fn next_deadline(&self) -> Option<Instant> {
         let waits = self.waits.iter().flat_map(|wait| {
-            let quiet = wait.quiet_at(self.last_output).filter(|_| self.outgoing.is_empty());
-            [Some(wait.deadline), quiet].into_iter().flatten()
+            let quiet = wait.quiet_at(self.last_output);
+            let look = wait.input.as_ref().map(InputWatch::due);
+            let silent = [quiet, look].into_iter().flatten().filter(|_| self.outgoing.is_empty());
+            silent.chain([wait.deadline])
         });
         let own = [
             self.ending.map(|(_, until)| until),
@@ -428,6 +440,7 @@ impl Task {
         for wait in &mut self.waits {
             wait.heard = true;
         }
+        self.stir_watches();
         for marked in self.intake.transcript.take_marks() {
             self.shell.apply(&marked.mark);
             self.follow_command(&marked);
@@ -441,6 +454,15 @@ impl Task {
             let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
         } else {
             self.without_questions.reset();
+        }
+    }
+
+    /// Begins the silence anew after which a program is looked at.
+    fn stir_watches(&mut self) {
+        let now = Instant::now();
+        let waits = self.waits.iter_mut().filter_map(|wait| wait.input.as_mut());
+        for watch in waits.chain(self.running.as_mut().and_then(Running::input)) {
+            watch.stirred(now);
         }
     }
 
@@ -551,8 +573,10 @@ impl Task {
             self.shell.send_off(lines);
         }
         self.description.last_activity = SystemTime::now();
+        self.last_input = Instant::now();
         self.outgoing.type_in(&typed);
         self.write_waiting();
+        self.stir_watches();
         self.settle(offset, prompts, input, reply);
     }
 
@@ -679,6 +703,8 @@ impl Task {
             screen: None,
             prompt_after: None,
             quiet: None,
+            unread_until: now + UNREAD_PATIENCE,
+            input: None,
             began: now,
             heard: false,
             deadline: now + at_most,
@@ -700,9 +726,14 @@ impl Task {
         };
         match wait.until {
             Until::Match | Until::Exit => {}
-            Until::Prompt => pending.prompt_after = Some(if self.shell.at_prompt { 0 } else { self.shell.prompts }),
+            Until::Prompt => {
+                // A line that is not entered begins no command, so its prompt is not the end of one.
+                let is_over = self.shell.at_prompt && (wait.input.is_none() || self.half_typed().is_none());
+                pending.prompt_after = Some(if is_over { 0 } else { self.shell.prompts });
+            }
             Until::Quiet(quiet) => pending.quiet = Some(quiet),
         }
+        pending.input = wait.input.map(|input| InputWatch::new(input, self.last_output.max(self.last_input)));
         self.waits.push(pending);
     }
 
@@ -730,11 +761,33 @@ impl Task {
         more
     }
 
+    /// Whether a wait ends because the program waits for input.
+    fn is_at_input(&mut self, index: usize, now: Instant) -> bool {
+        let is_due = self.waits[index].input.as_ref().is_some_and(|watch| now >= watch.due());
+        if !is_due || !self.outgoing.is_empty() {
+            return false;
+        }
+        let (state, full_screen) = (self.input_state(), self.intake.screen.modes().alternate_screen);
+        self.waits[index].input.as_mut().is_some_and(|watch| watch.looked(state, full_screen, now))
+    }
+
+    /// Whether a wait ends because there was no output for its time. Quiet begins once the program has read its input,
+    /// or has not read it for [`UNREAD_PATIENCE`].
+    fn is_quiet(&mut self, index: usize, now: Instant) -> bool {
+        let wait = &mut self.waits[index];
+        if !self.outgoing.is_empty() || wait.quiet_at(self.last_output).is_none_or(|at| now < at) {
+            return false;
+        }
+        if now < wait.unread_until && self.pty.has_unread_input() {
+            wait.began = now;
+            return false;
+        }
+        true
+    }
+
     fn check_wait(&mut self, index: usize) -> Look {
-        let echo = EchoZones {
-            recognised: &self.echo,
-            open_line_was_sent: self.shell.sent || self.intake.transcript.history().zone() != Zone::Input,
-        };
+        let open_line_was_sent = self.shell.sent || self.intake.transcript.history().zone() != Zone::Input;
+        let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
         let now = Instant::now();
         let wait = &mut self.waits[index];
         match wait.search.advance(self.intake.transcript.history(), echo) {
@@ -762,15 +815,18 @@ impl Task {
             Some(Reason::Prompt)
         } else if now >= wait.deadline {
             Some(Reason::Timeout)
-        } else if self.outgoing.is_empty() && wait.quiet_at(self.last_output).is_some_and(|at| now >= at) {
+        } else if self.is_at_input(index, now) {
+            Some(Reason::Input)
+        } else if self.is_quiet(index, now) {
             Some(Reason::Quiet)
         } else {
             None
         };
         match over {
             None => Look::NotYet,
-            Some(reason @ (Reason::Exit | Reason::Timeout)) if wait.has_patterns => {
-                let echoed = wait.search.in_echo(self.intake.transcript.history(), echo);
+            Some(reason @ (Reason::Exit | Reason::Timeout)) if self.waits[index].has_patterns => {
+                let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
+                let echoed = self.waits[index].search.in_echo(self.intake.transcript.history(), echo);
                 Look::Over(if echoed.is_some() { Reason::Match } else { reason }, echoed, None)
             }
             Some(reason) => Look::Over(reason, None, None),
@@ -797,7 +853,7 @@ impl Task {
                 // What is on the line already may be the beginning of what the next wait is for.
                 let resume = match reason {
                     Reason::Timeout => view.end - self.intake.transcript.history().open_line().len() as u64,
-                    Reason::Match | Reason::Prompt | Reason::Exit | Reason::Quiet => view.end,
+                    Reason::Match | Reason::Prompt | Reason::Exit | Reason::Quiet | Reason::Input => view.end,
                 };
                 let waited = Waited {
                     reason,
@@ -824,7 +880,8 @@ impl Task {
     }
 
     fn exit_code(&self) -> Option<i32> {
-        self.exit().map(|exit| exit.code).or(self.shell.last_exit)
+        let of_shell = self.shell.last_exit.filter(|_| self.busy() != Some(true));
+        self.exit().map(|exit| exit.code).or(of_shell)
     }
 
     fn busy(&self) -> Option<bool> {
@@ -852,6 +909,8 @@ impl Task {
             cwd: states.cwd,
             awaiting_input: states.awaiting_input,
             password: states.password,
+            typed: self.half_typed().filter(|_| self.shell.is_idle()),
+            name: self.description.name.clone(),
         }
     }
 

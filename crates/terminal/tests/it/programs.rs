@@ -106,6 +106,7 @@ fn wait_for(pattern: &str) -> Wait {
         target: Target::Output,
         since: None,
         until: Until::Match,
+        input: None,
         timeout: Duration::from_secs(60),
     }
 }

@@ -14,17 +14,17 @@ use steplatch_terminal::{
 };
 use tempfile::TempDir;
 
-const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+pub(crate) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// A person's home, and terminals in it.
-struct World {
+pub(crate) struct World {
     terminals: Terminals,
     home: TempDir,
     _integration: TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let integration = Some(Integration::install(folder.path()).unwrap());
         let terminals = Terminals::new(Options { integration, ..Options::default() }).unwrap();
@@ -80,16 +80,16 @@ impl World {
         Session(terminal)
     }
 
-    async fn open(&self, command: &[&str]) -> Session {
+    pub(crate) async fn open(&self, command: &[&str]) -> Session {
         self.open_spec(self.spec(command)).await
     }
 }
 
 /// A terminal under test, in few words.
-struct Session(Terminal);
+pub(crate) struct Session(pub(crate) Terminal);
 
 impl Session {
-    async fn types(&self, text: &str) {
+    pub(crate) async fn types(&self, text: &str) {
         self.0.send(Input { text: text.into(), ..Input::default() }).await.unwrap();
     }
 
@@ -97,7 +97,7 @@ impl Session {
         self.0.run(request(command)).await
     }
 
-    async fn runs(&self, command: &str) -> CommandResult {
+    pub(crate) async fn runs(&self, command: &str) -> CommandResult {
         let ran = self.tries(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         if ran.timed_out {
             panic!("{command:?} is not over:\n{}", self.view().await.screen);
@@ -106,16 +106,16 @@ impl Session {
     }
 
     /// What a command prints, and its exit code.
-    async fn gives(&self, command: &str) -> (String, Option<i32>) {
+    pub(crate) async fn gives(&self, command: &str) -> (String, Option<i32>) {
         let ran = self.runs(command).await;
         (ran.output, ran.exit_code)
     }
 
-    async fn view(&self) -> View {
+    pub(crate) async fn view(&self) -> View {
         self.0.view(false).await.unwrap()
     }
 
-    async fn waits(&self, wait: Wait) -> (Waited, View) {
+    pub(crate) async fn waits(&self, wait: Wait) -> (Waited, View) {
         self.0.wait(wait).await.unwrap()
     }
 
@@ -126,7 +126,7 @@ impl Session {
         found.text
     }
 
-    async fn prompt(&self) -> View {
+    pub(crate) async fn prompt(&self) -> View {
         let (waited, view) = self.waits(until_prompt()).await;
         assert_eq!((waited.reason, waited.replaced_by), (Reason::Prompt, None), "on:\n{}", view.screen);
         view
@@ -154,7 +154,7 @@ impl Session {
     }
 
     /// Looks until the states are as wanted: no output reports a process that begins to sleep.
-    async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
+    pub(crate) async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
         eventually(what, async || {
             let view = self.view().await;
             if wanted(&view) { Ok(view) } else { Err((view.awaiting_input, view.screen)) }
@@ -163,12 +163,13 @@ impl Session {
     }
 }
 
-fn request(command: &str) -> CommandRequest {
+pub(crate) fn request(command: &str) -> CommandRequest {
     CommandRequest {
         command: command.into(),
         working_directory: None,
         timeout: Duration::from_secs(60),
         limit: Limit::HeadAndTail(10_000),
+        input: false,
         step: None,
     }
 }
@@ -177,12 +178,13 @@ fn wait_for(pattern: &str) -> Wait {
     Wait { patterns: vec![Pattern::new(pattern).unwrap()], until: Until::Match, ..until_prompt() }
 }
 
-fn until_prompt() -> Wait {
+pub(crate) fn until_prompt() -> Wait {
     Wait {
         patterns: Vec::new(),
         target: steplatch_terminal::Target::Output,
         since: None,
         until: Until::Prompt,
+        input: None,
         timeout: Duration::from_secs(60),
     }
 }

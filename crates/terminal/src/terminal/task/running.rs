@@ -10,12 +10,14 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::command::{self, CommandRequest, CommandResult, Editor, RunError};
+use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
 use crate::process::Exit;
+use crate::terminal::input_watch::InputWatch;
 use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
+use crate::wait::InputWait;
 
 /// The way back to a caller of a command.
 type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
@@ -90,6 +92,8 @@ pub(super) struct Running {
     step: Option<String>,
     pub(super) deadline: Instant,
     limit: Limit,
+    /// Ends when the command waits for input; none where the caller waits for its end only.
+    input: Option<InputWatch>,
     kind: Kind,
     /// What is entered once this one has succeeded, and the folder that this one changes to.
     then: Option<(String, String)>,
@@ -117,7 +121,18 @@ const TAKES_BACK: Duration = Duration::from_millis(250);
 impl Running {
     /// When something is to be done for it next.
     pub(super) fn due(&self) -> Instant {
-        self.take_back.map_or(self.deadline, |again| again.min(self.deadline))
+        let look = self.input.as_ref().filter(|_| self.is_under_way()).map(InputWatch::due);
+        [self.take_back, look].into_iter().flatten().fold(self.deadline, Instant::min)
+    }
+
+    /// Returns the watch over its input.
+    pub(super) fn input(&mut self) -> Option<&mut InputWatch> {
+        self.input.as_mut()
+    }
+
+    /// Whether the command itself has begun and not ended, rather than the change of directory before it.
+    fn is_under_way(&self) -> bool {
+        self.then.is_none() && self.began.is_some() && self.ended.is_none()
     }
 }
 
@@ -125,6 +140,7 @@ impl Running {
 enum CommandAbort {
     AtPrompt,
     OutOfTime,
+    AwaitsInput(InputRequest),
     Exited(Exit),
     Replaced(String),
 }
@@ -221,6 +237,7 @@ impl Task {
             step: request.step,
             deadline,
             limit: request.limit,
+            input: request.input.then(|| InputWatch::new(InputWait::Known, Instant::now())),
             kind,
             then,
             prompts: 0,
@@ -331,6 +348,8 @@ impl Task {
             CommandAbort::AtPrompt
         } else if Instant::now() >= running.deadline {
             CommandAbort::OutOfTime
+        } else if let Some(asks) = self.input_request() {
+            CommandAbort::AwaitsInput(asks)
         } else {
             return;
         };
@@ -357,6 +376,26 @@ impl Task {
         }
         let ran = self.ran(&running, over);
         self.report_result(running, Ok(ran));
+    }
+
+    /// Looks whether the command waits for input, if it is time to.
+    fn input_request(&mut self) -> Option<InputRequest> {
+        let now = Instant::now();
+        let is_due = self
+            .running
+            .as_mut()
+            .is_some_and(|running| running.is_under_way() && running.input().is_some_and(|watch| now >= watch.due()));
+        if !is_due || !self.outgoing.is_empty() {
+            return None;
+        }
+        let (state, full_screen) = (self.input_state(), self.intake.screen.modes().alternate_screen);
+        let waits = self.running.as_mut()?.input()?.looked(state, full_screen, now);
+        waits.then(|| InputRequest {
+            program: self.foreground_name(),
+            full_screen,
+            password: self.states().password,
+            screen: self.intake.screen.text(),
+        })
     }
 
     fn report_result(&mut self, running: Running, ran: Result<CommandResult, RunError>) {
@@ -389,15 +428,19 @@ impl Task {
             exit_code: match &over {
                 CommandAbort::AtPrompt if !silent => running.exit_code,
                 CommandAbort::Exited(exit) => Some(exit.code),
-                CommandAbort::AtPrompt | CommandAbort::OutOfTime | CommandAbort::Replaced(_) => None,
-            },
-            timed_out: matches!(over, CommandAbort::OutOfTime),
-            ended: match over {
-                CommandAbort::Exited(exit) => Some(exit),
                 _ => None,
             },
-            replaced_by: match over {
-                CommandAbort::Replaced(program) => Some(program),
+            timed_out: matches!(over, CommandAbort::OutOfTime),
+            ended: match &over {
+                CommandAbort::Exited(exit) => Some(*exit),
+                _ => None,
+            },
+            replaced_by: match &over {
+                CommandAbort::Replaced(program) => Some(program.clone()),
+                _ => None,
+            },
+            asks: match over {
+                CommandAbort::AwaitsInput(asks) => Some(asks),
                 _ => None,
             },
             output: said.head,

@@ -1,7 +1,10 @@
 //! What a terminal's program waits for, looked up on request.
 
+use unicode_width::UnicodeWidthChar as _;
+
 use super::Task;
-use crate::process::{Discipline, awaits_input, folder_of, name_of_group};
+use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group};
+use crate::question::looks_like_question;
 
 /// The state of a terminal at one moment, according to the marks, the kernel's terminal and its processes.
 #[derive(Debug, Default)]
@@ -20,20 +23,60 @@ impl Task {
         let idle = self.shell.is_idle();
         let discipline = self.pty.line_discipline();
         let password = !idle && discipline.is_some_and(Discipline::is_unseen);
-        let awaiting_input = if idle || password {
-            Some(true)
-        } else {
-            self.pty.foreground().zip(self.pty.device()).zip(discipline).and_then(|((group, device), discipline)| {
-                let session = self.child.pid().as_raw_nonzero().get();
-                awaits_input(session, group.as_raw_nonzero().get(), &device, !discipline.whole_lines)
-            })
-        };
+        let awaiting_input = if password { Some(true) } else { self.input_state().awaits() };
         let cwd = match &self.shell.folder {
             // At its prompt the shell's own folder is the one that counts.
             Some(folder) if !idle => Some(folder.clone()),
             _ => folder_of(self.child.pid().as_raw_nonzero().get()),
         };
         States { cwd, awaiting_input, password }
+    }
+
+    /// What the foreground program does about typed input.
+    pub(super) fn input_state(&self) -> InputState {
+        if self.shell.is_idle() {
+            return InputState::Awaits;
+        }
+        // A program that has not read what was typed is about to.
+        if self.pty.has_unread_input() {
+            return InputState::Works;
+        }
+        let (Some(group), Some(device), Some(discipline)) =
+            (self.pty.foreground(), self.pty.device(), self.pty.line_discipline())
+        else {
+            return InputState::Unknown;
+        };
+        let session = self.child.pid().as_raw_nonzero().get();
+        match input_state(session, group.as_raw_nonzero().get(), &device, !discipline.whole_lines) {
+            // A question from before the last input has been answered.
+            InputState::Relays
+                if self.intake.transcript.history().end() > self.input_offset
+                    && looks_like_question(&self.row_before_cursor()) =>
+            {
+                InputState::Awaits
+            }
+            state => state,
+        }
+    }
+
+    /// Returns the row of the cursor up to the cursor.
+    fn row_before_cursor(&self) -> String {
+        let cursor = self.intake.screen.cursor();
+        let text = self.intake.screen.text();
+        let mut left = usize::from(cursor.col);
+        let mut before: String = text
+            .lines()
+            .nth(cursor.row.into())
+            .unwrap_or_default()
+            .chars()
+            .map_while(|character| {
+                left = left.checked_sub(character.width().unwrap_or(0))?;
+                Some(character)
+            })
+            .collect();
+        // Rows have no blanks at their end.
+        before.extend(std::iter::repeat_n(' ', left));
+        before
     }
 
     /// The name of what runs in the foreground.

@@ -1,0 +1,238 @@
+//! One call to type and wait, replies that have only what is new, and commands that ask.
+
+use serde_json::json;
+use steplatch_protocol::{
+    AwaitMode, AwaitOutput, AwaitReason, AwaitUntil, GetRun, GetScreenContent, RunCommand, RunDetail, RunWorkflow,
+    ScreenMode, ScreenPart, SendInput, Since,
+};
+
+use steplatch_testkit::TestDaemon;
+
+fn input(session: &str, text: &str) -> SendInput {
+    SendInput { session_id: session.to_owned(), input_text: text.to_owned(), ..SendInput::default() }
+}
+
+fn until(session: &str, text: &str, until: AwaitUntil) -> SendInput {
+    let screen = Some(ScreenMode::Auto);
+    SendInput { until: Some(until), timeout: Some(60.0), screen, ..input(session, text) }
+}
+
+#[tokio::test]
+async fn one_call_types_waits_for_the_prompt_and_returns_what_is_new() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let sent = daemon.call(until(&session.id, "echo first; (exit 3)\n", AwaitUntil::Prompt)).await;
+    let waited = sent.waited.unwrap();
+    assert_eq!((sent.success, waited.reason, sent.exit_code), (true, AwaitReason::Prompt, Some(3)));
+    let text = sent.screen_content.unwrap();
+    assert!(text.contains("\nfirst\n"), "{text}");
+    let sent = daemon.call(until(&session.id, "echo second\n", AwaitUntil::Prompt)).await;
+    let text = sent.screen_content.unwrap();
+    assert!(text.contains("second") && !text.contains("first"), "{text}");
+    assert_eq!(sent.screen_part, Some(ScreenPart::New));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_wait_for_the_prompt_returns_at_a_question() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let asks = "python3 -c 'input(\"Really? \")'\n";
+    let sent = daemon.call(until(&session.id, asks, AwaitUntil::Prompt)).await;
+    assert_eq!(sent.waited.unwrap().reason, AwaitReason::Input);
+    assert_eq!((sent.awaiting_input, sent.busy, sent.exit_code), (Some(true), Some(true), None));
+    assert!(sent.screen_content.unwrap().trim_end().ends_with("Really?"));
+    let sent = daemon.call(until(&session.id, "yes\n", AwaitUntil::Input)).await;
+    assert_eq!((sent.waited.unwrap().reason, sent.exit_code), (AwaitReason::Prompt, Some(0)));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_wait_begins_with_the_input() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let verb = SendInput {
+        pattern: Some(r"^n=(\d+)".to_owned()),
+        screen: Some(ScreenMode::None),
+        ..input(&session.id, "echo n=$((6 * 7)); sleep 60\n")
+    };
+    let sent = daemon.call(verb).await;
+    let waited = sent.waited.unwrap();
+    assert_eq!((waited.match_text.as_deref(), waited.groups), (Some("n=42"), vec![Some("42".to_owned())]));
+    assert_eq!(sent.screen_content, None);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn mistaken_waits_of_an_input_are_refused_before_anything_is_typed() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let both = SendInput { wait_for_quiet_ms: Some(100), ..until(&session.id, "echo typed\n", AwaitUntil::Prompt) };
+    let limit_only = SendInput { timeout: Some(3.0), ..input(&session.id, "echo typed\n") };
+    let broken = SendInput { pattern: Some("(".to_owned()), ..input(&session.id, "echo typed\n") };
+    for verb in [both, limit_only, broken] {
+        let refused = daemon.call(verb).await;
+        assert!(!refused.success && refused.error.is_some(), "{refused:?}");
+    }
+    assert!(!session.screen().await.contains("typed"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_line_that_was_not_entered_is_reported_and_a_password_at_a_prompt_is_refused() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let sent = daemon.call(until(&session.id, "sleep 5; false", AwaitUntil::Prompt)).await;
+    assert_eq!((sent.waited.unwrap().reason, sent.typed.as_deref()), (AwaitReason::Input, Some("sleep 5; false")));
+    daemon.call(until(&session.id, "\u{3}", AwaitUntil::Prompt)).await;
+    let secret = SendInput { secret: true, ..input(&session.id, "hunter2!\n") };
+    let refused = daemon.call(secret).await;
+    assert!(!refused.success && refused.error.unwrap().contains("at its prompt"));
+    assert!(!session.screen().await.contains("hunter2!"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_that_asks_or_opens_a_pager_returns_at_once() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let run = |command: &str| RunCommand {
+        session_id: Some(session.id.clone()),
+        command: command.to_owned(),
+        timeout: 60.0,
+        ..RunCommand::default()
+    };
+    let asked = daemon.call(run("read -p 'Name? ' name")).await;
+    assert!(asked.awaiting_input && !asked.timed_out && !asked.success, "{asked:?}");
+    assert_eq!((asked.output.as_str(), asked.exit_code), ("Name? ", None));
+    daemon.call(until(&session.id, "x\n", AwaitUntil::Prompt)).await;
+    let paged = daemon.call(run("seq 1 300 | less")).await;
+    assert!(paged.awaiting_input && paged.error.unwrap().contains("'less'"));
+    assert!(paged.screen_content.unwrap().starts_with("1\n2\n3\n"));
+    let left = daemon.call(until(&session.id, "q", AwaitUntil::Prompt)).await;
+    assert_eq!(left.exit_code, Some(0));
+    // Without a terminal of its own: the shell is left open for the answer.
+    let fresh = RunCommand { command: "read -s -p 'PIN: ' pin".to_owned(), timeout: 60.0, ..RunCommand::default() };
+    let fresh = daemon.call(fresh).await;
+    assert!(fresh.password && fresh.session_id.is_some(), "{fresh:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn cut_output_of_a_fresh_shell_can_be_read_on_and_searched() {
+    let daemon = TestDaemon::new().await;
+    let verb =
+        RunCommand { command: "seq 1 3000".to_owned(), limit: Some(100), timeout: 60.0, ..RunCommand::default() };
+    let ran = daemon.call(verb).await;
+    assert!(ran.truncated && ran.success);
+    let session_id = ran.session_id.unwrap();
+    let search = GetScreenContent {
+        session_id: session_id.clone(),
+        search: Some("^1234$".to_owned()),
+        context: Some(1),
+        ..GetScreenContent::default()
+    };
+    let found = daemon.call(search).await;
+    let matches = found.matches.unwrap();
+    assert_eq!(matches.iter().map(|found| found.text.as_str()).collect::<Vec<_>>(), ["1233\n1234\n1235"]);
+    let many =
+        GetScreenContent { session_id, search: Some("7".to_owned()), context: Some(0), ..GetScreenContent::default() };
+    let found = daemon.call(many.clone()).await;
+    assert_eq!((found.matches.unwrap().len(), found.truncated), (20, true));
+    let on = daemon.call(GetScreenContent { offset: found.next_offset, ..many }).await;
+    assert_eq!(on.matches.unwrap().len(), 20);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_behind_the_last_match_of_the_same_client() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let other = daemon.bash().await;
+    for text in ["echo a_$((1)); echo a_$((2))\n", "echo b_1\n"] {
+        daemon.call(until(&session.id, text, AwaitUntil::Prompt)).await;
+    }
+    let wait = |since| AwaitOutput {
+        session_id: session.id.clone(),
+        pattern: r"a_\d".to_owned(),
+        timeout: 5.0,
+        since,
+        ..AwaitOutput::default()
+    };
+    let first = daemon.call(wait(Some(Since::Offset(0)))).await;
+    let second = daemon.call(wait(Some(Since::Last))).await;
+    let told = [first, second].map(|reply| reply.match_text.unwrap());
+    assert_eq!(told, ["a_1", "a_2"]);
+    // All of several terminals.
+    let all = AwaitOutput {
+        session_ids: Some(vec![session.id.clone(), other.id.clone()]),
+        until: AwaitUntil::Prompt,
+        timeout: 60.0,
+        mode: AwaitMode::All,
+        ..AwaitOutput::default()
+    };
+    daemon.call(input(&session.id, "sleep 0.3; (exit 5)\n")).await;
+    let ended = daemon.call(all).await;
+    let mut codes: Vec<_> = ended.terminals.iter().map(|end| (end.session_id == session.id, end.exit_code)).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [(false, None), (true, Some(5))]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn of_a_full_screen_the_changed_rows_are_returned_and_what_stands_out() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    // Two drawings of a menu, each until a key.
+    let draws = r"printf '\e[?1049h\e[2J\e[H'; for i in 1 2 3 4 5 6 7 8; do printf 'row %s of the menu\r\n' $i; done; "
+        .to_owned()
+        + r"printf '\e[3;1H\e[7mrow 3 of the menu\e[m'; read -rsn1; "
+        + r"printf '\e[3;1Hrow 3 of the menu\e[4;1H\e[7mrow 4 of the MENU\e[m'; read -rsn1; printf '\e[?1049l'"
+        + "\n";
+    let first = daemon.call(until(&session.id, &draws, AwaitUntil::Input)).await;
+    assert!(first.alternate_screen && first.screen_part.is_none(), "{first:?}");
+    let told = |reply: &steplatch_protocol::SendInputReply| {
+        reply.highlighted.iter().map(|part| (part.row, part.text.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&first), [(2, "row 3 of the menu".to_owned())]);
+    let second = daemon.call(until(&session.id, "x", AwaitUntil::Input)).await;
+    assert_eq!(second.screen_part, Some(ScreenPart::Changed));
+    assert_eq!(second.screen_content.as_deref(), Some("3| row 4 of the MENU"));
+    assert_eq!(told(&second), [(3, "row 4 of the MENU".to_owned())]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_is_told_in_brief_and_whole_on_request() {
+    let daemon = TestDaemon::new().await;
+    let mut states = serde_json::Map::new();
+    states.insert(
+        "open".into(),
+        json!({"action": {"tool": "open_terminal"},
+        "transitions": [{"condition": "success", "next_state": "s0"}]}),
+    );
+    for number in 0..6 {
+        states.insert(
+            format!("s{number}"),
+            json!({"action": {"tool": "send_input", "params": {"input_text": "echo step\n"}},
+            "transitions": [{"condition": "success", "next_state": format!("s{}", number + 1)}]}),
+        );
+    }
+    states.insert("s6".into(), json!({"action": {"tool": "exit_terminal"}}));
+    let definition = json!({"name": "brief", "initial_state": "open", "states": states});
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        detail: Some(RunDetail::Brief),
+        ..RunWorkflow::default()
+    };
+    let brief = daemon.call(verb).await;
+    assert!(brief.success, "{brief:?}");
+    let size = serde_json::to_string(&brief).unwrap().len();
+    assert!(size <= 2048, "{size} bytes");
+    let whole = daemon.call(GetRun { run_id: brief.run_id.clone(), ..GetRun::default() }).await;
+    assert!(whole.execution_log.len() > brief.execution_log.len());
+    assert!(whole.execution_log.iter().any(|entry| entry.get("variables_after").is_some_and(|all| !all.is_null())));
+    daemon.stop().await;
+}

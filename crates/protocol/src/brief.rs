@@ -1,0 +1,268 @@
+//! The report on a run in few words.
+//!
+//! A model reads each reply whole, and the log of a run repeats screens and variables in every entry. The short form
+//! keeps every key of a reply. A log entry says what its state did and changed; long texts are cut to a line; screens
+//! are left out, except for the last one of a run that failed.
+
+use serde_json::{Map, Value, json};
+
+use crate::RunReply;
+
+/// Characters of a text that are kept.
+const LINE: usize = 100;
+
+/// Log entries that are kept: the first and the last of the states.
+const ENTRIES: (usize, usize) = (8, 16);
+
+/// Bytes that the values of one object may take.
+const OBJECT: usize = 400;
+
+/// Workflows that are named.
+const WORKFLOWS: usize = 5;
+
+/// Fields of a result that are not repeated: they are large, always the same, or mean something to the daemon only.
+const LEFT_OUT: &[&str] = &[
+    "screen_content",
+    "timestamp",
+    "session_id",
+    "success",
+    "message",
+    "web_url",
+    "cursor",
+    "offset",
+    "process_running",
+    "elapsed_time",
+    "groups",
+    "timeout_occurred",
+    "shell",
+    "pid",
+    "cols",
+    "rows",
+    "awaiting_input",
+    "busy",
+    "survivors",
+    "alternate_screen",
+    "title",
+    "cwd",
+];
+
+impl RunReply {
+    /// Returns the reply in its short form: at most about 2 KB for eight states that succeed and 6 KB for any number.
+    #[must_use]
+    pub fn shortened(self) -> Self {
+        let failed = self.status == "failed";
+        Self {
+            execution_log: short_log(self.execution_log),
+            final_variables: short_object(self.final_variables),
+            workflow_signature: short_object(self.workflow_signature),
+            available_workflows: short_list(self.available_workflows),
+            total_elapsed_time: rounded(self.total_elapsed_time),
+            last_screen: self.last_screen.filter(|_| failed),
+            ..self
+        }
+    }
+}
+
+/// Rounds seconds to milliseconds.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+fn short_log(log: Vec<Value>) -> Vec<Value> {
+    let mut entries: Vec<Map<String, Value>> = Vec::new();
+    let mut before = Map::new();
+    for entry in log {
+        let Value::Object(entry) = entry else { continue };
+        match entry.get("phase").and_then(Value::as_str) {
+            Some("execution") => entries.push(short_execution(entry, &mut before)),
+            // A way on is part of the state that it leaves; an end without one is said by the status.
+            Some("transition") => {
+                if let (Some(last), Some(next)) =
+                    (entries.last_mut(), entry.get("to_state").filter(|next| next.is_string()))
+                {
+                    last.insert("next_state".to_owned(), next.clone());
+                }
+            }
+            Some("pre_execution_validation" | "post_execution_validation") if entry["success"] == true => {}
+            _ => entries.push(short_entry(entry)),
+        }
+    }
+    let left_out = entries.len().saturating_sub(ENTRIES.0 + ENTRIES.1);
+    if left_out > 0 {
+        let note = json!({"left_out": format!("{left_out} entries; get_run with detail=full has them")});
+        let note = note.as_object().cloned().unwrap_or_default();
+        entries.splice(ENTRIES.0..ENTRIES.0 + left_out, [note]);
+    }
+    entries.into_iter().map(Value::Object).collect()
+}
+
+/// Returns what a state did: its action, what it was given and returned, and the variables that it changed.
+fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut short = Map::new();
+    for key in ["state", "tool"] {
+        short.extend(entry.remove(key).map(|value| (key.to_owned(), value)));
+    }
+    if entry.get("tool_success") == Some(&Value::Bool(false)) {
+        short.insert("tool_success".to_owned(), false.into());
+    }
+    if let Some(seconds) = entry.get("elapsed_time").and_then(Value::as_f64) {
+        short.insert("elapsed_time".to_owned(), rounded(seconds).into());
+    }
+    let result = match entry.remove("result") {
+        Some(Value::Object(result)) => result,
+        _ => Map::new(),
+    };
+    if let Some(Value::Object(after)) = entry.remove("variables_after") {
+        let of_result = |name: &str| {
+            name.strip_prefix("state_").is_some_and(|name| result.contains_key(name)) || result.contains_key(name)
+        };
+        let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value) && !of_result(name));
+        let changed: Map<String, Value> =
+            changed.map(|(name, value)| (name.clone(), value.clone())).filter(|(name, _)| !is_standard(name)).collect();
+        let changed = short_object(changed);
+        if !changed.is_empty() {
+            short.insert("variables_after".to_owned(), changed.into());
+        }
+        *before = after;
+    }
+    let result: Map<String, Value> = result
+        .into_iter()
+        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && !is_nothing(value))
+        .map(|(name, value)| (name, short_value(value)))
+        .collect();
+    if !result.is_empty() {
+        short.insert("result".to_owned(), result.into());
+    }
+    short
+}
+
+/// Whether a variable is set by every action: the last result, and where the run is.
+fn is_standard(name: &str) -> bool {
+    ["last_", "previous_", "current_", "state_"].iter().any(|prefix| name.starts_with(prefix))
+        || LEFT_OUT.iter().any(|field| name.ends_with(field))
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn short_entry(entry: Map<String, Value>) -> Map<String, Value> {
+    let keep = |(name, value): (String, Value)| match name.as_str() {
+        "timestamp" | "variables" | "validation_result" => None,
+        // An error is what a reader needs whole.
+        "error" => Some((name, value)),
+        _ => Some((name, short_value(value))),
+    };
+    entry.into_iter().filter_map(keep).collect()
+}
+
+/// Cuts texts to a line, and the whole to its size.
+fn short_object(fields: Map<String, Value>) -> Map<String, Value> {
+    let all = fields.len();
+    let mut short = Map::new();
+    let mut size = 0;
+    for (name, value) in fields {
+        let value = short_value(value);
+        size += name.len() + value.to_string().len() + 4;
+        if size > OBJECT {
+            break;
+        }
+        short.insert(name, value);
+    }
+    if short.len() < all {
+        let left_out = all - short.len();
+        short.insert("…".to_owned(), format!("{left_out} more; get_run with detail=full has them").into());
+    }
+    short
+}
+
+fn short_value(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(line_of(&text)),
+        Value::Array(_) | Value::Object(_) => {
+            let text = value.to_string();
+            if text.chars().count() > 2 * LINE { Value::String(line_of(&text)) } else { value }
+        }
+        other => other,
+    }
+}
+
+/// Returns the last line of a text that has several, with a sign for the others, at most [`LINE`] characters.
+fn line_of(text: &str) -> String {
+    let trimmed = text.trim_end();
+    let (line, is_cut) = match trimmed.rsplit_once('\n') {
+        Some((_, last)) => (last, true),
+        None => (trimmed, false),
+    };
+    let long = line.chars().count() > LINE;
+    let line: String = line.chars().take(LINE).collect();
+    format!("{}{line}{}", if is_cut { "… " } else { "" }, if long { "…" } else { "" })
+}
+
+fn short_list(mut names: Vec<String>) -> Vec<String> {
+    let more = names.len().saturating_sub(WORKFLOWS);
+    if more > 0 {
+        names.truncate(WORKFLOWS);
+        names.push(format!("… {more} more: list_workflows"));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(number: usize) -> Vec<Value> {
+        let screen = "user@host:~$ make\n".repeat(30);
+        let result = json!({"success": true, "session_id": "term_1", "screen_content": screen, "match_text": "ready",
+            "exit_code": 0, "reason": "match", "timestamp": "2026-01-01T00:00:00Z"});
+        let mut after = json!({"input": "x", "state_match_text": "ready", "state_screen_content": screen});
+        after[format!("STEP_{number}")] = format!("value {number}").into();
+        vec![
+            json!({"phase": "execution", "state": format!("state_{number}"), "tool": "await_output", "params": {},
+                "result": result, "variables_after": after, "tool_success": true, "elapsed_time": 0.123_456_789}),
+            json!({"phase": "transition", "from_state": format!("state_{number}"), "condition_met": true,
+                "to_state": format!("state_{}", number + 1), "state": format!("state_{number}")}),
+        ]
+    }
+
+    fn reply(states: usize) -> RunReply {
+        RunReply {
+            success: true,
+            status: "completed".to_owned(),
+            execution_log: (0..states).flat_map(state).collect(),
+            final_variables: json!({"A": "1", "screen": "x\n".repeat(500)}).as_object().cloned().unwrap_or_default(),
+            return_values: json!({"LOAD": "0.5"}).as_object().cloned().unwrap_or_default(),
+            last_screen: Some("$ ".to_owned()),
+            available_workflows: (0..40).map(|number| format!("workflow_{number}")).collect(),
+            ..RunReply::default()
+        }
+    }
+
+    #[test]
+    fn a_run_that_succeeds_is_told_in_two_kilobytes_and_any_run_in_six() {
+        let size = |states| serde_json::to_string(&reply(states).shortened()).map_or(0, |text| text.len());
+        assert!(size(8) <= 2048, "{} bytes", size(8));
+        assert!(size(60) <= 6144, "{} bytes", size(60));
+        assert!(size(1000) <= 6144, "{} bytes", size(1000));
+    }
+
+    #[test]
+    fn a_state_tells_what_it_changed_and_where_it_led() {
+        let short = reply(2).shortened();
+        let entry = json!({"state": "state_1", "tool": "await_output", "elapsed_time": 0.123,
+            "variables_after": {"STEP_1": "value 1"}, "next_state": "state_2",
+            "result": {"match_text": "ready", "exit_code": 0, "reason": "match"}});
+        assert_eq!(short.execution_log[1], entry);
+        assert_eq!(short.return_values, reply(2).return_values, "values are returned whole");
+        assert_eq!(short.last_screen, None);
+        let failed = RunReply { status: "failed".to_owned(), ..reply(2) }.shortened();
+        assert_eq!(failed.last_screen.as_deref(), Some("$ "));
+    }
+}

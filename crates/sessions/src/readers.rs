@@ -1,0 +1,88 @@
+//! What each client has seen of each terminal: the position that it has read to, the rows of a full screen, its last
+//! match.
+//!
+//! Kept in memory only. A client that connects anew begins again.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use steplatch_access::ConnectionId;
+use steplatch_ids::TerminalId;
+
+/// The most readings; the one that was used longest ago is dropped. With the rows of a screen, one takes some 5 KB.
+const MOST: usize = 256;
+
+/// What one client has seen of one terminal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The offset behind the output that it has seen.
+    pub(crate) offset: Option<u64>,
+    /// The rows that it has seen last, if a full-screen program had the screen.
+    pub(crate) rows: Option<Vec<String>>,
+    /// The offset behind its last match.
+    pub(crate) matched: Option<u64>,
+}
+
+/// The readings of all clients.
+#[derive(Debug, Default)]
+pub(crate) struct Readers(Mutex<Readings>);
+
+#[derive(Debug, Default)]
+struct Readings {
+    all: HashMap<(ConnectionId, TerminalId), (Reading, u64)>,
+    /// Counts uses, to find the oldest.
+    uses: u64,
+}
+
+impl Readers {
+    /// Returns what a client has seen of a terminal.
+    pub(crate) fn of(&self, client: ConnectionId, terminal: &TerminalId) -> Reading {
+        let readings = self.0.lock();
+        readings.all.get(&(client, terminal.clone())).map(|(reading, _)| reading.clone()).unwrap_or_default()
+    }
+
+    /// Changes what a client has seen of a terminal.
+    pub(crate) fn note(&self, client: ConnectionId, terminal: &TerminalId, change: impl FnOnce(&mut Reading)) {
+        let mut readings = self.0.lock();
+        readings.uses += 1;
+        let now = readings.uses;
+        let key = (client, terminal.clone());
+        if readings.all.len() >= MOST && !readings.all.contains_key(&key) {
+            let oldest = readings.all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
+            if let Some(oldest) = oldest {
+                readings.all.remove(&oldest);
+            }
+        }
+        let (reading, used) = readings.all.entry(key).or_default();
+        *used = now;
+        change(reading);
+    }
+
+    /// Forgets a terminal that was closed.
+    pub(crate) fn forget(&self, terminal: &TerminalId) {
+        self.0.lock().all.retain(|(_, known), _| known != terminal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_its_own_reading_and_the_oldest_is_dropped() {
+        let readers = Readers::default();
+        let terminal = TerminalId::random();
+        let (one, other) = (ConnectionId::next(), ConnectionId::next());
+        readers.note(one, &terminal, |reading| reading.offset = Some(5));
+        assert_eq!(readers.of(one, &terminal).offset, Some(5));
+        assert_eq!(readers.of(other, &terminal), Reading::default());
+        for offset in 0..MOST as u64 {
+            readers.note(other, &TerminalId::random(), |reading| reading.offset = Some(offset));
+        }
+        assert_eq!(readers.of(one, &terminal), Reading::default());
+        assert_eq!(readers.0.lock().all.len(), MOST);
+        readers.note(one, &terminal, |reading| reading.matched = Some(1));
+        readers.forget(&terminal);
+        assert_eq!(readers.of(one, &terminal), Reading::default());
+    }
+}

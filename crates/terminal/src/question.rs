@@ -1,0 +1,68 @@
+//! Whether a row of the screen looks like a program that asks for input.
+//!
+//! Used only where the kernel shows nothing: for a program that passes input on to another machine or terminal.
+
+/// The most characters of a row that are looked at, from its end.
+const LONGEST: usize = 200;
+
+/// Characters that end a prompt: of shells, REPLs, debuggers and questions.
+const ENDS: &[char] = &['$', '#', '%', '>', '?', ':', ']', ')', '❯', '➜', 'λ', '»'];
+
+/// Whether the text before the cursor looks like a prompt or a question.
+///
+/// A prompt ends in one of the usual characters, with at most two blanks behind it, and the cursor stands behind
+/// these. A bracket or a colon alone also ends lines of progress, so it counts only with a blank behind it.
+pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
+    let skipped = before_cursor.chars().count().saturating_sub(LONGEST);
+    let row: String = before_cursor.chars().skip(skipped).collect();
+    let text = row.trim_end_matches(' ');
+    let blanks = row.len() - text.len();
+    let Some(last) = text.chars().last() else { return false };
+    match last {
+        _ if blanks > 2 || !ENDS.contains(&last) => false,
+        ']' | ')' | ':' => blanks > 0 || text.ends_with("):") || text.ends_with("]:") || is_password(text),
+        // A percentage is progress; a prompt of zsh has no digit before its sign.
+        '%' => !text[..text.len() - 1].ends_with(|before: char| before.is_ascii_digit()),
+        _ => true,
+    }
+}
+
+/// Whether the text asks for a password, which many programs write without a blank behind it.
+fn is_password(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("password") || text.contains("passphrase") || text.contains("passcode")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_and_questions_are_told_from_output() {
+        let asks = [
+            "user@host:~$ ",
+            "root@host:/# ",
+            "host% ",
+            "/ # ",
+            "sh-5.2$ ",
+            ">>> ",
+            "(gdb) ",
+            "postgres=# ",
+            "Continue? [Y/n] ",
+            "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
+            "Password:",
+            "alice@host's password: ",
+            "Name: ",
+            "overwrite 'a'?",
+            "~/src ❯ ",
+            "(y/n):",
+        ];
+        let silent = ["", "   ", "Compiling serde v1.0", "42%", " 42% ", "Reading package lists...", "done", "$      "];
+        for row in asks {
+            assert!(looks_like_question(row), "{row:?}");
+        }
+        for row in silent {
+            assert!(!looks_like_question(row), "{row:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! When a wait for typed input looks at the foreground program.
+//!
+//! No event announces that a program begins to read. A wait therefore looks once the program has been silent for a
+//! moment, and again after pauses that grow to a second: at most a few looks at `/proc` of some tens of microseconds.
+//! Output and input begin the moment anew.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::process::InputState;
+use crate::wait::InputWait;
+
+/// How long a program must be silent before it is looked at. Programs write a question in one piece, or nearly so.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// How long it must be silent where its state cannot be determined.
+const SETTLED_UNKNOWN: Duration = Duration::from_millis(800);
+
+/// How long a program must be silent that passes input on, without a question on the screen. Longer, because a silent
+/// remote command looks the same.
+const SETTLED_RELAY: Duration = Duration::from_secs(3);
+
+/// The first pause between two looks, which doubles with each, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The looks of one wait.
+#[derive(Debug)]
+pub(super) struct InputWatch {
+    wait: InputWait,
+    silent_since: Instant,
+    pause: Duration,
+    look_at: Instant,
+}
+
+impl InputWatch {
+    /// Begins with the last output or input at `silent_since`.
+    pub(super) fn new(wait: InputWait, silent_since: Instant) -> Self {
+        Self { wait, silent_since, pause: FIRST_PAUSE, look_at: silent_since + SETTLED }
+    }
+
+    /// Notes output, or input that was written.
+    pub(super) fn stirred(&mut self, now: Instant) {
+        *self = Self::new(self.wait, now);
+    }
+
+    /// Returns when to look.
+    pub(super) fn due(&self) -> Instant {
+        self.look_at
+    }
+
+    /// Takes in what a look at `now` has shown, and whether the program draws a full screen. Returns whether the
+    /// program waits for input: a silent full-screen program does.
+    pub(super) fn looked(&mut self, state: InputState, full_screen: bool, now: Instant) -> bool {
+        let is_quiet = |settled: Duration| now >= self.silent_since + settled;
+        let guesses = self.wait == InputWait::KnownOrQuiet;
+        let waits = match state {
+            InputState::Awaits => true,
+            InputState::Works => false,
+            InputState::Unknown => (guesses || full_screen) && is_quiet(SETTLED_UNKNOWN),
+            InputState::Relays if full_screen => is_quiet(SETTLED_UNKNOWN),
+            InputState::Relays => guesses && is_quiet(SETTLED_RELAY),
+        };
+        if !waits {
+            self.look_at = now + self.pause;
+            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        }
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(begin: Instant, milliseconds: u64) -> Instant {
+        begin + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_program_is_looked_at_once_it_is_silent_and_then_ever_less_often() {
+        let begin = Instant::now();
+        let mut watch = InputWatch::new(InputWait::Known, begin);
+        assert_eq!(watch.due(), at(begin, 100));
+        watch.stirred(at(begin, 90));
+        assert_eq!(watch.due(), at(begin, 190));
+        let mut looks = 0;
+        while watch.due() < at(begin, 10_000) {
+            let now = watch.due();
+            assert!(!watch.looked(InputState::Works, true, now));
+            looks += 1;
+        }
+        assert!(looks < 16, "{looks} looks");
+        let now = watch.due();
+        assert!(watch.looked(InputState::Awaits, false, now));
+    }
+
+    #[test]
+    fn an_unknown_state_counts_after_a_longer_silence_and_only_where_that_is_wanted() {
+        let begin = Instant::now();
+        for (wait, waits) in [(InputWait::Known, false), (InputWait::KnownOrQuiet, true)] {
+            let mut watch = InputWatch::new(wait, begin);
+            assert!(!watch.looked(InputState::Unknown, false, at(begin, 799)));
+            assert_eq!(watch.looked(InputState::Unknown, false, at(begin, 800)), waits);
+            assert!(!watch.looked(InputState::Relays, false, at(begin, 2999)), "a remote command may be silent");
+            assert_eq!(watch.looked(InputState::Relays, false, at(begin, 3000)), waits);
+            for state in [InputState::Unknown, InputState::Relays] {
+                assert!(watch.looked(state, true, at(begin, 800)), "a full screen that stands still");
+            }
+        }
+    }
+}

@@ -62,6 +62,25 @@ pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
     step::run("measurements", &mut script)
 }
 
+/// Does the jobs of an agent with real programs, with the published binary and the peer; prints a table for each.
+///
+/// `--no-peer` leaves the peer out; all other arguments go to the script. Some jobs need root, in a container of their
+/// own: they add users and start servers on loopback.
+pub(crate) fn jobs(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let (without_peer, passed): (Vec<&str>, Vec<&str>) =
+        arguments.iter().partition(|argument| **argument == "--no-peer");
+    step::work("programs that are driven", || programs::ensure(programs::FOR_JOBS))?;
+    step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
+    let mut script = Command::new("python3");
+    script.arg(repository.root().join("xtask/bench/jobs.py"));
+    script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
+    if without_peer.is_empty() {
+        step::work("the peer", || clients::WITH_THE_PEER.ensure(repository))?;
+        script.arg("--peer").arg(clients::WITH_THE_PEER.programs(repository).join("terminal-control-mcp"));
+    }
+    step::run("jobs", script.args(&passed))
+}
+
 /// Measures many runs at once, with the published binary, on the disk of the build; prints one table.
 pub(crate) fn crowd(repository: &Repository) -> anyhow::Result<()> {
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;

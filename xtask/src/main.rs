@@ -39,6 +39,8 @@ cargo xtask check                        Check format and lints; dependencies wi
                                          they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
+cargo xtask bench jobs [--no-peer]       Do 35 jobs with real programs as an agent does, and print calls, seconds and bytes of
+                                         each. Adds users and servers: run it as root in a container.
 cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
 cargo xtask bench crowd                  Measure 10,000 runs at once: their rate beside that of 50 at once, and memory.
 cargo xtask bench http                   Measure a call over HTTP and over stdio, beside a bare server of the MCP library.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         ["laws", rest @ ..] => laws::run(&repository, rest),
         ["fuzz", rest @ ..] => fuzz::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
+        ["bench", "jobs", rest @ ..] => bench::jobs(&repository, rest),
         ["bench", "engine"] => bench::engine(&repository),
         ["bench", "functions"] => bench::functions(&repository),
         ["bench", "crowd"] => bench::crowd(&repository),
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
         ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
         ["bench", ..] => {
             anyhow::bail!(
-                "There are six benchmarks: cargo xtask bench terminals, … engine, … crowd, … functions, … http, … micro."
+                "There are seven benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … micro."
             )
         }
         ["conformance", rest @ ..] => conformance::run(&repository, rest),

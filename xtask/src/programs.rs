@@ -38,6 +38,37 @@ pub(crate) const FOR_TESTS: &[Program] = &[
 /// The programs for the benchmark of terminals.
 pub(crate) const FOR_BENCHMARKS: &[Program] = &[program("bash", &["bash"]), PYTHON];
 
+/// The programs that the jobs of an agent drive.
+pub(crate) const FOR_JOBS: &[Program] = &[
+    program("bash", &["bash"]),
+    PYTHON,
+    program("zsh", &["zsh"]),
+    program("fish", &["fish"]),
+    program("gcc", &["gcc", "libc6-dev"]),
+    program("gdb", &["gdb"]),
+    program("vim", &["vim"]),
+    program("nano", &["nano"]),
+    program("git", &["git"]),
+    program("node", &["nodejs"]),
+    program("npm", &["npm"]),
+    program("ipython3", &["ipython3"]),
+    program("sqlite3", &["sqlite3"]),
+    program("psql", &["postgresql"]),
+    program("ssh", &["openssh-client"]),
+    program("/usr/sbin/sshd", &["openssh-server"]),
+    program("whiptail", &["whiptail"]),
+    program("dialog", &["dialog"]),
+    program("htop", &["htop"]),
+    program("less", &["less"]),
+    program("mc", &["mc"]),
+    program("ncdu", &["ncdu"]),
+    program("curl", &["curl"]),
+    program("openssl", &["openssl"]),
+    program("bc", &["bc"]),
+    program("/usr/games/worm", &["bsdgames"]),
+    program("tmux", &["tmux"]),
+];
+
 /// The program in which the benchmark's peer keeps its terminals.
 pub(crate) const FOR_THE_PEER: &[Program] = &[program("tmux", &["tmux"])];
 

@@ -79,6 +79,7 @@ impl Contract {
 
     async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<ToolReply> {
         let daemon = self.daemon_of(&call.asker);
+        let arguments = call.arguments.clone();
         let may_ask = [RunWorkflow::NAME, GetRun::NAME, CallTool::NAME].contains(&verb);
         let round = std::mem::take(&mut call.round);
         let asked = async {
@@ -94,7 +95,8 @@ impl Contract {
             Ok(Some((reached, warnings)))
         };
         match asked.await {
-            Ok(Some((GateStep::Reply(data), warnings))) => {
+            Ok(Some((GateStep::Reply(mut data), warnings))) => {
+                leave_out_the_obvious(verb, arguments.as_ref(), &mut data);
                 Outcome::Done(ToolReply::Result(replied(verb, data, warnings)))
             }
             Ok(Some((GateStep::Ask(ask), _))) => Outcome::Ask(ask),
@@ -107,11 +109,15 @@ impl Contract {
     }
 }
 
+/// Characters of a command's output that a client gets if it does not say how many: the rest can be read and searched.
+const OUTPUT_LIMIT: u32 = 4000;
+
 /// Adds to the arguments of a tool that its reply has only what is new, unless they say otherwise: a model reads each
 /// reply whole, and pays for it.
 fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
     let (field, value) = match verb {
         SendInput::NAME | AwaitOutput::NAME => ("screen", json!(ScreenMode::Auto)),
+        RunCommand::NAME => ("limit", OUTPUT_LIMIT.into()),
         RunWorkflow::NAME | GetRun::NAME => ("detail", json!(RunDetail::Brief)),
         _ => return arguments.map_or(Value::Null, Value::Object),
     };
@@ -130,6 +136,40 @@ fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
         None => drop(arguments.entry(field).or_insert(value)),
     }
     Value::Object(arguments)
+}
+
+/// Leaves out of a reply what says nothing new, unless the client has named the part of the screen that it wants.
+fn leave_out_the_obvious(verb: &str, arguments: Option<&JsonObject>, reply: &mut Value) {
+    let verbs = [OpenTerminal::NAME, SendInput::NAME, AwaitOutput::NAME];
+    let wrapped = arguments.and_then(|arguments| arguments.get("request")).and_then(Value::as_object);
+    if !verbs.contains(&verb) || wrapped.or(arguments).is_some_and(|given| given.contains_key("screen")) {
+        return;
+    }
+    let Value::Object(fields) = reply else { return };
+    if fields.get("success") != Some(&Value::Bool(true)) {
+        return;
+    }
+    let waited = fields.get("waited").and_then(|waited| waited["reason"].as_str()).map(str::to_owned);
+    let at_rest = matches!(waited.as_deref(), Some("prompt" | "input"));
+    fields.retain(|name, value| match name.as_str() {
+        "message" | "timestamp" | "pid" | "cols" | "rows" => false,
+        "process_running" | "awaiting_input" if at_rest => *value == false,
+        "process_running" => *value == false,
+        "timeout_occurred" | "alternate_screen" => *value == true,
+        "busy" if waited.as_deref() == Some("prompt") => false,
+        "offset" => waited.is_none(),
+        "elapsed_time" => verb == AwaitOutput::NAME,
+        "groups" => value.as_array().is_some_and(|groups| !groups.is_empty()),
+        "match_text" => !value.is_null(),
+        _ => true,
+    });
+    if let Some(Value::Object(waited)) = fields.get_mut("waited") {
+        // A later wait goes on there with since: "last".
+        waited.retain(|name, _| !matches!(name.as_str(), "elapsed_time" | "offset"));
+    }
+    if let Some(seconds) = fields.get_mut("elapsed_time") {
+        *seconds = seconds.as_f64().map_or(Value::Null, |seconds| json!((seconds * 1e3).round() / 1e3));
+    }
 }
 
 /// Returns the tool result of a call that the daemon did not answer.

@@ -420,7 +420,7 @@ mod tests {
     fn a_choice_lists_what_can_be_chosen() {
         assert_eq!(
             refused::<AwaitOutput>(json!({"session_id": "s", "until": "forever"})),
-            ["until must be one of match, prompt, exit, quiet, not 'forever'"]
+            ["until must be one of match, prompt, input, exit, quiet, not 'forever'"]
         );
     }
 

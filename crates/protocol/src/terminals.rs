@@ -128,6 +128,8 @@ pub enum ScreenPart {
     New,
     /// The rows that changed since this client's last look, each behind its number
     Changed,
+    /// The rows that have more than frames and blanks, each behind its number
+    Text,
 }
 
 /// Text on the screen that is drawn to stand out, such as a selected item.
@@ -813,7 +815,7 @@ pub struct RunCommand {
     /// Folder to change to first
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// Characters of output to return at most (default 10000)
+    /// Characters of output to return at most; its head and tail are kept
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,

@@ -11,50 +11,87 @@ use steplatch_terminal::{Colour, Picture, Run};
 const MOST: usize = 8;
 const LONGEST: usize = 80;
 
-/// A ground that more than one in so many of the drawn cells has is the screen's own, or that of a window.
-const COMMON: usize = 4;
+/// A ground that more rows have, or more than one in so many cells, is the screen's own or that of a window.
+const MOST_ROWS: usize = 3;
+const COMMON: usize = 10;
+
+/// The most cells of a mark without text, such as the box of a checklist.
+const MARK: u16 = 3;
 
 /// The ground of a cell: what is behind its text.
-fn ground(run: &Run) -> (Colour, bool) {
+type Ground = (Colour, bool);
+
+fn ground(run: &Run) -> Ground {
     if run.style.inverse { (run.style.fg, true) } else { (run.style.bg, false) }
+}
+
+/// How much of a screen has one ground.
+#[derive(Debug, Default)]
+struct Extent {
+    cells: usize,
+    rows: usize,
+    last_row: Option<usize>,
 }
 
 /// Returns the parts of a screen that stand out, from top to bottom.
 pub(crate) fn highlights(picture: &Picture) -> Vec<HighlightInfo> {
-    let mut cells: HashMap<(Colour, bool), usize> = HashMap::new();
-    for run in picture.rows.iter().flatten() {
-        *cells.entry(ground(run)).or_default() += usize::from(run.cols);
+    let mut grounds: HashMap<Ground, Extent> = HashMap::new();
+    for (row, runs) in picture.rows.iter().enumerate() {
+        for run in runs {
+            let extent = grounds.entry(ground(run)).or_default();
+            extent.cells += usize::from(run.cols);
+            if extent.last_row.replace(row) != Some(row) {
+                extent.rows += 1;
+            }
+        }
     }
-    let drawn: usize = cells.values().sum();
+    let area = usize::from(picture.cols) * picture.rows.len();
     let plain = (Colour::Default, false);
     let stands_out = |run: &Run| {
         let ground = ground(run);
-        ground != plain && !run.style.hidden && cells.get(&ground).is_some_and(|count| count * COMMON < drawn)
+        let is_rare = |extent: &Extent| extent.rows <= MOST_ROWS && extent.cells * COMMON < area;
+        ground != plain && !run.style.hidden && grounds.get(&ground).is_some_and(is_rare)
     };
-    let mut found: Vec<HighlightInfo> = Vec::new();
-    for (row, runs) in (0u16..).zip(&picture.rows) {
-        let mut text = String::new();
-        let mut end = 0;
-        for run in runs {
-            // Neighbours on the same ground are one part, however their text is coloured.
-            if stands_out(run) {
-                if !text.is_empty() && run.col > end {
-                    text.push(' ');
-                }
-                text.push_str(&run.text);
-            } else if !run.text.trim().is_empty() && !text.trim().is_empty() {
-                text.push_str("  ");
-            }
-            end = run.col + run.cols;
+    let rows = (0u16..).zip(&picture.rows);
+    let found = rows.filter_map(|(row, runs)| {
+        let text = written(runs, &stands_out).or_else(|| marked(runs, &stands_out))?;
+        Some(HighlightInfo { row, text: text.chars().take(LONGEST).collect() })
+    });
+    found.take(MOST).collect()
+}
+
+/// Returns the text of a row that stands out. Frames and shadows are drawn, not written.
+fn written(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
+    let mut text = String::new();
+    let mut end = 0;
+    for run in runs.iter().filter(|run| stands_out(run)) {
+        if !text.is_empty() && run.col > end {
+            text.push_str("  ");
         }
-        let text: String = text.trim().chars().take(LONGEST).collect();
-        // Frames and shadows are drawn, not written.
-        if text.chars().any(char::is_alphanumeric) {
-            found.push(HighlightInfo { row, text });
-        }
+        text.push_str(&run.text);
+        end = run.col + run.cols;
     }
-    found.truncate(MOST);
-    found
+    let text = text.trim();
+    text.chars().any(char::is_alphanumeric).then(|| text.to_owned())
+}
+
+/// Returns the text of a row in which a mark without text stands out, such as the box of a checklist: `[ ] alpha`.
+fn marked(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
+    let touches = |text: Option<char>| text.is_some_and(|sign| !sign.is_whitespace());
+    let is_mark = |window: &[Run]| match window {
+        [before, mark, after] => {
+            let adjoins = before.col + before.cols == mark.col && mark.col + mark.cols == after.col;
+            let within = touches(before.text.chars().next_back()) && touches(after.text.chars().next());
+            mark.cols <= MARK && adjoins && within && stands_out(mark)
+        }
+        _ => false,
+    };
+    if !runs.windows(3).any(is_mark) {
+        return None;
+    }
+    let text: String = runs.iter().map(|run| run.text.as_str()).collect();
+    let is_frame = |sign: char| sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign);
+    Some(text.trim_matches(is_frame).to_owned()).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -84,9 +121,24 @@ mod tests {
             vec![run(0, "└──────────────────────────────┘", window)],
             vec![run(0, "Ready", inverse)],
         ];
+        let mut rows = rows;
+        rows.extend(std::iter::repeat_n(Vec::new(), 10));
         let found = highlights(&picture(rows));
         let told: Vec<(u16, &str)> = found.iter().map(|found| (found.row, found.text.as_str())).collect();
         assert_eq!(told, [(2, "[*] beta"), (4, "Ready")]);
+    }
+
+    #[test]
+    fn a_mark_without_text_is_told_with_its_row() {
+        let window = Style { bg: Colour::Indexed(7), ..Style::default() };
+        let mark = Style { bg: Colour::Indexed(1), ..Style::default() };
+        let row = vec![run(0, "│ [", window), run(3, " ", mark), run(4, "] alpha │", window)];
+        let mut rows = vec![vec![run(0, "│ window │", window)]; 6];
+        rows.push(row);
+        // A shadow beside the window is no mark.
+        rows.push(vec![run(0, "│", window), run(1, "  ", mark)]);
+        let found = highlights(&picture(rows));
+        assert_eq!(found, [HighlightInfo { row: 6, text: "[ ] alpha".to_owned() }]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use steplatch_access::ConnectionId;
 use steplatch_ids::TerminalId;
+use steplatch_protocol::HighlightInfo;
 
 /// The most readings; the one that was used longest ago is dropped. With the rows of a screen, one takes some 5 KB.
 const MOST: usize = 256;
@@ -19,6 +20,8 @@ pub(crate) struct Reading {
     pub(crate) offset: Option<u64>,
     /// The rows that it has seen last, if a full-screen program had the screen.
     pub(crate) rows: Option<Vec<String>>,
+    /// What stood out on that screen.
+    pub(crate) highlighted: Vec<HighlightInfo>,
     /// The offset behind its last match.
     pub(crate) matched: Option<u64>,
 }

@@ -14,7 +14,7 @@ use crate::sessions::{Sessions, excerpt_text, whole_secrets_hidden};
 use crate::trouble::SessionError;
 
 /// The most characters of news; what is between their head and tail can be read by position.
-const NEWS: usize = 4000;
+const NEWS: usize = 3000;
 
 /// The part of a screen that a reply has.
 #[derive(Debug, Default)]
@@ -47,7 +47,10 @@ impl Sessions {
         let mut share = match mode {
             ScreenMode::None => ScreenShare::default(),
             ScreenMode::Full => ScreenShare { content: screen.clone(), ..ScreenShare::default() },
-            ScreenMode::Auto | ScreenMode::New if view.modes.alternate_screen => changed_rows(&reading, &screen),
+            ScreenMode::Auto | ScreenMode::New if view.modes.alternate_screen => {
+                let share = changed_rows(&reading, &screen);
+                ScreenShare { content: shortened_frames(&share.content), ..share }
+            }
             ScreenMode::Auto | ScreenMode::New => {
                 match news(terminal, &secrets, reading.offset.or(since), view.end).await? {
                     Some(share) if mode == ScreenMode::New || share.content.len() <= screen.len() => share,
@@ -64,18 +67,29 @@ impl Sessions {
             }
         }
         if mode != ScreenMode::None {
-            self.note_seen(caller, terminal, view, &screen);
+            self.note_seen(caller, terminal, view, &screen, &share.highlighted);
+        }
+        if share.part == Some(ScreenPart::Changed) {
+            share.highlighted.retain(|part| !reading.highlighted.contains(part));
         }
         Ok(share)
     }
 
     /// Notes that the client has seen the whole of a screen, which has no secrets.
-    pub(crate) fn note_seen(&self, caller: &Caller, terminal: &HostedTerminal, view: &View, screen: &str) {
+    pub(crate) fn note_seen(
+        &self,
+        caller: &Caller,
+        terminal: &HostedTerminal,
+        view: &View,
+        screen: &str,
+        highlighted: &[HighlightInfo],
+    ) {
         if let Some(reader) = caller.reader() {
             let rows = view.modes.alternate_screen.then(|| rows_of(screen));
             self.readers.note(reader, terminal.id(), |reading| {
                 reading.offset = Some(view.end);
                 reading.rows = rows;
+                reading.highlighted = highlighted.to_vec();
             });
         }
     }
@@ -101,26 +115,67 @@ async fn news(
     Ok(Some(ScreenShare { content, part, is_cut, ..ScreenShare::default() }))
 }
 
+/// The shortest line of a frame that is shortened, and what is left of it.
+const FRAME: usize = 8;
+const FRAME_END: usize = 2;
+
+/// Shortens the lines of frames, which say nothing and cost a reader much: `┌──…──┐`.
+fn shortened_frames(text: &str) -> String {
+    let mut short = String::with_capacity(text.len());
+    let mut signs = text.chars().peekable();
+    while let Some(sign) = signs.next() {
+        let mut count = 1;
+        while signs.next_if_eq(&sign).is_some() {
+            count += 1;
+        }
+        let is_line = ('\u{2500}'..='\u{257f}').contains(&sign) && count >= FRAME;
+        let end = std::iter::repeat_n(sign, if is_line { FRAME_END } else { count });
+        short.extend(end.clone());
+        if is_line {
+            short.push('…');
+            short.extend(end);
+        }
+    }
+    short
+}
+
 fn rows_of(screen: &str) -> Vec<String> {
     screen.lines().map(str::to_owned).collect()
 }
 
 /// Returns the rows that changed since the client's last look at this full screen, or the screen where that is shorter.
 fn changed_rows(seen: &Reading, screen: &str) -> ScreenShare {
-    let whole = || ScreenShare { content: screen.to_owned(), ..ScreenShare::default() };
-    let Some(before) = &seen.rows else { return whole() };
     let now = rows_of(screen);
+    let whole = || rows_with_text(screen, &now);
+    let Some(before) = &seen.rows else { return whole() };
     let row = |rows: &[String], index: usize| rows.get(index).cloned().unwrap_or_default();
-    let changed: Vec<String> = (0..before.len().max(now.len()))
-        .filter(|index| row(before, *index) != row(&now, *index))
-        .map(|index| format!("{index}| {}", row(&now, index)).trim_end().to_owned())
-        .collect();
-    let content = changed.join("\n");
+    let changed = (0..before.len().max(now.len())).filter(|index| row(before, *index) != row(&now, *index));
+    let content = numbered(changed.map(|index| (index, row(&now, index))));
     if content.len() < screen.len() {
         ScreenShare { content, part: Some(ScreenPart::Changed), ..ScreenShare::default() }
     } else {
         whole()
     }
+}
+
+/// Returns the rows of a full screen that have text, or the screen where that is shorter.
+fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
+    let is_drawn = |sign: char| sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign);
+    // vi marks the rows behind the end of a text with a tilde.
+    let has_text = |row: &str| row != "~" && !row.chars().all(is_drawn);
+    let with_text = rows.iter().cloned().enumerate().filter(|(_, row)| has_text(row));
+    let content = numbered(with_text);
+    if content.len() < screen.len() {
+        ScreenShare { content, part: Some(ScreenPart::Text), ..ScreenShare::default() }
+    } else {
+        ScreenShare { content: screen.to_owned(), ..ScreenShare::default() }
+    }
+}
+
+/// Writes rows behind their numbers, counted from 0 as the cursor's.
+fn numbered(rows: impl Iterator<Item = (usize, String)>) -> String {
+    let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
+    rows.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -134,6 +189,9 @@ mod tests {
         assert_eq!((share.content.as_str(), share.part), ("2| TWO\n3|", Some(ScreenPart::Changed)));
         let share = changed_rows(&seen("a\nb"), "c\nd");
         assert_eq!((share.content.as_str(), share.part), ("c\nd", None));
+        let share = changed_rows(&Reading::default(), "┌────┐\n│ ok │\n│    │\n└────┘\n\n");
+        assert_eq!((share.content.as_str(), share.part), ("1| │ ok │", Some(ScreenPart::Text)));
+        assert_eq!(shortened_frames("┌──────────┐ ----------"), "┌──…──┐ ----------");
         assert_eq!(changed_rows(&Reading::default(), "a").part, None, "the first look");
         assert_eq!(changed_rows(&seen("a\nb"), "a\nb").content, "", "nothing changed");
     }

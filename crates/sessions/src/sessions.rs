@@ -422,13 +422,14 @@ impl Sessions {
             }
         };
         let shows_screen = part.is_none() && found.is_none();
-        if shows_screen && verb.format == ScreenFormat::Text {
-            self.note_seen(caller, &terminal, &view, &secrets.masked_screen(view.screen.clone()));
-        }
         let highlighted = match shows_screen && view.modes.alternate_screen && caller.reader().is_some() {
             true => highlights(&secrets.masked_picture(terminal.picture().await?)),
             false => Vec::new(),
         };
+        if shows_screen && verb.format == ScreenFormat::Text {
+            let screen = secrets.masked_screen(view.screen.clone());
+            self.note_seen(caller, &terminal, &view, &screen, &highlighted);
+        }
         Ok(GetScreenContentReply {
             success: true,
             session_id: terminal.id().to_string(),

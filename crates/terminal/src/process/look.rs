@@ -4,7 +4,8 @@
 //! Every call reads `/proc` (proc(5)) anew and keeps nothing. A process that is gone, or that we
 //! may not inspect, gives `None`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// Returns the name of a process.
@@ -126,15 +127,14 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     let members = members_of(session, group);
     let mut state = if members.is_empty() { InputState::Unknown } else { InputState::Works };
     for pid in members {
-        let channel = stillness(pid, device);
         // A relay that asks for a password itself reads the terminal as whole lines.
-        let relays = line_editing && name_of(pid).is_some_and(|name| RELAYS.contains(&name.as_str()));
-        match channel {
-            WaitChannel::ReadsTerminal | WaitChannel::WaitsForSome if relays => return InputState::Relays,
+        if line_editing && name_of(pid).is_some_and(|name| RELAYS.contains(&name.as_str())) {
+            return InputState::Relays;
+        }
+        match stillness(pid, device) {
             WaitChannel::ReadsTerminal => return InputState::Awaits,
             // A program that reads single keys waits for many things at once, and the keyboard is one of them.
             WaitChannel::WaitsForSome if line_editing => return InputState::Awaits,
-            WaitChannel::WaitsForSome | WaitChannel::Unknown if relays => return InputState::Relays,
             WaitChannel::WaitsForSome | WaitChannel::Unknown => state = InputState::Unknown,
             WaitChannel::Runs | WaitChannel::Other => {}
         }
@@ -187,7 +187,7 @@ fn children_of(pid: i32) -> Vec<i32> {
 /// What a process sleeps in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitChannel {
-    /// In a read of the terminal.
+    /// In a read of the terminal, or until the terminal or something else can be read.
     ReadsTerminal,
     /// Until one of several things happens, which may be a key.
     WaitsForSome,
@@ -228,19 +228,78 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     let mut fields = line.split_ascii_whitespace();
     // "running", or a number; -1 for one that is stopped or in no system call.
     let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return WaitChannel::Runs };
-    let descriptor = fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    let mut argument = || fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    let arguments = [argument(), argument()].map(Option::unwrap_or_default);
+    let is_terminal = |descriptor: u64| {
+        let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+        Some(target == device || target == Path::new("/dev/tty"))
+    };
     if READS.contains(&call) {
-        let Some(descriptor) = descriptor else { return WaitChannel::Unknown };
-        let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}"));
-        match target {
-            Ok(target) if target == device || target == Path::new("/dev/tty") => WaitChannel::ReadsTerminal,
-            Ok(_) => WaitChannel::Other,
-            Err(_) => WaitChannel::Unknown,
+        match is_terminal(arguments[0]) {
+            Some(true) => WaitChannel::ReadsTerminal,
+            Some(false) => WaitChannel::Other,
+            None => WaitChannel::Unknown,
         }
     } else if SELECTS.contains(&call) {
-        WaitChannel::WaitsForSome
+        match polled(pid, call, arguments) {
+            Some(descriptors) if descriptors.iter().any(|polled| is_terminal(*polled) == Some(true)) => {
+                WaitChannel::ReadsTerminal
+            }
+            Some(_) => WaitChannel::Other,
+            None => WaitChannel::WaitsForSome,
+        }
     } else {
         WaitChannel::Other
+    }
+}
+
+/// The most descriptors of one system call that are looked at.
+const MOST_POLLED: u64 = 1024;
+
+/// Returns the descriptors that a system call waits to read from. None where that cannot be determined.
+///
+/// Reads the arguments of poll(2) and select(2) from the memory of the process, which the kernel allows for
+/// descendants, and the interest list of epoll(7) from proc_pid_fdinfo(5).
+fn polled(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
+    let memory = |address: u64, bytes: u64| {
+        let mut buffer = vec![0; usize::try_from(bytes).ok()?];
+        File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut buffer, address).ok()?;
+        Some(buffer)
+    };
+    if POLLS.contains(&call) {
+        // struct pollfd: int fd, short events, short revents.
+        let entries = memory(first, second.min(MOST_POLLED) * 8)?;
+        let entries = entries.chunks_exact(8).map(|entry| {
+            let descriptor = i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
+            (descriptor, i16::from_ne_bytes([entry[4], entry[5]]))
+        });
+        let reads = entries.filter(|(_, events)| events & libc::POLLIN != 0);
+        Some(reads.filter_map(|(descriptor, _)| u64::try_from(descriptor).ok()).collect())
+    } else if SETS.contains(&call) {
+        if second == 0 {
+            return Some(Vec::new());
+        }
+        // struct fd_set: a bit for each descriptor, in longs.
+        let count = first.min(MOST_POLLED);
+        let bits = memory(second, count.div_ceil(64) * 8)?;
+        let is_set = |descriptor: &u64| {
+            let at = usize::try_from(*descriptor).unwrap_or(usize::MAX);
+            let byte = if cfg!(target_endian = "big") { at / 64 * 8 + 7 - at % 64 / 8 } else { at / 8 };
+            bits.get(byte).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+        };
+        Some((0..count).filter(is_set).collect())
+    } else if call == libc::SYS_io_uring_enter {
+        None
+    } else {
+        let listed = fs::read_to_string(format!("/proc/{pid}/fdinfo/{first}")).ok()?;
+        let entries = listed.lines().filter_map(|line| line.strip_prefix("tfd:"));
+        let reads = entries.filter_map(|entry| {
+            let mut words = entry.split_ascii_whitespace();
+            let descriptor = words.next()?.parse().ok()?;
+            let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
+            (events & libc::EPOLLIN.cast_unsigned() != 0).then_some(descriptor)
+        });
+        Some(reads.collect())
     }
 }
 
@@ -257,6 +316,18 @@ fn sleeps_on_terminal(pid: i32, thread: i32) -> WaitChannel {
 
 /// System calls that read from the descriptor in their first argument.
 const READS: &[i64] = &[libc::SYS_read, libc::SYS_readv];
+
+/// System calls whose first argument is a list of `struct pollfd`, and whose second is its length.
+#[cfg(target_arch = "x86_64")]
+const POLLS: &[i64] = &[libc::SYS_poll, libc::SYS_ppoll];
+#[cfg(not(target_arch = "x86_64"))]
+const POLLS: &[i64] = &[libc::SYS_ppoll];
+
+/// System calls whose first argument is a number of descriptors, and whose second is the set to read from.
+#[cfg(target_arch = "x86_64")]
+const SETS: &[i64] = &[libc::SYS_select, libc::SYS_pselect6];
+#[cfg(not(target_arch = "x86_64"))]
+const SETS: &[i64] = &[libc::SYS_pselect6];
 
 /// System calls that wait for one of several things.
 #[cfg(target_arch = "x86_64")]

@@ -25,6 +25,24 @@ const SETTLED_RELAY: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// What a look at a program has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) state: InputState,
+    pub(super) screen: ScreenState,
+}
+
+/// What a program shows where it may wait for input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScreenState {
+    /// A full-screen program has the screen. If it stands still, it waits.
+    Full,
+    /// The program takes keys one by one, and nothing is in the row of the cursor.
+    EditorAtEmptyRow,
+    /// Neither.
+    Lines,
+}
+
 /// The looks of one wait.
 #[derive(Debug)]
 pub(super) struct InputWatch {
@@ -50,13 +68,14 @@ impl InputWatch {
         self.look_at
     }
 
-    /// Takes in what a look at `now` has shown, and whether the program draws a full screen. Returns whether the
-    /// program waits for input: a silent full-screen program does.
-    pub(super) fn looked(&mut self, state: InputState, full_screen: bool, now: Instant) -> bool {
+    /// Takes in what a look at `now` has shown. Returns whether the program waits for input.
+    pub(super) fn looked(&mut self, Look { state, screen }: Look, now: Instant) -> bool {
+        let full_screen = screen == ScreenState::Full;
         let is_quiet = |settled: Duration| now >= self.silent_since + settled;
         let guesses = self.wait == InputWait::KnownOrQuiet;
         let waits = match state {
-            InputState::Awaits => true,
+            // An editor of lines takes keys while a command of its own is under way; it has not shown its prompt then.
+            InputState::Awaits => screen != ScreenState::EditorAtEmptyRow || is_quiet(SETTLED_UNKNOWN),
             InputState::Works => false,
             InputState::Unknown => (guesses || full_screen) && is_quiet(SETTLED_UNKNOWN),
             InputState::Relays if full_screen => is_quiet(SETTLED_UNKNOWN),
@@ -78,6 +97,23 @@ mod tests {
         begin + Duration::from_millis(milliseconds)
     }
 
+    fn lines(state: InputState) -> Look {
+        Look { state, screen: ScreenState::Lines }
+    }
+
+    fn full(state: InputState) -> Look {
+        Look { state, screen: ScreenState::Full }
+    }
+
+    #[test]
+    fn a_line_editor_without_a_prompt_counts_after_a_longer_silence() {
+        let begin = Instant::now();
+        let look = Look { state: InputState::Awaits, screen: ScreenState::EditorAtEmptyRow };
+        let mut watch = InputWatch::new(InputWait::Known, begin);
+        assert!(!watch.looked(look, at(begin, 799)));
+        assert!(watch.looked(look, at(begin, 800)));
+    }
+
     #[test]
     fn a_program_is_looked_at_once_it_is_silent_and_then_ever_less_often() {
         let begin = Instant::now();
@@ -88,12 +124,12 @@ mod tests {
         let mut looks = 0;
         while watch.due() < at(begin, 10_000) {
             let now = watch.due();
-            assert!(!watch.looked(InputState::Works, true, now));
+            assert!(!watch.looked(full(InputState::Works), now));
             looks += 1;
         }
         assert!(looks < 16, "{looks} looks");
         let now = watch.due();
-        assert!(watch.looked(InputState::Awaits, false, now));
+        assert!(watch.looked(lines(InputState::Awaits), now));
     }
 
     #[test]
@@ -101,12 +137,12 @@ mod tests {
         let begin = Instant::now();
         for (wait, waits) in [(InputWait::Known, false), (InputWait::KnownOrQuiet, true)] {
             let mut watch = InputWatch::new(wait, begin);
-            assert!(!watch.looked(InputState::Unknown, false, at(begin, 799)));
-            assert_eq!(watch.looked(InputState::Unknown, false, at(begin, 800)), waits);
-            assert!(!watch.looked(InputState::Relays, false, at(begin, 2999)), "a remote command may be silent");
-            assert_eq!(watch.looked(InputState::Relays, false, at(begin, 3000)), waits);
+            assert!(!watch.looked(lines(InputState::Unknown), at(begin, 799)));
+            assert_eq!(watch.looked(lines(InputState::Unknown), at(begin, 800)), waits);
+            assert!(!watch.looked(lines(InputState::Relays), at(begin, 2999)), "a remote command may be silent");
+            assert_eq!(watch.looked(lines(InputState::Relays), at(begin, 3000)), waits);
             for state in [InputState::Unknown, InputState::Relays] {
-                assert!(watch.looked(state, true, at(begin, 800)), "a full screen that stands still");
+                assert!(watch.looked(full(state), at(begin, 800)), "a full screen that stands still");
             }
         }
     }

@@ -767,8 +767,8 @@ impl Task {
         if !is_due || !self.outgoing.is_empty() {
             return false;
         }
-        let (state, full_screen) = (self.input_state(), self.intake.screen.modes().alternate_screen);
-        self.waits[index].input.as_mut().is_some_and(|watch| watch.looked(state, full_screen, now))
+        let look = self.look_for_input();
+        self.waits[index].input.as_mut().is_some_and(|watch| watch.looked(look, now))
     }
 
     /// Whether a wait ends because there was no output for its time. Quiet begins once the program has read its input,

@@ -14,7 +14,7 @@ use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, 
 use crate::history::Zone;
 use crate::integration::Kind;
 use crate::process::Exit;
-use crate::terminal::input_watch::InputWatch;
+use crate::terminal::input_watch::{InputWatch, ScreenState};
 use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
 use crate::wait::InputWait;
@@ -388,8 +388,9 @@ impl Task {
         if !is_due || !self.outgoing.is_empty() {
             return None;
         }
-        let (state, full_screen) = (self.input_state(), self.intake.screen.modes().alternate_screen);
-        let waits = self.running.as_mut()?.input()?.looked(state, full_screen, now);
+        let look = self.look_for_input();
+        let full_screen = look.screen == ScreenState::Full;
+        let waits = self.running.as_mut()?.input()?.looked(look, now);
         waits.then(|| InputRequest {
             program: self.foreground_name(),
             full_screen,

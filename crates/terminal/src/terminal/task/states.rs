@@ -5,6 +5,7 @@ use unicode_width::UnicodeWidthChar as _;
 use super::Task;
 use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group};
 use crate::question::looks_like_question;
+use crate::terminal::input_watch::{Look, ScreenState};
 
 /// The state of a terminal at one moment, according to the marks, the kernel's terminal and its processes.
 #[derive(Debug, Default)]
@@ -57,6 +58,19 @@ impl Task {
             }
             state => state,
         }
+    }
+
+    /// Looks whether the foreground program waits for input, for a wait that ends there.
+    pub(super) fn look_for_input(&self) -> Look {
+        let takes_keys = || self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
+        let screen = if self.intake.screen.modes().alternate_screen {
+            ScreenState::Full
+        } else if !self.shell.is_idle() && takes_keys() && self.row_before_cursor().trim().is_empty() {
+            ScreenState::EditorAtEmptyRow
+        } else {
+            ScreenState::Lines
+        };
+        Look { state: self.input_state(), screen }
     }
 
     /// Returns the row of the cursor up to the cursor.

@@ -1,0 +1,705 @@
+#!/usr/bin/env python3
+"""Does 35 jobs with real programs as an agent would: through MCP tools alone, with the calls that a model makes first.
+
+Reports for each job whether it was done, its calls, seconds and bytes of reply text, and waits that ran to their limit
+while the program asked. `cargo xtask bench jobs` builds and installs what this needs, and then runs it.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+
+class Failed(Exception):
+    """A job that a first try does not do."""
+
+
+class Server:
+    """An MCP server on standard input and output, called one request at a time."""
+
+    def __init__(self, command, environment, folder):
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=environment, cwd=folder, text=True, bufsize=1,
+        )
+        self.number = 0
+        self.calls = self.bytes = self.stuck = 0
+        self.seconds = 0.0
+        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "jobs", "version": "1"}}
+        self.request("initialize", about)
+        self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def write(self, message):
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def request(self, method, params):
+        self.number += 1
+        self.write({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params})
+        while True:
+            line = self.process.stdout.readline()
+            if not line:
+                raise Failed("the server is gone")
+            message = json.loads(line)
+            if message.get("id") == self.number:
+                if "error" in message:
+                    raise Failed(message["error"]["message"])
+                return message["result"]
+
+    def call(self, tool, **arguments):
+        began = time.monotonic()
+        result = self.request("tools/call", {"name": tool, "arguments": arguments})
+        self.seconds += time.monotonic() - began
+        self.calls += 1
+        texts = [part["text"] for part in result["content"] if part["type"] == "text"]
+        self.bytes += sum(len(text.encode()) for text in texts)
+        try:
+            reply = json.loads(texts[0]) if texts else {}
+        except ValueError:
+            reply = {"error": texts[0], "success": False}
+        timed_out = reply.get("timed_out") or reply.get("timeout_occurred")
+        timed_out = timed_out or (reply.get("waited") or {}).get("reason") == "timeout"
+        if timed_out and reply.get("awaiting_input"):
+            self.stuck += 1
+        reply["images"] = [part for part in result["content"] if part["type"] == "image"]
+        return reply
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+class Ours:
+    """The hand of a model that read our tools' descriptions."""
+
+    name = "steplatch"
+    has_run = True
+
+    def __init__(self, server):
+        self.server = server
+
+    def open(self, shell="bash", **more):
+        return self.checked(self.server.call("open_terminal", shell=shell, **more))["session_id"]
+
+    def say(self, session, text, expect=None, until="prompt", timeout=30, **more):
+        """Enters a line and waits until the program asks for more."""
+        reply = self.server.call(
+            "send_input", session_id=session, input_text=text + "\n", until=until, timeout=timeout, **more
+        )
+        return self.seen(reply, expect)
+
+    def keys(self, session, *names, text="", expect=None):
+        more = {"input_text": text} if text else {}
+        names = {"keys": list(names)} if names else {}
+        return self.seen(self.server.call("send_input", session_id=session, until="input", **names, **more), expect)
+
+    def wait(self, session, pattern, timeout=30, **more):
+        reply = self.server.call("await_output", session_id=session, pattern=pattern, timeout=timeout, **more)
+        if reply.get("match_text") is None:
+            raise Failed(f"no {pattern!r}: {reply}")
+        return reply
+
+    def run(self, command, session=None, **more):
+        more = {"session_id": session, **more} if session else more
+        return self.server.call("run_command", command=command, **more)
+
+    def screen(self, session, **more):
+        return self.server.call("get_screen_content", session_id=session, **more)
+
+    def close(self, session):
+        self.server.call("exit_terminal", session_id=session)
+
+    def checked(self, reply):
+        if not reply.get("success"):
+            raise Failed(reply.get("error") or str(reply))
+        return reply
+
+    def seen(self, reply, expect):
+        text = reply.get("screen_content") or ""
+        if expect is not None and not re.search(expect, text):
+            raise Failed(f"no {expect!r} in {text!r}")
+        self.checked(reply)
+        return reply
+
+
+class SixTools(Ours):
+    """The same with the six tools of terminal-control-mcp, where a model names what it waits for."""
+
+    name = "terminal-control-mcp"
+    has_run = False
+
+    def say(self, session, text, expect=None, until="prompt", timeout=10, **more):
+        self.checked(self.server.call("send_input", session_id=session, input_text=text + "\n"))
+        if expect is None:
+            return self.screen(session)
+        reply = self.server.call("await_output", session_id=session, pattern=expect, timeout=timeout)
+        return self.seen(reply, expect)
+
+    def keys(self, session, *names, text="", expect=None):
+        codes = {"enter": "\n", "tab": "\t", "escape": "\x1b", "space": " ", "down": "\x1b[B", "up": "\x1b[A"}
+        codes |= {f"ctrl-{letter}": chr(ord(letter) - 96) for letter in "abcdefghijklmnopqrstuvwxyz"}
+        typed = text + "".join(codes[name] for name in names)
+        self.checked(self.server.call("send_input", session_id=session, input_text=typed))
+        return self.seen(self.server.call("get_screen_content", session_id=session), expect)
+
+    def run(self, *_, **__):
+        raise Failed("has no run_command")
+
+
+JOBS = []
+
+
+def job(title):
+    def add(function):
+        JOBS.append((title, function))
+        return function
+
+    return add
+
+
+def need(condition, what):
+    if not condition:
+        raise Failed(str(what))
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def text_of(reply):
+    return reply.get("screen_content") or reply.get("output") or ""
+
+
+@job("gdb: find the crash")
+def gdb(hand, home):
+    write(f"{home}/crash.c", "int main(void) { int *p = 0; return *p; }\n")
+    term = hand.open()
+    hand.say(term, "gcc -g crash.c -o crash", r"\$ ?$")
+    hand.say(term, "gdb -q ./crash", r"\(gdb\)")
+    hand.say(term, "run", r"SIGSEGV[\s\S]*\(gdb\)")
+    hand.say(term, "print p", r"\(int \*\) 0x0")
+
+
+@job("pdb: post mortem")
+def pdb(hand, home):
+    write(f"{home}/bad.py", "def half(n):\n    return 10 // n\nhalf(0)\n")
+    term = hand.open()
+    hand.say(term, "python3 -m pdb -c continue bad.py", r"ZeroDivisionError[\s\S]*\(Pdb\)")
+    hand.say(term, "p n", r"\n0\s+\(Pdb\)|^0")
+    hand.say(term, "where", r"half")
+
+
+@job("vim: edit a file")
+def vim(hand, home):
+    write(f"{home}/note.txt", "one\ntwo\nthree\n")
+    term = hand.open()
+    hand.say(term, "vim -u NONE note.txt", r"three")
+    hand.keys(term, text=":%s/two/TWO/\n", expect=None)
+    hand.say(term, ":wq", None)
+    need("TWO" in open(f"{home}/note.txt").read(), "not saved")
+
+
+@job("nano: replace and save")
+def nano(hand, home):
+    write(f"{home}/list.txt", "apple\npear\n")
+    term = hand.open()
+    hand.say(term, "nano list.txt", r"pear")
+    hand.keys(term, "ctrl-k", text="", expect=None)
+    hand.keys(term, text="cherry\n", expect=None)
+    hand.keys(term, "ctrl-o", expect=r"Write|File Name")
+    hand.keys(term, "enter", expect=None)
+    hand.keys(term, "ctrl-x", expect=None)
+    need(open(f"{home}/list.txt").read() == "cherry\npear\n", open(f"{home}/list.txt").read())
+
+
+def repository(home, name):
+    path = f"{home}/{name}"
+    os.mkdir(path)
+    script = (
+        "git init -q -b main . && git config user.email a@b.c && git config user.name A && "
+        "for i in 1 2 3 4; do echo line$i >> f; git add f; git commit -qm c$i; done"
+    )
+    subprocess.run(["bash", "-c", script], cwd=path, check=True, env={**os.environ, "HOME": home})
+    return path
+
+
+@job("git rebase -i with conflicts")
+def rebase(hand, home):
+    path = repository(home, "rebase")
+    term = hand.open(working_directory=path)
+    hand.say(term, "export GIT_EDITOR='vim -u NONE'", None)
+    hand.say(term, "git rebase -i HEAD~3", r"pick")
+    # The first of the three commits goes behind the second.
+    hand.keys(term, text="ddp", expect=None)
+    hand.say(term, ":wq", r"CONFLICT|conflict")
+    for _ in range(4):
+        hand.say(term, "git checkout --theirs f; git add f; GIT_EDITOR=true git rebase --continue", None)
+        shown = text_of(hand.say(term, "git status | head -3", None))
+        if "rebase in progress" not in shown:
+            break
+    need("rebase in progress" not in shown, shown)
+
+
+@job("git add -p")
+def add_p(hand, home):
+    path = repository(home, "addp")
+    write(f"{path}/f", "changed\nline2\nline3\nline4\nadded\n")
+    term = hand.open(working_directory=path)
+    hand.say(term, "git add -p", r"Stage this hunk[\s\S]*\? ?$")
+    hand.say(term, "s", r"Stage this hunk|Sorry")
+    hand.say(term, "y", r"Stage this hunk|\$ ?$")
+    hand.say(term, "q", None)
+    staged = text_of(hand.say(term, "git diff --cached --stat", r"f \|"))
+    need("f |" in staged, staged)
+
+
+@job("npm init")
+def npm_init(hand, home):
+    os.mkdir(f"{home}/package")
+    term = hand.open(working_directory=f"{home}/package")
+    hand.say(term, "npm init", r"package name:")
+    for _ in range(12):
+        shown = text_of(hand.say(term, "", r"\S"))
+        if "Is this OK" in shown:
+            hand.say(term, "yes", None)
+            break
+    need(os.path.exists(f"{home}/package/package.json"), "no package.json")
+
+
+@job("python: several lines and CJK")
+def python(hand, _home):
+    term = hand.open()
+    hand.say(term, "python3 -q", r">>>")
+    hand.say(term, "def twice(text):\n    return text * 2\n", None)
+    hand.say(term, "print(twice('漢字'))", r"漢字漢字")
+
+
+@job("ipython: completion")
+def ipython(hand, _home):
+    term = hand.open()
+    hand.say(term, "ipython --no-banner --simple-prompt", r"In \[1\]:", timeout=60)
+    hand.say(term, "import math; math.factorial(10)", r"3628800")
+
+
+@job("node: await")
+def node(hand, _home):
+    term = hand.open()
+    hand.say(term, "node", r"> ?$")
+    hand.say(term, "await new Promise(done => setTimeout(() => done(6 * 7), 300))", r"42")
+
+
+@job("sqlite3: 500 rows")
+def sqlite(hand, _home):
+    term = hand.open()
+    hand.say(term, "sqlite3", r"sqlite> ?$")
+    rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 500) select i from n;"
+    shown = text_of(hand.say(term, rows, r"500\s+sqlite> ?$"))
+    need("500" in shown, shown)
+
+
+@job("psql: password and pager")
+def psql(hand, home):
+    cluster = shutil.which("pg_ctlcluster")
+    need(cluster, "postgres is not installed")
+    versions = sorted(os.listdir("/usr/lib/postgresql"))
+    binaries = f"/usr/lib/postgresql/{versions[-1]}/bin"
+    data = f"{home}/pg"
+    os.mkdir(data)
+    subprocess.run(["chown", "postgres", data], check=True)
+    subprocess.run(["chmod", "711", home], check=True)
+    write(f"{home}/pgpw", "tiger-7\n")
+    os.chmod(f"{home}/pgpw", 0o644)
+    as_postgres = ["runuser", "-u", "postgres", "--"]
+    subprocess.run(
+        [*as_postgres, f"{binaries}/initdb", "-D", data, "-A", "scram-sha-256", f"--pwfile={home}/pgpw"],
+        check=True, capture_output=True,
+    )
+    start = [*as_postgres, f"{binaries}/pg_ctl", "-D", data, "-w", "-o", "-p 54399 -k /tmp", "-l", f"{data}/log"]
+    subprocess.run([*start, "start"], check=True, capture_output=True)
+    try:
+        term = hand.open()
+        hand.say(term, "psql -h 127.0.0.1 -p 54399 -U postgres", r"[Pp]assword.*: ?$")
+        secret = {"secret": True} if hand.has_run else {}
+        hand.say(term, "tiger-7", r"postgres=# ?$", **secret)
+        hand.say(term, "select generate_series(1, 300);", r"1")
+        hand.keys(term, text="q", expect=None)
+        hand.say(term, "select 40 + 2 as answer;", r"42")
+    finally:
+        subprocess.run([*start, "-m", "immediate", "stop"], capture_output=True)
+
+
+@job("ssh: host key, commands")
+def ssh(hand, home):
+    folder = tempfile.mkdtemp(dir=home)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{name}"], check=True)
+    shutil.copy(f"{folder}/user.pub", f"{folder}/authorized")
+    os.chmod(f"{folder}/authorized", 0o600)
+    os.makedirs("/run/sshd", exist_ok=True)
+    options = [
+        "-o", f"HostKey={folder}/host", "-o", f"AuthorizedKeysFile={folder}/authorized", "-o", "StrictModes=no",
+        "-o", "PidFile=none", "-o", "PermitRootLogin=yes", "-o", "UsePAM=no", "-o", "ListenAddress=127.0.0.1",
+    ]
+    server = subprocess.Popen(["/usr/sbin/sshd", "-D", "-p", "22099", *options], stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(0.5)
+        term = hand.open()
+        known = f"-o UserKnownHostsFile={folder}/known"
+        hand.say(term, f"ssh -p 22099 -i {folder}/user {known} root@127.0.0.1", r"continue connecting")
+        hand.say(term, "yes", r"[#$] ?$", timeout=60)
+        hand.say(term, "echo on_$((6 * 7)); sleep 1; echo done_$((1 + 1))", r"on_42[\s\S]*done_2[\s\S]*[#$] ?$")
+        hand.say(term, "read -p 'Which? ' which", r"Which\? ?$")
+        hand.say(term, "this", r"[#$] ?$")
+        hand.say(term, "exit", r"closed[\s\S]*\$ ?$|logout")
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@job("su with a wrong password first")
+def su(hand, _home):
+    subprocess.run(["userdel", "-rf", "jobs"], capture_output=True)
+    subprocess.run(["useradd", "-m", "-s", "/bin/bash", "jobs"], check=True, capture_output=True)
+    subprocess.run(["chpasswd"], input="jobs:right-pass-9\n", text=True, check=True)
+    subprocess.run(["useradd", "-m", "-s", "/bin/bash", "jobs2"], capture_output=True)
+    try:
+        term = hand.open()
+        secret = {"secret": True} if hand.has_run else {}
+        hand.say(term, "su jobs2", None)
+        hand.say(term, "su jobs", r"Password: ?$")
+        hand.say(term, "wrong-pass-1", r"Authentication failure", **secret)
+        hand.say(term, "su jobs", r"Password: ?$")
+        hand.say(term, "right-pass-9", None, **secret)
+        hand.say(term, "whoami", r"\njobs\s")
+    finally:
+        subprocess.run(["userdel", "-rf", "jobs"], capture_output=True)
+        subprocess.run(["userdel", "-rf", "jobs2"], capture_output=True)
+
+
+@job("whiptail: checklist, dialog: menu")
+def whiptail(hand, home):
+    term = hand.open()
+    menu = "whiptail --checklist Pick 15 50 3 a alpha off b beta off c gamma off 2> picked"
+    reply = hand.say(term, menu, r"alpha")
+    need(not hand.has_run or any("alpha" in part["text"] for part in reply.get("highlighted", [])), reply)
+    reply = hand.keys(term, "down")
+    need(not hand.has_run or any("beta" in part["text"] for part in reply.get("highlighted", [])), reply)
+    hand.keys(term, "space")
+    reply = hand.keys(term, "tab")
+    need(not hand.has_run or any("Ok" in part["text"] for part in reply.get("highlighted", [])), reply)
+    hand.say(term, "", None)
+    need(open(f"{home}/picked").read().strip() == '"b"', open(f"{home}/picked").read())
+    hand.say(term, "dialog --menu Which 12 40 3 1 one 2 two 2> chosen", r"two")
+    hand.keys(term, "down")
+    hand.say(term, "", None)
+    need(open(f"{home}/chosen").read() == "2", "the menu")
+
+
+@job("htop: search and leave")
+def htop(hand, _home):
+    term = hand.open()
+    hand.say(term, "htop", r"PID")
+    hand.keys(term, text="/bash", expect=None)
+    hand.keys(term, "escape", text="", expect=None)
+    hand.keys(term, text="q", expect=None)
+    hand.say(term, "echo left_$((1 + 1))", r"left_2")
+
+
+@job("less: search")
+def less(hand, home):
+    write(f"{home}/long.txt", "".join(f"line {number}\n" for number in range(2000)))
+    term = hand.open()
+    hand.say(term, "less long.txt", r"line 0")
+    hand.say(term, "/line 1500", r"line 1500")
+    hand.keys(term, text="q", expect=None)
+
+
+@job("mc: view a file, ncdu")
+def mc(hand, home):
+    os.mkdir(f"{home}/files")
+    write(f"{home}/files/readme.txt", "the text of the file\n")
+    term = hand.open(working_directory=f"{home}/files")
+    hand.say(term, "mc -b", r"readme\.txt")
+    hand.keys(term, "down", expect=None)
+    shown = hand.server.call("send_input", session_id=term, keys=["f3"], until="input") if hand.has_run else None
+    need(shown is None or "the text of the file" in text_of(shown), shown)
+    if hand.has_run:
+        hand.server.call("send_input", session_id=term, keys=["f10"], until="input")
+        reply = hand.server.call("send_input", session_id=term, keys=["f10"], until="input")
+        if reply.get("alternate_screen"):
+            hand.keys(term, "enter")
+    hand.say(term, "ncdu -0 . || true", None)
+    hand.keys(term, text="q", expect=None)
+
+
+@job("dev server and curl")
+def dev_server(hand, _home):
+    term = hand.open()
+    command = "python3 -u -m http.server 8917 --bind 127.0.0.1"
+    if hand.has_run:
+        reply = hand.server.call(
+            "send_input", session_id=term, input_text=command + "\n", pattern=r"Serving HTTP on (\S+) port (\d+)"
+        )
+        need(reply["waited"]["groups"] == ["127.0.0.1", "8917"], reply)
+        ran = hand.run("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8917/")
+        need(ran["output"] == "200", ran)
+    else:
+        hand.say(term, command, r"Serving HTTP on (\S+) port (\d+)")
+        other = hand.open()
+        hand.say(other, "curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8917/", r"200")
+    hand.keys(term, "ctrl-c")
+
+
+@job("a long build, progress bars, cut output")
+def build(hand, home):
+    script = (
+        "for i in $(seq 1 40); do printf '\\r[%-40s] %d%%' \"$(printf '%*s' $i | tr ' ' '#')\" $((i * 5 / 2)); sleep 0.02; "
+        "done; echo; for i in $(seq 1 3000); do echo \"compile unit $i of 3000\"; done; "
+        "echo 'warning: unused in unit_1777'; for i in $(seq 1 500); do echo link $i; done; echo BUILD OK\n"
+    )
+    write(f"{home}/build.sh", script)
+    if hand.has_run:
+        ran = hand.run("bash build.sh", timeout=60)
+        need(ran["exit_code"] == 0 and "BUILD OK" in ran["output"] and ran["truncated"], ran)
+        found = hand.screen(ran["session_id"], search="warning")
+        need("unit_1777" in found["matches"][0]["text"], found)
+    else:
+        term = hand.open()
+        hand.say(term, "bash build.sh", r"BUILD OK")
+    
+
+@job("apt-get install and debconf")
+def apt(hand, _home):
+    term = hand.open()
+    hand.say(term, "apt-get install -y --reinstall hello || apt-get install -y hello", r"[#$] ?$", timeout=120)
+    hand.say(term, "DEBIAN_FRONTEND=dialog dpkg-reconfigure tzdata", r"[Gg]eographic area|configuring|Configuring")
+    hand.keys(term, "escape", expect=None)
+    hand.wait(term, r"Local time")
+    hand.say(term, "hello", r"Hello, world!")
+
+
+@job("openssl s_client")
+def s_client(hand, home):
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1",
+         "-keyout", f"{home}/key.pem", "-out", f"{home}/cert.pem"], check=True, capture_output=True,
+    )
+    server = subprocess.Popen(
+        ["openssl", "s_server", "-quiet", "-accept", "8943", "-www", "-key", f"{home}/key.pem", "-cert", f"{home}/cert.pem"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    try:
+        time.sleep(0.5)
+        term = hand.open()
+        hand.say(term, "openssl s_client -connect 127.0.0.1:8943 -CAfile cert.pem", r"Verify return code|read R BLOCK|---")
+        if hand.has_run:
+            reply = hand.server.call(
+                "send_input", session_id=term, input_text="GET / HTTP/1.0\n\n", pattern="HTTP/1.0 200", timeout=10
+            )
+            need(reply["waited"].get("match_text"), reply)
+        else:
+            hand.say(term, "GET / HTTP/1.0\n", r"HTTP/1.0 200")
+    finally:
+        server.kill()
+
+
+@job("bc")
+def bc(hand, _home):
+    term = hand.open()
+    hand.say(term, "bc -q", None)
+    hand.say(term, "scale=3; 22/7", r"3\.142")
+
+
+@job("a curses game")
+def worm(hand, _home):
+    term = hand.open()
+    hand.say(term, "/usr/games/worm", None)
+    hand.keys(term, text="l", expect=None)
+    hand.keys(term, "ctrl-c")
+    hand.say(term, "echo left_$((1 + 1))", r"left_2")
+
+
+@job("tail -F: two patterns")
+def tail(hand, home):
+    write(f"{home}/app.log", "")
+    term = hand.open()
+    if hand.has_run:
+        hand.server.call("send_input", session_id=term, input_text="tail -F app.log\n")
+    else:
+        hand.server.call("send_input", session_id=term, input_text="tail -F app.log\n")
+    with open(f"{home}/app.log", "a") as log:
+        log.write("ERROR first\n")
+        log.flush()
+        first = hand.wait(term, r"ERROR \w+", **({"since": "last"} if hand.has_run else {}))
+        log.write("ERROR second\n")
+        log.flush()
+        second = hand.wait(term, r"ERROR \w+", **({"since": "last"} if hand.has_run else {}))
+    need((first["match_text"], second["match_text"]) == ("ERROR first", "ERROR second"), (first, second))
+
+
+@job("three terminals at once")
+def three(hand, _home):
+    names = ["one", "two", "three"]
+    terms = [hand.open(**({"name": name} if hand.has_run else {})) for name in names]
+    for number, term in enumerate(terms):
+        text = f"sleep 0.{number + 2}; echo over_$((6 * 7)); exit {number}\n"
+        hand.checked(hand.server.call("send_input", session_id=term, input_text=text))
+    if hand.has_run:
+        reply = hand.server.call("await_output", session_ids=names, until="exit", mode="all", timeout=20)
+        need(sorted((end["name"], end["exit_code"]) for end in reply["terminals"]) ==
+             [("one", 0), ("three", 2), ("two", 1)], reply)
+    else:
+        for term in terms:
+            hand.wait(term, "over_42")
+
+
+@job("a million lines, then a question")
+def flood(hand, home):
+    write(f"{home}/flood.sh", "seq 1 1000000; read -p 'Delete all? ' answer; echo answered $answer\n")
+    term = hand.open()
+    if hand.has_run:
+        ran = hand.run("bash flood.sh", term, limit=300, timeout=60)
+        need(ran.get("awaiting_input") and "Delete all?" in ran["output"], ran)
+    else:
+        hand.say(term, "bash flood.sh", r"Delete all\?", timeout=60)
+    hand.say(term, "no", r"answered no")
+
+
+@job("job control and signals")
+def jobs(hand, _home):
+    term = hand.open()
+    hand.checked(hand.server.call("send_input", session_id=term, input_text="sleep 300\n"))
+    hand.keys(term, "ctrl-z", expect=r"Stopped")
+    hand.say(term, "bg; jobs", r"Running")
+    hand.checked(hand.server.call("send_input", session_id=term, input_text="fg\n"))
+    hand.keys(term, "ctrl-c")
+    hand.say(term, "echo free_$((1 + 1))", r"free_2")
+
+
+@job("heredocs")
+def heredoc(hand, _home):
+    text = "cat <<'END'\nfirst 'quoted'\n  second $HOME\nEND"
+    if hand.has_run:
+        ran = hand.run(text)
+        need(ran["output"] == "first 'quoted'\n  second $HOME\n", ran)
+    else:
+        term = hand.open()
+        hand.say(term, text, r"second \$HOME\nEND[\s\S]*second \$HOME")
+    
+
+@job("zsh and fish")
+def shells(hand, home):
+    write(f"{home}/.zshrc", "")
+    for shell in ("zsh", "fish"):
+        term = hand.open(shell=shell)
+        hand.say(term, "false", None)
+        hand.say(term, "echo $status", r"\n1\b")
+    
+
+@job("dash")
+def dash(hand, _home):
+    term = hand.open(shell="dash")
+    hand.say(term, "for i in 1 2 3; do echo n=$i; sleep 0.1; done", r"n=3\n")
+    hand.say(term, "false || echo failed_$?", r"\nfailed_1")
+
+
+@job("Unicode and a picture")
+def unicode(hand, _home):
+    term = hand.open()
+    hand.say(term, "printf '漢字 ✓ ┌─┐ 🎉\\n'", r"漢字 ✓ ┌─┐")
+    if hand.has_run:
+        need(hand.screen(term, format="png", crop=True)["images"], "no picture")
+
+
+@job("resize")
+def resize(hand, _home):
+    term = hand.open()
+    need(hand.has_run, "has no resize")
+    hand.checked(hand.server.call("resize_terminal", session_id=term, cols=100, rows=30))
+    hand.say(term, "stty size", r"30 100")
+
+
+@job("vimtutor")
+def vimtutor(hand, _home):
+    term = hand.open()
+    hand.say(term, "vimtutor || vim -u NONE", r"Tutor|VIM|~", timeout=20)
+    hand.keys(term, text="jjj", expect=None)
+    hand.say(term, ":q!", None)
+    hand.say(term, "echo left_$((1 + 1))", r"left_2")
+
+
+@job("tmux inside")
+def tmux(hand, home):
+    term = hand.open()
+    hand.say(term, f"tmux -S {home}/tmux.sock new -s inner", None)
+    hand.say(term, "echo inside_$((6 * 7))", r"inside_42", until="input")
+    hand.say(term, "exit", None)
+
+
+def measured(hand_type, command, wanted, environment):
+    """Does the jobs with a server, each in a home of its own, and returns a row for each."""
+    rows = []
+    for number, (title, do) in enumerate(JOBS, 1):
+        if wanted and number not in wanted:
+            continue
+        home = tempfile.mkdtemp(prefix="jobs")
+        runtime = tempfile.mkdtemp(prefix="jobs")
+        os.chmod(runtime, 0o700)
+        write(f"{home}/.bashrc", "PS1='$ '\n")
+        own = {**environment, "HOME": home, "XDG_RUNTIME_DIR": runtime, "XDG_STATE_HOME": f"{home}/state"}
+        server = Server(command, own, home)
+        why = ""
+        try:
+            do(hand_type(server), home)
+        except Failed as error:
+            why = " ".join(str(error).split())[:300]
+        except Exception as error:  # noqa: BLE001: a reply of another shape is a failed job
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            why = f"{type(error).__name__} in line {place.lineno}: {error}"[:300]
+        rows.append((number, title, why, server.calls, server.seconds, server.bytes, server.stuck))
+        server.close()
+        if hand_type is Ours:
+            subprocess.run([command[0], "daemon", "stop"], env=own, capture_output=True)
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(runtime, ignore_errors=True)
+        print(f"{number:3} {title:42} {'done' if not why else 'no':5} {rows[-1][3]:3} {rows[-1][4]:7.2f} {rows[-1][5]:7}"
+              f" {rows[-1][6]:2}{'  ' + why if why else ''}", flush=True)
+    return rows
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--steplatch", required=True)
+    arguments.add_argument("--peer")
+    arguments.add_argument("--only", type=int, nargs="*", help="numbers of jobs")
+    given = arguments.parse_args()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("STEPLATCH", "PS1"))}
+    environment |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    servers = [(Ours, [given.steplatch, "mcp"])]
+    if given.peer:
+        servers.append((SixTools, [given.peer]))
+    worst = 0
+    for hand_type, command in servers:
+        print(f"\n{hand_type.name}\n  # job                                        done calls seconds   bytes stuck")
+        rows = measured(hand_type, command, given.only, environment)
+        done = sum(not row[2] for row in rows)
+        calls, seconds, size, stuck = (sum(row[column] for row in rows) for column in (3, 4, 5, 6))
+        print(f"    {done} of {len(rows)} done, {calls} calls, {seconds:.1f} s, {size} bytes, {stuck} stuck")
+        if hand_type is Ours:
+            worst = len(rows) - done
+    sys.exit(1 if worst > 2 else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,8 @@
 //! The tools that a machine may use, as the contract describes them.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 use steplatch_protocol::{
     AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunGraph, RunNode, SendInput,
@@ -59,6 +62,18 @@ impl ToolCatalog for TerminalTools {
         };
         schema["description"] = about.into();
         Some(schema)
+    }
+
+    fn fields(&self, tool: &str) -> Option<Vec<String>> {
+        // The schema of a reply is generated each time that it is asked for.
+        static FIELDS: LazyLock<BTreeMap<&str, Vec<String>>> = LazyLock::new(|| {
+            // The result of a node depends on the node.
+            let of_terminals = ACTIONS.into_iter().filter(|(tool, _)| !matches!(*tool, "run_node" | "run_graph"));
+            let fields =
+                |(tool, _)| Some((tool, (verb(tool)?.reply)()["properties"].as_object()?.keys().cloned().collect()));
+            of_terminals.filter_map(fields).collect()
+        });
+        FIELDS.get(tool).cloned()
     }
 
     fn has_judges(&self) -> bool {

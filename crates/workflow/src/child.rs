@@ -14,7 +14,7 @@ use steplatch_ids::WorkflowName;
 use crate::definition::Definition;
 use crate::event::{ChildEnd, Limits, Outcome};
 use crate::history::History;
-use crate::{substitute, tool};
+use crate::substitute;
 pub(crate) use error::InvalidChild;
 use error::InvalidLimit;
 
@@ -56,8 +56,7 @@ impl Child {
     /// none.
     #[must_use]
     pub fn terminal(&self, definition: &Definition) -> Option<&str> {
-        let opens = || definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
-        self.session_id.as_deref().filter(|_| !self.inherits || !opens())
+        self.session_id.as_deref().filter(|_| !self.inherits || !definition.opens_terminal())
     }
 }
 

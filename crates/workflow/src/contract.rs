@@ -135,18 +135,16 @@ impl Contract {
         values
     }
 
-    /// Keeps of these arguments those that are not exported; `{NAME}` is replaced by their values.
+    /// Keeps of these arguments those whose values replace `{NAME}`: all of them, before version 5 those that are not
+    /// exported.
     pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
-        values.retain(|name, _| !rules.exports_secrets() && !is_exported(name));
+        values.retain(|name, _| rules.fills_arguments() || (!rules.exports_secrets() && !is_exported(name)));
         values
     }
 
-    /// Checks that the initial variables fit their schemas.
-    ///
-    /// # Errors
-    /// With those that do not. Values of secrets are not shown.
-    pub fn check(&self, initial: &Map<String, Value>) -> Result<(), InvalidVariables> {
+    /// Returns which of the initial variables do not fit their schemas, one sentence each. Values of secrets are not shown.
+    pub(crate) fn violations(&self, initial: &Map<String, Value>) -> Vec<String> {
         let given = self.initial_values(initial);
         let wrong = |variable: &ContractVariable| {
             let value = given.get(&variable.name)?;
@@ -155,8 +153,7 @@ impl Contract {
             let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
             Some(format!("{}={shown} {problem}", variable.name))
         };
-        let violations: Vec<String> = self.variables.iter().filter_map(wrong).collect();
-        if violations.is_empty() { Ok(()) } else { Err(InvalidVariables { violations }) }
+        self.variables.iter().filter_map(wrong).collect()
     }
 
     /// Returns the defaults of those that have no value.

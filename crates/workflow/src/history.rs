@@ -12,6 +12,7 @@ use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
+use crate::substitute::as_text;
 use crate::tool;
 use crate::variables::Variables;
 
@@ -390,6 +391,9 @@ impl History {
                 for side in ["arguments", "return_values"] {
                     let names = definition.get(side).and_then(Value::as_object);
                     self.variables.leave_to_shell(names.into_iter().flat_map(Map::keys));
+                }
+                if rules.fills_arguments() {
+                    self.variables.add_defaults(defaults(definition));
                 }
                 self.definition = Some(definition.clone());
             }
@@ -775,6 +779,13 @@ impl History {
     pub(crate) fn visits(&self, state: &str) -> u32 {
         self.visits.get(state).copied().unwrap_or(0)
     }
+}
+
+/// Returns the defaults that a document has for its arguments, as texts.
+fn defaults(document: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
+    let arguments = document.get("arguments").and_then(Value::as_object).into_iter().flatten();
+    let default = |argument: &Value| argument.get("default").filter(|default| !default.is_null()).map(as_text);
+    arguments.filter_map(move |(name, argument)| Some((name.clone(), default(argument)?.into())))
 }
 
 /// Returns the variables that are known to be set once a request was answered.

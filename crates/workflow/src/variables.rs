@@ -1,10 +1,11 @@
 //! The variables of a run.
 //!
 //! Layers, the first that has a name wins: the results of each state's action (`{STATE_FIELD}`), the standard names as
-//! set by the last action, the variables that the run was started with, and arguments that are not exported to the
-//! shell.
+//! set by the last action, the variables that the run was started with, arguments that were found later, and defaults
+//! of arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -32,6 +33,11 @@ pub(crate) const STANDARD_FIELDS: &[&str] = &[
     "saved_workflow_name",
 ];
 
+/// Names that a run knows without an argument, an initial variable or a state of its own: [`STANDARD_FIELDS`], and what a
+/// run begins with.
+pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| STANDARD_FIELDS.iter().chain(&["run_id", "workflow_name"]).copied().collect());
+
 /// The variables of a run, as of its last event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
@@ -39,8 +45,11 @@ pub struct Variables {
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
     initial: Map<String, Value>,
-    /// Arguments that are not exported to the shell, without those that the run was started with.
+    /// Arguments as they were checked, without those that the run was started with. Before version 5 only those that are
+    /// not exported to the shell.
     arguments: BTreeMap<String, Value>,
+    /// Defaults of arguments, which apply until an argument has another value.
+    defaults: BTreeMap<String, Value>,
     /// Names of the contract with the shell, where `${NAME}` is for the shell to expand.
     of_shell: BTreeSet<String>,
 }
@@ -56,7 +65,12 @@ impl Variables {
         self.of_shell.extend(names.cloned());
     }
 
-    /// Adds arguments that are not exported to the shell.
+    /// Adds the defaults of arguments.
+    pub(crate) fn add_defaults(&mut self, defaults: impl Iterator<Item = (String, Value)>) {
+        self.defaults.extend(defaults);
+    }
+
+    /// Adds arguments that were checked.
     pub(crate) fn add_arguments(&mut self, values: &BTreeMap<String, String>) {
         self.arguments.extend(values.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
     }
@@ -69,7 +83,7 @@ impl Variables {
     /// Returns the value of a variable, by the order of the layers.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        let given = || self.initial.get(name).or_else(|| self.arguments.get(name));
+        let given = || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
         self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(given)
     }
 
@@ -94,8 +108,8 @@ impl Variables {
     }
 
     fn shared(&self) -> Map<String, Value> {
-        let arguments = self.arguments.iter().map(|(name, value)| (name.clone(), value.clone()));
-        let mut shared: Map<String, Value> = arguments.collect();
+        let arguments = self.defaults.iter().chain(&self.arguments);
+        let mut shared: Map<String, Value> = arguments.map(|(name, value)| (name.clone(), value.clone())).collect();
         shared.extend(self.initial.clone());
         shared.extend(self.standard.iter().map(|(name, value)| (name.clone(), value.clone())));
         shared
@@ -141,6 +155,10 @@ impl Lookup for Variables {
     fn is_of_shell(&self, name: &str) -> bool {
         self.of_shell.contains(name)
     }
+
+    fn has_paths(&self) -> bool {
+        self.rules.has_paths()
+    }
 }
 
 /// Returns the value that a result gives a standard name. An action without an error has one that is null.
@@ -176,6 +194,10 @@ impl Lookup for After<'_> {
 
     fn is_of_shell(&self, name: &str) -> bool {
         self.before.is_of_shell(name)
+    }
+
+    fn has_paths(&self) -> bool {
+        self.before.has_paths()
     }
 }
 

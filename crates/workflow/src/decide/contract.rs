@@ -15,14 +15,12 @@ use crate::contract::{Contract, HIDDEN};
 use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
 use crate::history::{Exchange, Terminals, learned};
 use crate::substitute::Lookup;
-use crate::tool;
 
 impl DecisionBuilder<'_> {
     /// Goes to the first state, by way of the arguments as far as they can be known yet.
     pub(super) fn begin_with_arguments(self, to: &str) -> Decision {
         let history = self.history;
-        let opens = |state: &crate::State| state.action().tool() == tool::OPEN_TERMINAL;
-        let comes_later = self.definition.states().iter().any(opens);
+        let comes_later = self.definition.opens_terminal();
         if history.terminals().is_empty() && !self.definition.arguments().is_empty() && !comes_later {
             // There will never be a shell to ask: what the run was started with has to do.
             let known = self.initial_arguments();
@@ -262,5 +260,9 @@ impl<L: Lookup> Lookup for WithArguments<'_, L> {
 
     fn is_of_shell(&self, name: &str) -> bool {
         self.before.is_of_shell(name)
+    }
+
+    fn has_paths(&self) -> bool {
+        self.before.has_paths()
     }
 }

@@ -40,7 +40,7 @@ impl Diagnostics {
     pub(super) fn unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
         let Some(place) = document.get(ARGUMENTS) else { return };
         for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {
-            let uses = |text: &str| substitute::variables_in(text).any(|(used, for_shell)| used == name && !for_shell);
+            let uses = |text: &str| substitute::placeholders(text).any(|one| one.root() == name && !one.is_for_shell);
             if !states.iter().any(|state| state.texts().into_iter().any(uses)) {
                 let message = format!(
                     "the secret argument '{name}' is not exported, and no state uses {{{name}}}; write {{{name}|sh}} where it \

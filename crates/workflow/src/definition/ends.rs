@@ -21,7 +21,7 @@ pub struct PossibleOutcomes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutcomeKind {
     Succeeded,
-    /// An `await_output` ended without what it waited for, which is a success.
+    /// An `await_output` ended without what it waited for.
     FoundNothing,
     Failed,
     /// The state's limit passed.
@@ -86,7 +86,7 @@ impl State {
 impl OutcomeKind {
     /// Returns whether the action succeeded.
     pub(crate) fn is_success(self) -> bool {
-        matches!(self, Self::Succeeded | Self::FoundNothing)
+        self == Self::Succeeded
     }
 
     fn surely_holds(self, condition: &Condition) -> bool {
@@ -190,7 +190,7 @@ mod tests {
             state.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             state
         };
-        assert_eq!(ends(&state(json!({}))), "either", "what did not come completes a run");
+        assert_eq!(ends(&state(json!({}))), "fails", "what did not come fails a run");
         assert_eq!(ends(&state(json!({"timeout": 3, "on_timeout": "a"}))), "fails", "the terminal may be gone");
         let nap = |more: Value| {
             json!({"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 1,

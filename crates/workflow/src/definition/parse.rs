@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
 
 use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
+use super::needs::{self, NeededVariable};
 use super::shape::{
     ACTION_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
 };
-use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
+use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach, waits};
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::Condition;
 use crate::{question, tool};
@@ -118,7 +119,20 @@ impl Reader<'_> {
         }
         let document = Arc::new(document.clone());
         let warnings = Vec::new();
-        Some(Definition { document, name, description, arguments, return_values, initial_state, states, warnings })
+        self.findings.problems.extend(waits::warnings(&states));
+        let needs = needs::of(self.tools, &arguments, &states);
+        self.findings.problems.extend(needs.iter().map(NeededVariable::warning));
+        Some(Definition {
+            document,
+            name,
+            description,
+            arguments,
+            return_values,
+            initial_state,
+            states,
+            needs,
+            warnings,
+        })
     }
 
     fn name(&mut self, place: &JsonPath<'_>) -> Option<WorkflowName> {
@@ -240,7 +254,7 @@ impl Reader<'_> {
             }
             Some(document) if document.is_object() => {
                 let inner = match parse_at(document, self.tools, self.level + 1) {
-                    Ok(definition) => definition.warnings,
+                    Ok(definition) => definition.warnings_with(params.get("initial_variables")),
                     Err(problems) => problems.into_iter().collect(),
                 };
                 problems.extend(inner.into_iter().map(|problem| {

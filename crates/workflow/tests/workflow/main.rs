@@ -10,6 +10,7 @@ mod laws;
 mod machine;
 mod nested;
 mod pauses;
+mod placeholders;
 mod rehearsal;
 mod told;
 mod versions;

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 use steplatch_protocol::{
-    AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunGraph, RunNode, SendInput,
-    VERBS, Verb as _, VerbInfo, check,
+    AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunCommand, RunGraph, RunNode,
+    SendInput, VERBS, Verb as _, VerbInfo, check,
 };
 use steplatch_workflow::{Problem, ToolCatalog};
 
@@ -15,8 +15,9 @@ use steplatch_workflow::{Problem, ToolCatalog};
 pub struct TerminalTools;
 
 /// The tools that are actions of machines, each with its verb.
-const ACTIONS: [(&str, &str); 8] = [
+const ACTIONS: [(&str, &str); 9] = [
     ("open_terminal", OpenTerminal::NAME),
+    ("run_command", RunCommand::NAME),
     ("send_input", SendInput::NAME),
     ("await_output", AwaitOutput::NAME),
     ("get_screen_content", GetScreenContent::NAME),
@@ -52,6 +53,10 @@ impl ToolCatalog for TerminalTools {
         let mut schema = (verb(tool)?.parameters)();
         // The description for direct callers of a node is not what the author of a machine needs.
         let about = match tool {
+            "run_command" => {
+                "Run one command in the run's shell, or in one of its own where the run has no terminal: its output \
+                 and exit code are the result. It fails where the exit code is not 0."
+            }
             "run_node" => {
                 "Call a node of the project: a command, a request, a tool, a model … Its result is the action's."
             }

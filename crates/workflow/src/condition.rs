@@ -40,6 +40,9 @@ pub enum ConditionError {
 /// The fields of a result that patterns are searched in, in this order.
 const SEARCHED: [&str; 2] = ["match_text", "screen_content"];
 
+/// The field of a command's result that patterns are searched in.
+const OUTPUT: &str = "output";
+
 /// The facts that a condition examines: the end of a state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending<'a> {
@@ -62,15 +65,23 @@ impl Ending<'_> {
         !self.unknown && !tool::succeeded(self.result)
     }
 
+    /// Returns the fields of the result that patterns are searched in.
+    fn searched(&self) -> &'static [&'static str] {
+        if self.tool == tool::RUN_COMMAND { &[OUTPUT] } else { &SEARCHED }
+    }
+
     /// Returns whether the result has a text that patterns can be searched in.
     pub(crate) fn has_text(&self) -> bool {
-        SEARCHED.iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
+        self.searched().iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
     }
 
     /// Returns the texts that a pattern is searched in: `match_text` and `screen_content` in one line, then each by itself, so
     /// that `^` and `$` are the beginning and the end of a line of either.
     fn texts(&self) -> Vec<String> {
         let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
+        if self.tool == tool::RUN_COMMAND && self.has_text() {
+            return vec![field(OUTPUT)];
+        }
         let [matched, screen] = SEARCHED.map(field);
         if !self.rules.searches_each_text() {
             return vec![format!("{matched} {screen}")];

@@ -19,7 +19,7 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::{ConditionError, Ending};
-use crate::definition::{Definition, State};
+use crate::definition::{Action, Definition, State};
 use crate::event::{
     By, ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
 };
@@ -438,7 +438,7 @@ fn ending<'a>(
         rules: history.rules(),
         tool: &current.tool,
         result,
-        timed_out: *outcome == Outcome::TimedOut,
+        timed_out: *outcome == Outcome::TimedOut || tool::ran_out_of_time(&current.tool, result),
         found_nothing,
         unknown: *outcome == Outcome::Unknown,
         screen: history.screen_seen(&current.step),
@@ -744,22 +744,40 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
     };
     let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
     let left_out = params.get("session_id").is_none_or(Value::is_null);
+    let usual = match action.tool() {
+        tool::RUN_WORKFLOW => terminals.handed_down(),
+        // Without a terminal, a command is run in a shell of its own.
+        tool::RUN_COMMAND => terminals.open_one(),
+        _ => terminals.usual(),
+    };
     if action.takes_session()
         && left_out
-        && let Some(session) = if is_nested { terminals.handed_down() } else { terminals.usual() }
+        && let Some(session) = usual
     {
         params.insert("session_id".to_owned(), session.into());
         if is_nested {
             params.insert(child::INHERITED.to_owned(), true.into());
         }
     }
+    if let Some(timeout) = state.timeout().filter(|_| is_command_without_limit(action)) {
+        params.insert("timeout".to_owned(), timeout.as_secs_f64().into());
+    }
     params
+}
+
+/// Returns whether an action is a command that the time limit of its state bounds: the command then ends with that limit
+/// by itself, and its result has what it printed so far.
+fn is_command_without_limit(action: &Action) -> bool {
+    action.tool() == tool::RUN_COMMAND && action.params().get("timeout").is_none_or(Value::is_null)
 }
 
 /// Returns how long a state may take; `None` where the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
     let action = state.action();
-    let own = matches!(action.tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW)
+    if is_command_without_limit(action) {
+        return None;
+    }
+    let own = tool::bounds_itself(action.tool())
         || (tool::CALLS.contains(&action.tool()) && action.params().get("timeout").is_some_and(|own| !own.is_null()));
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }

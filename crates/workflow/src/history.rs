@@ -228,6 +228,11 @@ pub struct History {
     terminals: Terminals,
 }
 
+/// Returns whether a step runs a command in a shell of its own.
+fn opens_shell(current: &CurrentStep) -> bool {
+    current.tool == tool::RUN_COMMAND && current.params.get("session_id").is_none_or(Value::is_null)
+}
+
 /// The terminals a run works with.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Terminals {
@@ -263,6 +268,13 @@ impl Terminals {
                 Some(opened) => self.failed.push(opened),
                 None => {}
             },
+            tool::RUN_COMMAND if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
+            // A shell of its own is left open while the command goes on.
+            tool::RUN_COMMAND if opens_shell(current) => {
+                if let Some(opened) = session(result) {
+                    self.add(opened);
+                }
+            }
             tool::EXIT_TERMINAL if succeeded => {
                 if let Some(closed) = session(&current.params).or_else(|| session(result)) {
                     self.forget(&closed);
@@ -283,7 +295,7 @@ impl Terminals {
 
     /// Records that the outcome of a step will never arrive: if it was opening a terminal, there may be one.
     pub(crate) fn abandon(&mut self, current: &CurrentStep) {
-        if current.tool == tool::OPEN_TERMINAL {
+        if current.tool == tool::OPEN_TERMINAL || opens_shell(current) {
             self.unclaimed.push(current.step.clone());
         }
     }

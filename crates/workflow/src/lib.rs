@@ -14,6 +14,7 @@ mod decide;
 mod definition;
 mod event;
 mod form;
+mod groups;
 mod history;
 mod log;
 mod path;

@@ -11,19 +11,27 @@ use serde_json::{Map, Value};
 use crate::event::Outcome;
 use crate::history::CurrentStep;
 use crate::rules::Rules;
-use crate::{substitute, time, tool};
+use crate::{groups, substitute, time, tool};
 
 /// Returns the outcome of a step as the rules of the run judge it.
 pub(crate) fn judged<'o>(outcome: &'o Outcome, current: &CurrentStep, rules: Rules) -> Cow<'o, Outcome> {
     let Outcome::Finished { result } = outcome else { return Cow::Borrowed(outcome) };
     let error = if rules.unmatched_wait_fails() && outcome.found_nothing(current) {
-        missed(&current.params, result)
+        Some(missed(&current.params, result))
     } else {
-        return Cow::Borrowed(outcome);
+        command_failed(&current.tool, result)
     };
+    let is_wait = current.tool == tool::AWAIT_OUTPUT && rules.names_groups();
+    let groups = if is_wait { groups::of_match(&current.params, result) } else { None };
+    if error.is_none() && groups.is_none() {
+        return Cow::Borrowed(outcome);
+    }
     let mut result = result.clone();
-    result.insert("success".to_owned(), false.into());
-    result.insert("error".to_owned(), error.into());
+    if let Some(error) = error {
+        result.insert("success".to_owned(), false.into());
+        result.insert("error".to_owned(), error.into());
+    }
+    result.extend(groups.map(|groups| ("groups".to_owned(), groups)));
     Cow::Owned(Outcome::Finished { result })
 }
 
@@ -37,15 +45,29 @@ impl Outcome {
     }
 }
 
+/// The most characters of a command's last line in an error.
+const LONGEST_LINE: usize = 200;
+
+/// Returns why a command that was run to its end has failed: its exit code, and the last line that it printed.
+fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
+    let code = result.get("exit_code").and_then(Value::as_i64).filter(|code| *code != 0)?;
+    if tool != tool::RUN_COMMAND || !tool::succeeded(result) {
+        return None;
+    }
+    let output = result.get("output").and_then(Value::as_str).unwrap_or_default();
+    let last = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let last = last.map(|line| format!(": {}", line.chars().take(LONGEST_LINE).collect::<String>()));
+    Some(format!("the command ended with exit code {code}{}", last.unwrap_or_default()))
+}
+
 /// Returns why a wait ended without what it waited for, as a sentence without a full stop.
 fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
     let text = |fields: &Map<String, Value>, name: &str| {
         fields.get(name).map(substitute::as_text).filter(|text| !text.is_empty())
     };
     let until = text(params, "until").filter(|until| until != "match");
-    let more = params.get("patterns").and_then(Value::as_array).into_iter().flatten().map(substitute::as_text);
     let patterns: Vec<String> =
-        text(params, "pattern").into_iter().chain(more).map(|pattern| format!("/{pattern}/")).collect();
+        groups::patterns(params).map(|pattern| format!("/{}/", substitute::as_text(pattern))).collect();
     let awaited = match (&until, &patterns[..]) {
         (None, []) => "what it waited for".to_owned(),
         (None, patterns) => patterns.join(" or "),
@@ -80,6 +102,28 @@ mod tests {
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn a_command_fails_by_its_exit_code() {
+        for (tool, result, expected) in [
+            ("run_command", json!({"success": true, "exit_code": 0, "output": "ok"}), None),
+            ("run_command", json!({"success": true, "exit_code": null}), None),
+            (
+                "run_command",
+                json!({"success": true, "exit_code": 2, "output": "a\n  No rule\n\n"}),
+                Some("the command ended with exit code 2: No rule"),
+            ),
+            (
+                "run_command",
+                json!({"success": true, "exit_code": 1, "output": ""}),
+                Some("the command ended with exit code 1"),
+            ),
+            ("run_command", json!({"success": false, "exit_code": 1, "error": "the command ended the shell"}), None),
+            ("await_output", json!({"success": true, "exit_code": 1}), None),
+        ] {
+            assert_eq!(command_failed(tool, &map(&result)).as_deref(), expected, "{tool} {result}");
+        }
     }
 
     #[test]

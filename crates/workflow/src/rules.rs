@@ -62,8 +62,19 @@ impl Rules {
         self.version >= 5
     }
 
+    /// From 5: `{output}` is what the last action that has such a field printed.
+    pub(crate) fn has_output(self) -> bool {
+        self.version >= 5
+    }
+
     /// From 5: a wait for output that ended without what it waited for has failed. Before: it has succeeded.
     pub(crate) fn unmatched_wait_fails(self) -> bool {
+        self.version >= 5
+    }
+
+    /// From 5: the groups of a wait's match are an object, by number and by name, and named groups are variables. Before: a
+    /// list of texts, the first group first.
+    pub(crate) fn names_groups(self) -> bool {
         self.version >= 5
     }
 }

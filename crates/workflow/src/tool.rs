@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 
 /// Opens a terminal; the run closes it when it fails.
 pub const OPEN_TERMINAL: &str = "open_terminal";
+/// Runs a command in a shell, and returns its output and exit code. Bounds itself.
+pub const RUN_COMMAND: &str = "run_command";
 /// Closes a terminal.
 pub const EXIT_TERMINAL: &str = "exit_terminal";
 /// Waits for output, within a time-out of its own.
@@ -68,6 +70,16 @@ pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Ma
     let asked_for = params.get("until").filter(|until| !until.is_null() && *until != "match");
     let got_it = asked_for.is_some() && asked_for == result.get("reason");
     !matched && !got_it
+}
+
+/// Returns whether a command was still running when its own time limit passed.
+pub(crate) fn ran_out_of_time(tool: &str, result: &Map<String, Value>) -> bool {
+    tool == RUN_COMMAND && result.get("timed_out") == Some(&Value::Bool(true))
+}
+
+/// Returns whether an action has a time limit of its own, also where its parameters name none.
+pub(crate) fn bounds_itself(tool: &str) -> bool {
+    matches!(tool, AWAIT_OUTPUT | SLEEP | GATE | RUN_WORKFLOW | RUN_COMMAND)
 }
 
 /// Returns whether an action succeeded. A result without `success` did.

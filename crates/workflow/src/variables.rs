@@ -1,6 +1,6 @@
 //! The variables of a run.
 //!
-//! Layers, the first that has a name wins: the results of each state's action (`{STATE_FIELD}`), the standard names as
+//! Layers, the first that has a name wins: named groups of waits, the results of each state's action (`{STATE_FIELD}`), the standard names as
 //! set by the last action, the variables that the run was started with, arguments that were found later, and defaults
 //! of arguments.
 
@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::groups;
 use crate::rules::Rules;
 use crate::substitute::Lookup;
 
@@ -36,12 +37,22 @@ pub(crate) const STANDARD_FIELDS: &[&str] = &[
 /// Names that a run knows without an argument, an initial variable or a state of its own: [`STANDARD_FIELDS`], and what a
 /// run begins with.
 pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
-    LazyLock::new(|| STANDARD_FIELDS.iter().chain(&["run_id", "workflow_name"]).copied().collect());
+    LazyLock::new(|| STANDARD_FIELDS.iter().chain(&[OUTPUT, "run_id", "workflow_name"]).copied().collect());
+
+/// The standard name that version 5 of the rules added.
+const OUTPUT: &str = "output";
+
+/// Returns the result fields that every state of a run may use under their own name.
+fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
+    STANDARD_FIELDS.iter().copied().chain(rules.has_output().then_some(OUTPUT))
+}
 
 /// The variables of a run, as of its last event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
     rules: Rules,
+    /// What states gave a name to: named groups of waits. A null counts only where nothing else has the name.
+    named: BTreeMap<String, Value>,
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
     initial: Map<String, Value>,
@@ -84,7 +95,13 @@ impl Variables {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         let given = || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
-        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(given)
+        let of_results = || self.by_state.get(name).or_else(|| self.standard.get(name));
+        self.named(name).or_else(of_results).or_else(given).or_else(|| self.named.get(name))
+    }
+
+    /// Returns what a state gave this name to.
+    fn named(&self, name: &str) -> Option<&Value> {
+        self.named.get(name).filter(|value| !value.is_null())
     }
 
     /// Returns every variable and its value, as the order of the layers has it.
@@ -112,6 +129,11 @@ impl Variables {
         let mut shared: Map<String, Value> = arguments.map(|(name, value)| (name.clone(), value.clone())).collect();
         shared.extend(self.initial.clone());
         shared.extend(self.standard.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in &self.named {
+            if !value.is_null() || !shared.contains_key(name) {
+                shared.insert(name.clone(), value.clone());
+            }
+        }
         shared
     }
 
@@ -122,7 +144,12 @@ impl Variables {
 
     /// Takes over what an action returned. A null is taken over only where no value is known.
     pub(crate) fn record(&mut self, state: &str, result: &Map<String, Value>) {
-        for name in STANDARD_FIELDS {
+        for (name, value) in groups::named(result).filter(|(name, _)| may_be_named(name)) {
+            if !value.is_null() || !self.named.contains_key(name) {
+                self.named.insert(name.to_owned(), value.clone());
+            }
+        }
+        for name in standard_fields(self.rules) {
             if let Some(value) = standard_value(name, result)
                 && self.takes(name, value)
             {
@@ -161,6 +188,11 @@ impl Lookup for Variables {
     }
 }
 
+/// Returns whether a state may give this name to something: standard names keep their meaning.
+pub(crate) fn may_be_named(name: &str) -> bool {
+    !STANDARD_NAMES.contains(&name)
+}
+
 /// Returns the value that a result gives a standard name. An action without an error has one that is null.
 fn standard_value<'a>(name: &str, result: &'a Map<String, Value>) -> Option<&'a Value> {
     match result.get(name) {
@@ -181,15 +213,22 @@ impl Lookup for After<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         let Self { before, state, result } = *self;
         let of_this_state = || result.get(name.strip_prefix(state)?.strip_prefix('_')?);
-        let standard = || STANDARD_FIELDS.contains(&name).then(|| standard_value(name, result)).flatten();
+        let standard = || {
+            let is_standard = standard_fields(before.rules).any(|standard| standard == name);
+            is_standard.then(|| standard_value(name, result)).flatten()
+        };
         let says_something = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
-        of_this_state()
-            .filter(says_something)
+        let group = || groups::named_as(result, name).filter(|_| may_be_named(name));
+        group()
+            .filter(|text| !text.is_null())
+            .or_else(|| before.named(name))
+            .or_else(|| of_this_state().filter(says_something))
             .or_else(|| before.by_state.get(name))
             .or_else(|| standard().filter(says_something))
             .or_else(|| before.get(name))
             .or_else(of_this_state)
             .or_else(standard)
+            .or_else(group)
     }
 
     fn is_of_shell(&self, name: &str) -> bool {
@@ -268,12 +307,17 @@ mod tests {
             ("screen", json!({"content": null, "screen_content": null})),
             ("a", json!({"b_x": 3, "error": "again"})),
             ("a_b", json!({"x": 4, "screen_content": "$"})),
+            (
+                "b",
+                json!({"x": 2, "groups": {"0": "m", "1": "g", "user": "g", "fresh": null, "b_x": null, "error": "no"}}),
+            ),
+            ("b", json!({"x": 2, "groups": {"b_x": "g", "a_error": "g"}})),
         ] {
             let result = map(&result);
             let mut recorded = variables.clone();
             recorded.record(state, &result);
             let ahead = variables.after(state, &result);
-            for name in recorded.to_map().keys().map(String::as_str).chain(["nobody", "b_", "_"]) {
+            for name in recorded.to_map().keys().map(String::as_str).chain(["nobody", "b_", "_", "1", "fresh"]) {
                 assert_eq!(ahead.get(name), recorded.get(name), "{name} after {state}");
             }
         }

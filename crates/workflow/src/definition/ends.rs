@@ -64,8 +64,7 @@ impl State {
             }
             _ => vec![OutcomeKind::Succeeded, OutcomeKind::Failed, OutcomeKind::Unknown],
         };
-        let bounds_itself = matches!(tool, tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW);
-        if self.timeout.is_some() || !bounds_itself {
+        if self.timeout.is_some() || !tool::bounds_itself(tool) || tool == tool::RUN_COMMAND {
             endings.push(OutcomeKind::TimedOut);
         }
         endings

@@ -11,8 +11,8 @@ use super::{Definition, Problem, State, ToolCatalog};
 use crate::contract::{Contract, InvalidVariables};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
-use crate::tool;
 use crate::variables::STANDARD_NAMES;
+use crate::{groups, tool};
 
 /// A variable in a placeholder that nothing in the definition gives a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,9 @@ const OF_EVERY_RESULT: [&str; 4] = ["success", "error", "timeout_occurred", "out
 pub(super) fn of(tools: &dyn ToolCatalog, arguments: &Contract, states: &[State]) -> Vec<NeededVariable> {
     let fields: Vec<(&str, Option<Vec<String>>)> =
         states.iter().map(|state| (state.name.as_str(), fields_of(tools, state))).collect();
+    let waits = states.iter().filter(|state| state.action.tool == tool::AWAIT_OUTPUT);
+    let patterns = waits.flat_map(|state| groups::patterns(state.action.params()));
+    let named: Vec<&str> = patterns.filter_map(Value::as_str).flat_map(groups::names_in).collect();
     let is_known = |name: &str| {
         let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
@@ -42,7 +45,10 @@ pub(super) fn of(tools: &dyn ToolCatalog, arguments: &Contract, states: &[State]
                 None => !field.is_empty(),
             })
         };
-        STANDARD_NAMES.contains(&name) || arguments.get(name).is_some() || fields.iter().any(of_state)
+        STANDARD_NAMES.contains(&name)
+            || named.contains(&name)
+            || arguments.get(name).is_some()
+            || fields.iter().any(of_state)
     };
     let mut needs: Vec<NeededVariable> = Vec::new();
     let all = states.iter().flat_map(|state| placeholders(state).into_iter().map(move |found| (state, found)));
@@ -59,8 +65,13 @@ pub(super) fn of(tools: &dyn ToolCatalog, arguments: &Contract, states: &[State]
         let of_states = fields
             .iter()
             .flat_map(|(state, fields)| fields.iter().flatten().map(move |field| format!("{state}_{field}")));
-        let known: Vec<String> =
-            arguments.names().chain(STANDARD_NAMES.iter().copied()).map(str::to_owned).chain(of_states).collect();
+        let known: Vec<String> = arguments
+            .names()
+            .chain(named.iter().copied())
+            .chain(STANDARD_NAMES.iter().copied())
+            .map(str::to_owned)
+            .chain(of_states)
+            .collect();
         let meant = suggestion(name, known.iter().map(String::as_str));
         needs.push(NeededVariable { name: name.to_owned(), pointer, meant, is_optional });
     }

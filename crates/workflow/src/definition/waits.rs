@@ -30,6 +30,11 @@ fn of_state(state: &State) -> Vec<Problem> {
             let pointer = format!("/states/{}/transitions/{index}/condition", escaped(&state.name));
             Problem::warning(pointer, message)
         }));
+        if transition.condition.fields().any(|field| field == "groups.0") {
+            let pointer = format!("/states/{}/transitions/{index}/condition", escaped(&state.name));
+            let message = "'groups.0' is the whole match; groups are counted from 1, 'groups.1' is the first";
+            warnings.push(Problem::warning(pointer, message));
+        }
         is_matched |= takes_matches(state, transition);
     }
     warnings

@@ -1,5 +1,6 @@
 //! Machine workflows, from document to end, as small scenarios.
 
+mod commands;
 mod contracts;
 mod decisions;
 mod definitions;

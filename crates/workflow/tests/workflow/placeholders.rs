@@ -178,3 +178,22 @@ fn arguments_and_their_defaults_fill_placeholders() {
     let run = Machine::start(&document);
     assert_eq!(run.params()["working_directory"], "/tmp");
 }
+
+#[test]
+fn groups_of_a_wait_are_variables_by_number_and_by_name() {
+    let mut document = typing("{wait_groups.1}/{wait_groups.patch|sh}/{patch}/{wait_groups.0}");
+    document["states"]["wait"]["action"]["params"]["pattern"] = r"v(\d+)(?:\.(?P<patch>\d+))?(?P<rest>-.*)?".into();
+    document["states"]["wait"]["transitions"] =
+        json!([{"condition": {"field_equals": {"groups.1": "4"}}, "next_state": "type"}]);
+    assert_eq!(warnings(&document), "");
+    let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
+    run.shell_tells(&json!({}));
+    run.result(&json!({"success": true}));
+    run.result(&json!({"success": true, "match_text": "v4.2", "groups": ["4", "2", null]}));
+    assert_eq!(run.params()["input_text"], "4/2/2/v4.2");
+    assert_eq!(run.history.variables().get("rest"), Some(&Value::Null));
+
+    document["states"]["wait"]["transitions"][0]["condition"] = json!({"field_equals": {"groups.0": "4"}});
+    expect!["/states/wait/transitions/0/condition: warning: 'groups.0' is the whole match; groups are counted from 1, 'groups.1' is the first"]
+        .assert_eq(&warnings(&document));
+}

@@ -14,7 +14,7 @@ use steplatch_ids::WorkflowName;
 use crate::definition::Definition;
 use crate::event::{ChildEnd, Limits, Outcome};
 use crate::history::History;
-use crate::substitute;
+use crate::{substitute, tool};
 pub(crate) use error::InvalidChild;
 use error::InvalidLimit;
 
@@ -195,6 +195,9 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
         ("recursion_depth", history.recursion_depth().into()),
     ];
     result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(returned) = history.result() {
+        result.insert(tool::RESULT.to_owned(), returned.clone());
+    }
     if let Some(error) = history.error() {
         result.insert("error".to_owned(), error.into());
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::rules::Rules;
-use crate::substitute;
+use crate::substitute::{self, Lookup};
 pub use error::InvalidVariables;
 pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
@@ -40,6 +40,8 @@ pub struct ContractVariable {
     pub(crate) default: Option<String>,
     pub(crate) secret: bool,
     pub(crate) export: Option<bool>,
+    /// Of a return value: the text with variables that is its value.
+    pub(crate) from: Option<String>,
     pub(crate) schema: Option<ValueSchema>,
 }
 
@@ -116,6 +118,21 @@ impl Contract {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContractVariable> {
         self.variables.iter().find(|variable| variable.name == name)
+    }
+
+    /// Returns the values of those that are made of variables, as far as these have values.
+    pub(crate) fn made_of(&self, variables: &dyn Lookup) -> BTreeMap<String, String> {
+        let made = |variable: &ContractVariable| {
+            let from = variable.from.as_deref()?;
+            let is_resolved = substitute::unresolved_in(from, variables).is_none();
+            is_resolved.then(|| (variable.name.clone(), substitute::text(from, variables)))
+        };
+        self.variables.iter().filter_map(made).collect()
+    }
+
+    /// Returns the names of those that the shell has.
+    pub(crate) fn names_in_shell(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().filter(|variable| variable.from.is_none()).map(|variable| variable.name.as_str())
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {

@@ -399,8 +399,8 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
 pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
     let current = history.current().filter(|current| current.step == *step && !history.has_looked(step))?;
     let state = definition.state(&step.place)?;
-    let found_nothing = outcome.found_nothing(current);
-    let outcome = &*judged(outcome, current, history.rules());
+    let (outcome, found_nothing) = judged(outcome, current, history.rules());
+    let outcome = &*outcome;
     let result = outcome.result(&step.place, &current.tool, current.limit);
     let ending = ending(history, current, outcome, found_nothing, &result);
     if !ending.rules.searches_each_text() || ending.has_text() {
@@ -498,8 +498,8 @@ impl<'a> DecisionBuilder<'a> {
             self.rearm();
         }
         self.record_child_end(step, &outcome);
-        let found_nothing = outcome.found_nothing(current);
-        let outcome = judged(&outcome, current, self.history.rules()).into_owned();
+        let (outcome, found_nothing) = judged(&outcome, current, self.history.rules());
+        let outcome = outcome.into_owned();
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
@@ -528,7 +528,7 @@ impl<'a> DecisionBuilder<'a> {
                 self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
                 self.approach(&to, variables, terminals)
             }
-            Branch::Complete => self.finish(terminals),
+            Branch::Complete => self.finish(variables, terminals),
             Branch::Fail { reason, error } => self.fail(reason, error, terminals),
         }
     }
@@ -777,7 +777,7 @@ fn limit(state: &State) -> Option<Duration> {
     if is_command_without_limit(action) {
         return None;
     }
-    let own = tool::bounds_itself(action.tool())
+    let own = tool::bounds_itself(action.tool(), action.params())
         || (tool::CALLS.contains(&action.tool()) && action.params().get("timeout").is_some_and(|own| !own.is_null()));
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
@@ -795,6 +795,9 @@ fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
             }
             Err(error) => Effect::Answer { step, outcome: child::refused(error.to_string()) },
         };
+    }
+    if let Some(result) = tool::known_result(&tool, &params) {
+        return Effect::Answer { step, outcome: Outcome::Finished { result } };
     }
     if tool == tool::FAIL {
         let message = params.get("message").map(substitute::as_text).unwrap_or_default();

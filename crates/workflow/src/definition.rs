@@ -12,6 +12,7 @@ mod needs;
 mod parse;
 mod problem;
 mod reach;
+mod returns;
 mod schema;
 mod shape;
 mod waits;

@@ -19,9 +19,9 @@ pub(crate) fn of_match(params: &Map<String, Value>, result: &Map<String, Value>)
     let pattern = source.and_then(|source| Pattern::new(source).ok());
     let texts = match result.get("groups") {
         Some(Value::Array(texts)) => texts.clone(),
-        Some(_) => return None,
         // A stub of a rehearsal may say no more than what was matched.
-        None => matched(pattern.as_ref()?, whole),
+        None | Some(Value::Null) => matched(pattern.as_ref()?, whole),
+        Some(_) => return None,
     };
     let mut groups = Map::from_iter([("0".to_owned(), whole.into())]);
     for (index, text) in texts.into_iter().enumerate() {

@@ -225,6 +225,8 @@ pub struct History {
     arguments: BTreeMap<String, String>,
     arguments_checked: bool,
     return_values: BTreeMap<String, String>,
+    /// What a `return` returned.
+    result: Option<Value>,
     terminals: Terminals,
 }
 
@@ -519,6 +521,9 @@ impl History {
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
             self.terminals.record(&current, outcome, &result);
+            if current.tool == tool::RETURN {
+                self.result = result.get(tool::RESULT).cloned();
+            }
             if current.tool == tool::RUN_WORKFLOW
                 && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
             {
@@ -720,6 +725,12 @@ impl History {
     #[must_use]
     pub fn return_values(&self) -> &BTreeMap<String, String> {
         &self.return_values
+    }
+
+    /// Returns what a `return` returned.
+    #[must_use]
+    pub fn result(&self) -> Option<&Value> {
+        self.result.as_ref()
     }
 
     pub(crate) fn arguments(&self) -> &BTreeMap<String, String> {

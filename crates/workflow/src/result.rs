@@ -13,36 +13,35 @@ use crate::history::CurrentStep;
 use crate::rules::Rules;
 use crate::{groups, substitute, time, tool};
 
-/// Returns the outcome of a step as the rules of the run judge it.
-pub(crate) fn judged<'o>(outcome: &'o Outcome, current: &CurrentStep, rules: Rules) -> Cow<'o, Outcome> {
-    let Outcome::Finished { result } = outcome else { return Cow::Borrowed(outcome) };
-    let error = if rules.unmatched_wait_fails() && outcome.found_nothing(current) {
-        Some(missed(&current.params, result))
-    } else {
-        command_failed(&current.tool, result)
-    };
-    let is_wait = current.tool == tool::AWAIT_OUTPUT && rules.names_groups();
-    let groups = if is_wait { groups::of_match(&current.params, result) } else { None };
-    if error.is_none() && groups.is_none() {
-        return Cow::Borrowed(outcome);
-    }
-    let mut result = result.clone();
-    if let Some(error) = error {
-        result.insert("success".to_owned(), false.into());
-        result.insert("error".to_owned(), error.into());
-    }
-    result.extend(groups.map(|groups| ("groups".to_owned(), groups)));
-    Cow::Owned(Outcome::Finished { result })
-}
-
-impl Outcome {
-    /// Returns whether an `await_output` ended without what it waited for. Only for an outcome that is not judged yet.
-    pub(crate) fn found_nothing(&self, current: &CurrentStep) -> bool {
-        match self {
-            Self::Finished { result } => tool::found_nothing(&current.tool, &current.params, result),
-            Self::TimedOut | Self::Unknown => false,
+/// Returns the outcome of a step as the rules of the run judge it, and whether it is a wait that found nothing.
+pub(crate) fn judged<'o>(outcome: &'o Outcome, current: &CurrentStep, rules: Rules) -> (Cow<'o, Outcome>, bool) {
+    let Outcome::Finished { result } = outcome else { return (Cow::Borrowed(outcome), false) };
+    let CurrentStep { tool, params, .. } = current;
+    let mut judged = Cow::Borrowed(result);
+    if rules.names_groups() && tool::waits(tool, params) {
+        if let Some(Value::Object(waited)) = result.get("waited") {
+            let field = |name: &str| (name.to_owned(), waited.get(name).cloned().unwrap_or_default());
+            judged.to_mut().extend(["match_text", "groups", "reason"].map(field));
+        }
+        if let Some(groups) = groups::of_match(params, &judged) {
+            judged.to_mut().insert("groups".to_owned(), groups);
         }
     }
+    let found_nothing = tool::found_nothing(tool, params, &judged);
+    let error = if found_nothing && rules.unmatched_wait_fails() {
+        Some(missed(params, &judged))
+    } else {
+        command_failed(tool, result)
+    };
+    if let Some(error) = error {
+        judged.to_mut().insert("success".to_owned(), false.into());
+        judged.to_mut().insert("error".to_owned(), error.into());
+    }
+    let outcome = match judged {
+        Cow::Borrowed(_) => Cow::Borrowed(outcome),
+        Cow::Owned(result) => Cow::Owned(Outcome::Finished { result }),
+    };
+    (outcome, found_nothing)
 }
 
 /// The most characters of a command's last line in an error.

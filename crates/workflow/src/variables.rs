@@ -1,6 +1,6 @@
 //! The variables of a run.
 //!
-//! Layers, the first that has a name wins: named groups of waits, the results of each state's action (`{STATE_FIELD}`), the standard names as
+//! Layers, the first that has a name wins: what a `set` and named groups of waits gave a name to, the results of each state's action (`{STATE_FIELD}`), the standard names as
 //! set by the last action, the variables that the run was started with, arguments that were found later, and defaults
 //! of arguments.
 
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::groups;
 use crate::rules::Rules;
 use crate::substitute::Lookup;
+use crate::tool;
 
 /// Result fields that every state may use under their own name.
 pub(crate) const STANDARD_FIELDS: &[&str] = &[
@@ -51,7 +52,7 @@ fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
     rules: Rules,
-    /// What states gave a name to: named groups of waits. A null counts only where nothing else has the name.
+    /// What states gave a name to: by a `set`, and named groups of waits. A null counts only where nothing else has the name.
     named: BTreeMap<String, Value>,
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
@@ -94,9 +95,13 @@ impl Variables {
     /// Returns the value of a variable, by the order of the layers.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
+        self.named(name).or_else(|| self.unnamed(name)).or_else(|| self.named.get(name))
+    }
+
+    /// Returns the value of a variable that no state gave this name to.
+    fn unnamed(&self, name: &str) -> Option<&Value> {
         let given = || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
-        let of_results = || self.by_state.get(name).or_else(|| self.standard.get(name));
-        self.named(name).or_else(of_results).or_else(given).or_else(|| self.named.get(name))
+        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(given)
     }
 
     /// Returns what a state gave this name to.
@@ -144,6 +149,8 @@ impl Variables {
 
     /// Takes over what an action returned. A null is taken over only where no value is known.
     pub(crate) fn record(&mut self, state: &str, result: &Map<String, Value>) {
+        let assigned = result.get(tool::ASSIGNED).and_then(Value::as_object).into_iter().flatten();
+        self.named.extend(assigned.map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in groups::named(result).filter(|(name, _)| may_be_named(name)) {
             if !value.is_null() || !self.named.contains_key(name) {
                 self.named.insert(name.to_owned(), value.clone());
@@ -219,16 +226,20 @@ impl Lookup for After<'_> {
         };
         let says_something = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
         let group = || groups::named_as(result, name).filter(|_| may_be_named(name));
-        group()
-            .filter(|text| !text.is_null())
-            .or_else(|| before.named(name))
+        let assigned = result.get(tool::ASSIGNED).and_then(|assigned| assigned.get(name));
+        let named =
+            || group().filter(|text| !text.is_null()).or_else(|| before.named(name).filter(|_| assigned.is_none()));
+        assigned
+            .filter(|value| !value.is_null())
+            .or_else(named)
             .or_else(|| of_this_state().filter(says_something))
             .or_else(|| before.by_state.get(name))
             .or_else(|| standard().filter(says_something))
-            .or_else(|| before.get(name))
+            .or_else(|| before.unnamed(name))
             .or_else(of_this_state)
             .or_else(standard)
-            .or_else(group)
+            .or_else(|| group().or(assigned))
+            .or_else(|| before.named.get(name))
     }
 
     fn is_of_shell(&self, name: &str) -> bool {
@@ -312,6 +323,7 @@ mod tests {
                 json!({"x": 2, "groups": {"0": "m", "1": "g", "user": "g", "fresh": null, "b_x": null, "error": "no"}}),
             ),
             ("b", json!({"x": 2, "groups": {"b_x": "g", "a_error": "g"}})),
+            ("set", json!({"success": true, "assigned": {"b_x": 7, "fresh": null, "new": {"a": 1}}})),
         ] {
             let result = map(&result);
             let mut recorded = variables.clone();

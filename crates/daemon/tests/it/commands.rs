@@ -55,7 +55,7 @@ async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_resul
         .await;
     let daemon = daemon.restarted().await;
     std::fs::write(path("go"), "").unwrap();
-    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0) }).await;
+    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     assert_eq!(ended.final_variables["build_output"], "once\n");
     daemon.stop().await;

@@ -72,6 +72,7 @@ impl Diagnostics {
                 default: None,
                 secret: false,
                 export: None,
+                from: None,
                 schema: None,
             });
         }
@@ -94,6 +95,15 @@ impl Diagnostics {
             }
             self.boolean(&place, "'export'")
         });
+        let from = object.get("from").and_then(|place| {
+            if what == ARGUMENTS {
+                self.error(
+                    &place.pointer,
+                    "'from' belongs to a return value; an argument is given, or has a 'default'",
+                );
+            }
+            self.text(&place, "'from'").map(str::to_owned)
+        });
         let default = object.get("default").and_then(|place| self.default_value(&place));
         let schema = object.get("schema").and_then(|place| self.value_schema(&place));
         if let (Some(schema), Some(default), Some(place)) = (&schema, &default, object.get("default"))
@@ -108,6 +118,7 @@ impl Diagnostics {
             default,
             secret: secret.unwrap_or(false),
             export,
+            from,
             schema,
         })
     }

@@ -53,18 +53,19 @@ impl State {
         let mut endings = match tool {
             // Neither waits for an answer: one always succeeds, the other never does.
             tool::SLEEP => vec![OutcomeKind::Succeeded],
+            tool::SET | tool::RETURN => return vec![OutcomeKind::Succeeded],
             tool::FAIL => return vec![OutcomeKind::Failed],
             // It is answered, or expires without an answer.
             tool::GATE if self.action.params().contains_key("timeout") => {
                 vec![OutcomeKind::Succeeded, OutcomeKind::TimedOut]
             }
             tool::GATE => vec![OutcomeKind::Succeeded],
-            tool::AWAIT_OUTPUT => {
+            _ if tool::waits(tool, self.action.params()) => {
                 vec![OutcomeKind::Succeeded, OutcomeKind::FoundNothing, OutcomeKind::Failed, OutcomeKind::Unknown]
             }
             _ => vec![OutcomeKind::Succeeded, OutcomeKind::Failed, OutcomeKind::Unknown],
         };
-        if self.timeout.is_some() || !tool::bounds_itself(tool) || tool == tool::RUN_COMMAND {
+        if self.timeout.is_some() || !tool::bounds_itself(tool, self.action.params()) || tool == tool::RUN_COMMAND {
             endings.push(OutcomeKind::TimedOut);
         }
         endings

@@ -21,7 +21,7 @@ pub(super) struct NeededVariable {
     name: String,
     /// The place of the first text with it.
     pointer: String,
-    /// The nearest name that is known, as `, did you mean 'x'?`, or nothing.
+    /// The nearest name that is known, as `, did you mean 'x'?`, or a full stop.
     meant: String,
     /// Whether only messages of `fail` have it, which are shown as they are written.
     is_optional: bool,
@@ -31,12 +31,19 @@ pub(super) struct NeededVariable {
 const OF_EVERY_RESULT: [&str; 4] = ["success", "error", "timeout_occurred", "outcome_unknown"];
 
 /// Returns the needed variables of these states, each once, with its first place.
-pub(super) fn of(tools: &dyn ToolCatalog, arguments: &Contract, states: &[State]) -> Vec<NeededVariable> {
+pub(super) fn of(
+    tools: &dyn ToolCatalog,
+    arguments: &Contract,
+    return_values: &Contract,
+    states: &[State],
+) -> Vec<NeededVariable> {
     let fields: Vec<(&str, Option<Vec<String>>)> =
         states.iter().map(|state| (state.name.as_str(), fields_of(tools, state))).collect();
-    let waits = states.iter().filter(|state| state.action.tool == tool::AWAIT_OUTPUT);
+    let waits = states.iter().filter(|state| tool::waits(&state.action.tool, &state.action.params));
     let patterns = waits.flat_map(|state| groups::patterns(state.action.params()));
-    let named: Vec<&str> = patterns.filter_map(Value::as_str).flat_map(groups::names_in).collect();
+    let sets = states.iter().filter(|state| state.action.tool == tool::SET);
+    let set = sets.flat_map(|state| state.action.params.keys().map(String::as_str));
+    let named: Vec<&str> = patterns.filter_map(Value::as_str).flat_map(groups::names_in).chain(set).collect();
     let is_known = |name: &str| {
         let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
@@ -51,13 +58,20 @@ pub(super) fn of(tools: &dyn ToolCatalog, arguments: &Contract, states: &[State]
             || fields.iter().any(of_state)
     };
     let mut needs: Vec<NeededVariable> = Vec::new();
-    let all = states.iter().flat_map(|state| placeholders(state).into_iter().map(move |found| (state, found)));
-    for (state, (placeholder, pointer)) in all {
+    let of_states = states.iter().flat_map(|state| {
+        let is_optional = state.action.tool == tool::FAIL;
+        placeholders(state).into_iter().map(move |found| (is_optional, found))
+    });
+    let of_returned = return_values.iter().flat_map(|value| {
+        let pointer = format!("/return_values/{}/from", escaped(value.name()));
+        let found = value.from.as_deref().into_iter().flat_map(substitute::placeholders);
+        found.map(move |one| (false, (one, pointer.clone())))
+    });
+    for (is_optional, (placeholder, pointer)) in of_states.chain(of_returned) {
         let name = placeholder.root();
         if placeholder.may_stay || is_known(name) {
             continue;
         }
-        let is_optional = state.action.tool == tool::FAIL;
         if let Some(needed) = needs.iter_mut().find(|needed| needed.name == name) {
             needed.is_optional &= is_optional;
             continue;
@@ -72,7 +86,8 @@ pub(super) fn of(tools: &dyn ToolCatalog, arguments: &Contract, states: &[State]
             .map(str::to_owned)
             .chain(of_states)
             .collect();
-        let meant = suggestion(name, known.iter().map(String::as_str));
+        let meant = Some(suggestion(name, known.iter().map(String::as_str))).filter(|meant| !meant.is_empty());
+        let meant = meant.unwrap_or_else(|| ".".to_owned());
         needs.push(NeededVariable { name: name.to_owned(), pointer, meant, is_optional });
     }
     needs
@@ -83,7 +98,8 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
     let action = state.action();
     let texts = |fields: &[&str]| fields.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut fields = match action.tool() {
-        tool::SLEEP | tool::FAIL => Vec::new(),
+        tool::SLEEP | tool::SET | tool::FAIL => Vec::new(),
+        tool::RETURN => texts(&[tool::RESULT]),
         tool::GATE => {
             let form = action.params().get("form").map(Form::read);
             let names = match &form {
@@ -136,7 +152,7 @@ impl NeededVariable {
     pub(super) fn warning(&self) -> Problem {
         let Self { name, pointer, meant, .. } = self;
         let message = format!(
-            "{{{name}}} is no argument and no result of a state{meant}; runs must be started with it (-i \
+            "{{{name}}} is no argument and no result of a state{meant} Runs must be started with it (-i \
              {name}=VALUE, initial_variables). If it is meant as text, write {{{{{name}}}}}"
         );
         Problem::warning(pointer, message)
@@ -145,7 +161,7 @@ impl NeededVariable {
     fn violation(&self) -> String {
         let Self { name, pointer, meant, .. } = self;
         format!(
-            "{{{name}}} at {pointer} has no value{meant}; give it with -i {name}=VALUE (initial_variables), or write \
+            "{{{name}}} at {pointer} has no value{meant} Give it with -i {name}=VALUE (initial_variables), or write \
              {{{{{name}}}}} if it is meant as text"
         )
     }

@@ -13,5 +13,6 @@ mod nested;
 mod pauses;
 mod placeholders;
 mod rehearsal;
+mod results;
 mod told;
 mod versions;

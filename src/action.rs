@@ -27,6 +27,9 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
         }
         "await_output" if !text("pattern").is_empty() => format!("/{}/", visible(text("pattern"))),
         "await_output" => text("until").to_owned(),
+        "run_command" => visible(text("command")),
+        "set" => visible(&params.to_string()),
+        "return" => params.get("result").map(|result| visible(&result.to_string())).unwrap_or_default(),
         "get_screen_content" => text("content_mode").to_owned(),
         "run_workflow" if text("workflow_name").is_empty() => {
             let name = params.get("workflow_definition").and_then(|inner| inner.get("name")?.as_str());

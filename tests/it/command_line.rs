@@ -329,9 +329,9 @@ fn errors_name_terminals_and_commands() {
     assert!(reply["error"].as_str().unwrap().starts_with("Session 'nope' not found"), "{reply}");
 
     let missing = home.runs(&["run", &example("count.json")]);
-    assert_eq!(missing.code, 1, "{missing:?}");
-    let hint = "Missing required environment variables: FOLDER. Give them with: steplatch run … -i FOLDER=…";
-    assert!(missing.stdout.contains(hint), "{}", missing.stdout);
+    assert_eq!(missing.code, 2, "{missing:?}");
+    let hint = "argument FOLDER (where to count) was not given; give it with -i FOLDER=VALUE";
+    assert!(missing.stderr.contains(hint), "{}", missing.stderr);
 }
 
 #[test]

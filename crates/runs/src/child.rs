@@ -16,7 +16,7 @@ use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start
 use tokio_util::sync::CancellationToken;
 
 use super::function::{ChildFunctionLaunch, begin_saved};
-use super::machine::MachineLaunch;
+use super::machine::{MachineLaunch, prepare};
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
 use super::source::{DefinitionSource, ResolvedTarget};
@@ -212,7 +212,6 @@ async fn begin(
     let definition = Definition::parse(&document, &TerminalTools).map_err(ChildStartError::Definition)?;
     let variables: Map<String, Value> =
         child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
-    definition.arguments().check(&variables)?;
     let mut session_id = child.terminal(&definition).map(str::to_owned);
     if let Some(session) = &session_id
         && let Err(error) = shared.sessions.exists(session).await
@@ -223,7 +222,7 @@ async fn begin(
         // The terminal was inherited, not named, and has been closed by another client: the child begins without one.
         session_id = None;
     }
-    let start = Start {
+    let mut start = Start {
         run,
         session_id,
         variables,
@@ -233,6 +232,7 @@ async fn begin(
         parent: Some(step),
         depth: child.depth,
     };
+    prepare(&definition, caller, &mut start)?;
     Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None }).await?)
 }
 

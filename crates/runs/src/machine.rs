@@ -10,7 +10,7 @@ mod outcome;
 mod report;
 mod run;
 
-pub(crate) use begin::MachineLaunch;
+pub(crate) use begin::{MachineLaunch, prepare};
 pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;
 pub(crate) use outcome::{outcome, value};

@@ -26,7 +26,7 @@ use crate::event::{HistoryError, RunEvents, Unreadable};
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
 use crate::lookup::{self, RunLookupError};
-use crate::machine::{self, MachineLaunch};
+use crate::machine::{self, MachineLaunch, prepare};
 use crate::remote::RemoteLaunch;
 use crate::result_error::NodeCallError;
 use crate::run::{Run, RunState, RunStatus};
@@ -350,15 +350,13 @@ impl Runs {
         let variables = verb.initial_variables.clone().unwrap_or_default();
         let variables: Map<String, Value> =
             variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
-        let checked = definition.arguments().check(&variables);
-        checked.map_err(|error| not_started("validation_failed", error.to_string()))?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
         if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }
-        let start = Start {
+        let mut start = Start {
             run: RunId::random(),
             session_id: verb.session_id,
             variables,
@@ -368,6 +366,8 @@ impl Runs {
             parent: None,
             depth: 0,
         };
+        let prepared = prepare(&definition, caller, &mut start);
+        prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;
         let beginning = MachineLaunch { definition, source, start, key };
         let begun = self.shared.begin_with(caller, beginning, given).await;
         begun.map_err(|error| not_started("execution_error", error.to_string()))

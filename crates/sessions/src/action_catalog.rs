@@ -1,9 +1,12 @@
 //! The tools that a machine may use, as the contract describes them.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 use steplatch_protocol::{
-    AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunGraph, RunNode, SendInput,
-    VERBS, Verb as _, VerbInfo, check,
+    AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunCommand, RunGraph, RunNode,
+    SendInput, VERBS, Verb as _, VerbInfo, check,
 };
 use steplatch_workflow::{Problem, ToolCatalog};
 
@@ -12,8 +15,9 @@ use steplatch_workflow::{Problem, ToolCatalog};
 pub struct TerminalTools;
 
 /// The tools that are actions of machines, each with its verb.
-const ACTIONS: [(&str, &str); 8] = [
+const ACTIONS: [(&str, &str); 9] = [
     ("open_terminal", OpenTerminal::NAME),
+    ("run_command", RunCommand::NAME),
     ("send_input", SendInput::NAME),
     ("await_output", AwaitOutput::NAME),
     ("get_screen_content", GetScreenContent::NAME),
@@ -49,6 +53,10 @@ impl ToolCatalog for TerminalTools {
         let mut schema = (verb(tool)?.parameters)();
         // The description for direct callers of a node is not what the author of a machine needs.
         let about = match tool {
+            "run_command" => {
+                "Run one command in the run's shell, or in one of its own where the run has no terminal: its output \
+                 and exit code are the result. It fails where the exit code is not 0."
+            }
             "run_node" => {
                 "Call a node of the project: a command, a request, a tool, a model … Its result is the action's."
             }
@@ -59,6 +67,18 @@ impl ToolCatalog for TerminalTools {
         };
         schema["description"] = about.into();
         Some(schema)
+    }
+
+    fn fields(&self, tool: &str) -> Option<Vec<String>> {
+        // The schema of a reply is generated each time that it is asked for.
+        static FIELDS: LazyLock<BTreeMap<&str, Vec<String>>> = LazyLock::new(|| {
+            // The result of a node depends on the node.
+            let of_terminals = ACTIONS.into_iter().filter(|(tool, _)| !matches!(*tool, "run_node" | "run_graph"));
+            let fields =
+                |(tool, _)| Some((tool, (verb(tool)?.reply)()["properties"].as_object()?.keys().cloned().collect()));
+            of_terminals.filter_map(fields).collect()
+        });
+        FIELDS.get(tool).cloned()
     }
 
     fn has_judges(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::sessions::Sessions;
 pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> VerbReply {
     match action {
         Command::OpenTerminal(verb) => VerbReply::of(sessions.open(caller, verb, step).await),
+        Command::RunCommand(verb) => VerbReply::of(sessions.run_command(caller, verb, step).await),
         Command::SendInput(verb) => VerbReply::of(sessions.send(caller, verb, step).await),
         Command::AwaitOutput(verb) => VerbReply::of(sessions.wait(caller, verb).await),
         Command::GetScreenContent(verb) => VerbReply::of(sessions.read(caller, verb).await),

@@ -56,8 +56,7 @@ impl Child {
     /// none.
     #[must_use]
     pub fn terminal(&self, definition: &Definition) -> Option<&str> {
-        let opens = || definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
-        self.session_id.as_deref().filter(|_| !self.inherits || !opens())
+        self.session_id.as_deref().filter(|_| !self.inherits || !definition.opens_terminal())
     }
 }
 
@@ -196,6 +195,9 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
         ("recursion_depth", history.recursion_depth().into()),
     ];
     result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(returned) = history.result() {
+        result.insert(tool::RESULT.to_owned(), returned.clone());
+    }
     if let Some(error) = history.error() {
         result.insert("error".to_owned(), error.into());
     }

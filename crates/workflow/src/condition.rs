@@ -32,20 +32,27 @@ pub enum ConditionError {
     /// The search exceeded its bound on work.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),
+    /// A placeholder has no value: the name of its variable.
+    #[error("{{{0}}} has no value")]
+    Unresolved(String),
 }
 
 /// The fields of a result that patterns are searched in, in this order.
 const SEARCHED: [&str; 2] = ["match_text", "screen_content"];
+
+/// The field of a command's result that patterns are searched in.
+const OUTPUT: &str = "output";
 
 /// The facts that a condition examines: the end of a state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending<'a> {
     pub(crate) rules: Rules,
     pub(crate) tool: &'a str,
-    pub(crate) params: &'a Map<String, Value>,
     pub(crate) result: &'a Map<String, Value>,
     /// The state's limit passed.
     pub(crate) timed_out: bool,
+    /// An `await_output` ended without what it waited for.
+    pub(crate) found_nothing: bool,
     /// The daemon stopped while the action was in progress, so its outcome is unknown.
     pub(crate) unknown: bool,
     /// The screen of the run's terminal, where it was read because the result has no text.
@@ -53,25 +60,28 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// Returns whether an `await_output` ended without what it waited for.
-    pub(crate) fn found_nothing(&self) -> bool {
-        tool::found_nothing(self.tool, self.params, self.result)
-    }
-
     /// Returns whether the action failed. One whose outcome is unknown did not: it may have succeeded.
     pub(crate) fn has_failed(&self) -> bool {
         !self.unknown && !tool::succeeded(self.result)
     }
 
+    /// Returns the fields of the result that patterns are searched in.
+    fn searched(&self) -> &'static [&'static str] {
+        if self.tool == tool::RUN_COMMAND { &[OUTPUT] } else { &SEARCHED }
+    }
+
     /// Returns whether the result has a text that patterns can be searched in.
     pub(crate) fn has_text(&self) -> bool {
-        SEARCHED.iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
+        self.searched().iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
     }
 
     /// Returns the texts that a pattern is searched in: `match_text` and `screen_content` in one line, then each by itself, so
     /// that `^` and `$` are the beginning and the end of a line of either.
     fn texts(&self) -> Vec<String> {
         let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
+        if self.tool == tool::RUN_COMMAND && self.has_text() {
+            return vec![field(OUTPUT)];
+        }
         let [matched, screen] = SEARCHED.map(field);
         if !self.rules.searches_each_text() {
             return vec![format!("{matched} {screen}")];
@@ -142,14 +152,24 @@ impl Condition {
     }
 
     /// Returns the description that a gate judges, if there is one, with its variables replaced.
-    pub(crate) fn described(&self, variables: &impl Lookup) -> Option<String> {
-        self.description.as_ref().map(|description| substitute::text(description, variables))
+    pub(crate) fn described(&self, rules: Rules, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
+        let Some(description) = &self.description else { return Ok(None) };
+        resolved(rules, description, variables)?;
+        Ok(Some(substitute::text(description, variables)))
     }
 
     /// Returns the description that a gate judges, as the author wrote it.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
+    }
+}
+
+/// Checks that every placeholder in a text has a value, if the rules demand it.
+fn resolved(rules: Rules, text: &str, variables: &impl Lookup) -> Result<(), ConditionError> {
+    match substitute::unresolved_in(text, variables) {
+        Some(name) if rules.refuses_unresolved() => Err(ConditionError::Unresolved(name.to_owned())),
+        _ => Ok(()),
     }
 }
 
@@ -174,10 +194,9 @@ mod tests {
 
     /// The end of an action that returned `result`.
     fn ending(result: &Map<String, Value>) -> Ending<'_> {
-        static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
         let rules = Rules::of(SEMANTICS_VERSION);
-        let (timed_out, unknown, screen) = (false, false, None);
-        Ending { rules, tool: "send_input", params: &NONE, result, timed_out, unknown, screen }
+        let (timed_out, found_nothing, unknown, screen) = (false, false, false, None);
+        Ending { rules, tool: "send_input", result, timed_out, found_nothing, unknown, screen }
     }
 
     fn map(value: &Value) -> Map<String, Value> {

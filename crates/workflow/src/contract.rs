@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::rules::Rules;
-use crate::substitute;
+use crate::substitute::{self, Lookup};
 pub use error::InvalidVariables;
 pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
@@ -40,6 +40,8 @@ pub struct ContractVariable {
     pub(crate) default: Option<String>,
     pub(crate) secret: bool,
     pub(crate) export: Option<bool>,
+    /// Of a return value: the text with variables that is its value.
+    pub(crate) from: Option<String>,
     pub(crate) schema: Option<ValueSchema>,
 }
 
@@ -118,6 +120,21 @@ impl Contract {
         self.variables.iter().find(|variable| variable.name == name)
     }
 
+    /// Returns the values of those that are made of variables, as far as these have values.
+    pub(crate) fn made_of(&self, variables: &dyn Lookup) -> BTreeMap<String, String> {
+        let made = |variable: &ContractVariable| {
+            let from = variable.from.as_deref()?;
+            let is_resolved = substitute::unresolved_in(from, variables).is_none();
+            is_resolved.then(|| (variable.name.clone(), substitute::text(from, variables)))
+        };
+        self.variables.iter().filter_map(made).collect()
+    }
+
+    /// Returns the names of those that the shell has.
+    pub(crate) fn names_in_shell(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().filter(|variable| variable.from.is_none()).map(|variable| variable.name.as_str())
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.variables.iter().map(|variable| variable.name.as_str())
     }
@@ -135,18 +152,16 @@ impl Contract {
         values
     }
 
-    /// Keeps of these arguments those that are not exported; `{NAME}` is replaced by their values.
+    /// Keeps of these arguments those whose values replace `{NAME}`: all of them, before version 5 those that are not
+    /// exported.
     pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
-        values.retain(|name, _| !rules.exports_secrets() && !is_exported(name));
+        values.retain(|name, _| rules.fills_arguments() || (!rules.exports_secrets() && !is_exported(name)));
         values
     }
 
-    /// Checks that the initial variables fit their schemas.
-    ///
-    /// # Errors
-    /// With those that do not. Values of secrets are not shown.
-    pub fn check(&self, initial: &Map<String, Value>) -> Result<(), InvalidVariables> {
+    /// Returns which of the initial variables do not fit their schemas, one sentence each. Values of secrets are not shown.
+    pub(crate) fn violations(&self, initial: &Map<String, Value>) -> Vec<String> {
         let given = self.initial_values(initial);
         let wrong = |variable: &ContractVariable| {
             let value = given.get(&variable.name)?;
@@ -155,8 +170,7 @@ impl Contract {
             let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
             Some(format!("{}={shown} {problem}", variable.name))
         };
-        let violations: Vec<String> = self.variables.iter().filter_map(wrong).collect();
-        if violations.is_empty() { Ok(()) } else { Err(InvalidVariables { violations }) }
+        self.variables.iter().filter_map(wrong).collect()
     }
 
     /// Returns the defaults of those that have no value.

@@ -6,6 +6,7 @@
 
 mod contract;
 mod gate;
+mod names;
 mod pause;
 
 use std::collections::BTreeMap;
@@ -17,12 +18,13 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::child::{self, Child, MOST_LEVELS};
-use crate::condition::Ending;
-use crate::definition::{Definition, State};
+use crate::condition::{ConditionError, Ending};
+use crate::definition::{Action, Definition, State};
 use crate::event::{
     By, ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
 };
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
+use crate::result::judged;
 use crate::substitute::{self, Lookup};
 use crate::tool;
 use crate::variables::Variables;
@@ -397,8 +399,10 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
 pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
     let current = history.current().filter(|current| current.step == *step && !history.has_looked(step))?;
     let state = definition.state(&step.place)?;
+    let (outcome, found_nothing) = judged(outcome, current, history.rules());
+    let outcome = &*outcome;
     let result = outcome.result(&step.place, &current.tool, current.limit);
-    let ending = ending(history, current, outcome, &result);
+    let ending = ending(history, current, outcome, found_nothing, &result);
     if !ending.rules.searches_each_text() || ending.has_text() {
         return None;
     }
@@ -421,19 +425,21 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
     None
 }
 
-/// Returns the facts about the end of a state's action that its conditions examine.
+/// Returns the facts about the end of a state's action that its conditions examine: its outcome as it was judged, and
+/// whether it is a wait that found nothing.
 fn ending<'a>(
     history: &'a History,
     current: &'a CurrentStep,
     outcome: &Outcome,
+    found_nothing: bool,
     result: &'a Map<String, Value>,
 ) -> Ending<'a> {
     Ending {
         rules: history.rules(),
         tool: &current.tool,
-        params: &current.params,
         result,
-        timed_out: *outcome == Outcome::TimedOut,
+        timed_out: *outcome == Outcome::TimedOut || tool::ran_out_of_time(&current.tool, result),
+        found_nothing,
         unknown: *outcome == Outcome::Unknown,
         screen: history.screen_seen(&current.step),
     }
@@ -492,14 +498,21 @@ impl<'a> DecisionBuilder<'a> {
             self.rearm();
         }
         self.record_child_end(step, &outcome);
+        let (outcome, found_nothing) = judged(&outcome, current, self.history.rules());
+        let outcome = outcome.into_owned();
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
         terminals.record(current, &outcome, &result);
-        let ending = ending(self.history, current, &outcome, &result);
+        let ending = ending(self.history, current, &outcome, found_nothing, &result);
         let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
         let history = self.history;
         match next(state, ending, history.variables()) {
+            Next::Unresolved(unresolved) => {
+                let error = self.unresolved(name, &unresolved);
+                let way = Branch::Fail { reason: FailureReason::UnresolvedVariable, error };
+                self.follow(name, way, history.variables(), &terminals)
+            }
             Next::Follow(way) => self.follow(name, way, &history.variables().after(name, &result), &terminals),
             Next::Judge { choices, otherwise } => self.open_gate(step.clone(), choices, otherwise, result.into_owned()),
         }
@@ -515,7 +528,7 @@ impl<'a> DecisionBuilder<'a> {
                 self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
                 self.approach(&to, variables, terminals)
             }
-            Branch::Complete => self.finish(terminals),
+            Branch::Complete => self.finish(variables, terminals),
             Branch::Fail { reason, error } => self.fail(reason, error, terminals),
         }
     }
@@ -533,6 +546,12 @@ impl<'a> DecisionBuilder<'a> {
         let step =
             StepId { run: run.clone(), place: name.to_owned(), visit: self.history.visits(name).saturating_add(1) };
         let tool = state.action().tool().to_owned();
+        if self.history.rules().refuses_unresolved()
+            && let Some(unresolved) = state.unresolved(variables)
+        {
+            let error = self.unresolved(name, unresolved);
+            return self.fail(FailureReason::UnresolvedVariable, error, terminals);
+        }
         let mut params = params(state, variables, terminals);
         if tool == tool::OPEN_TERMINAL && !self.history.arguments_checked() && terminals.is_empty() {
             hand_over(&self.exported_arguments(), &mut params);
@@ -635,6 +654,11 @@ impl<'a> DecisionBuilder<'a> {
         self.fail(FailureReason::UnknownState, format!("State '{name}' is not in this definition"), terminals)
     }
 
+    /// Returns what is wrong with a placeholder of a state that has no value.
+    fn unresolved(&self, state: &str, name: &str) -> String {
+        format!("State '{state}': {}", names::no_value(self.definition, self.history, name))
+    }
+
     fn fail(mut self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
         self.record(Event::Failed { at: self.now, reason, error });
         self.decision.effects.extend(closing(terminals, self.history.keep_terminals()));
@@ -649,6 +673,8 @@ impl<'a> DecisionBuilder<'a> {
 /// What the end of a state requires.
 enum Next {
     Follow(Branch),
+    /// A condition has a placeholder without a value.
+    Unresolved(String),
     /// A gate has to decide which of these holds; if none does, the run continues with `otherwise`.
     Judge {
         choices: Vec<Choice>,
@@ -671,15 +697,15 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     // earlier state found, to be compared with what this one returned.
     for transition in state.transitions() {
         let (condition, to) = (transition.condition(), transition.next_state().to_owned());
-        match condition.holds(ending, variables) {
+        let described = |because| Ok((because, condition.described(ending.rules, variables)?));
+        match condition.holds(ending, variables).and_then(|because| because.map(described).transpose()) {
             Ok(None) => {}
-            Ok(Some(because)) => match condition.described(variables) {
-                Some(description) => choices.push(Choice { description, next_state: to }),
-                None => {
-                    chosen = Some(Branch::Go { to, because });
-                    break;
-                }
-            },
+            Ok(Some((_, Some(description)))) => choices.push(Choice { description, next_state: to }),
+            Ok(Some((because, None))) => {
+                chosen = Some(Branch::Go { to, because });
+                break;
+            }
+            Err(ConditionError::Unresolved(name)) => return Next::Unresolved(name),
             Err(error) => {
                 let error = format!("State '{}': {error}", state.name());
                 return Next::Follow(Branch::Fail { reason: FailureReason::BadPattern, error });
@@ -687,7 +713,7 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
         }
     }
     let late = || {
-        if ending.found_nothing() {
+        if ending.found_nothing {
             on_timeout("the output did not come")
         } else if ending.has_failed() && ending.rules.failure_goes_on_timeout() {
             on_timeout("the action failed")
@@ -718,22 +744,40 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
     };
     let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
     let left_out = params.get("session_id").is_none_or(Value::is_null);
+    let usual = match action.tool() {
+        tool::RUN_WORKFLOW => terminals.handed_down(),
+        // Without a terminal, a command is run in a shell of its own.
+        tool::RUN_COMMAND => terminals.open_one(),
+        _ => terminals.usual(),
+    };
     if action.takes_session()
         && left_out
-        && let Some(session) = if is_nested { terminals.handed_down() } else { terminals.usual() }
+        && let Some(session) = usual
     {
         params.insert("session_id".to_owned(), session.into());
         if is_nested {
             params.insert(child::INHERITED.to_owned(), true.into());
         }
     }
+    if let Some(timeout) = state.timeout().filter(|_| is_command_without_limit(action)) {
+        params.insert("timeout".to_owned(), timeout.as_secs_f64().into());
+    }
     params
+}
+
+/// Returns whether an action is a command that the time limit of its state bounds: the command then ends with that limit
+/// by itself, and its result has what it printed so far.
+fn is_command_without_limit(action: &Action) -> bool {
+    action.tool() == tool::RUN_COMMAND && action.params().get("timeout").is_none_or(Value::is_null)
 }
 
 /// Returns how long a state may take; `None` where the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
     let action = state.action();
-    let own = matches!(action.tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW)
+    if is_command_without_limit(action) {
+        return None;
+    }
+    let own = tool::bounds_itself(action.tool(), action.params())
         || (tool::CALLS.contains(&action.tool()) && action.params().get("timeout").is_some_and(|own| !own.is_null()));
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
@@ -751,6 +795,9 @@ fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
             }
             Err(error) => Effect::Answer { step, outcome: child::refused(error.to_string()) },
         };
+    }
+    if let Some(result) = tool::known_result(&tool, &params) {
+        return Effect::Answer { step, outcome: Outcome::Finished { result } };
     }
     if tool == tool::FAIL {
         let message = params.get("message").map(substitute::as_text).unwrap_or_default();

@@ -8,11 +8,14 @@ mod catalog;
 mod contracts;
 mod document;
 mod ends;
+mod needs;
 mod parse;
 mod problem;
 mod reach;
+mod returns;
 mod schema;
 mod shape;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +26,14 @@ use steplatch_ids::WorkflowName;
 
 use crate::condition::Condition;
 use crate::contract::Contract;
+use crate::substitute::Lookup;
 use crate::{child, substitute, tool};
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Diagnostics, JsonPath, kind};
 pub(crate) use ends::OutcomeKind;
 pub use ends::PossibleOutcomes;
+use needs::NeededVariable;
 pub(crate) use parse::LONGEST_DESCRIPTION;
 pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};
@@ -45,6 +50,8 @@ pub struct Definition {
     return_values: Contract,
     initial_state: String,
     states: Vec<State>,
+    /// Variables that nothing in the definition gives a value.
+    needs: Vec<NeededVariable>,
     warnings: Vec<Problem>,
 }
 
@@ -239,12 +246,26 @@ impl State {
         self.on_timeout.as_deref()
     }
 
+    /// Returns the parameters in which variables are replaced. A nested definition is not among them: its placeholders
+    /// are its own.
+    pub(crate) fn replaced_params(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let is_own = |name: &str| self.action.tool != tool::RUN_WORKFLOW || name != child::DEFINITION;
+        self.action.params.iter().filter(move |(name, _)| is_own(name))
+    }
+
     /// Returns every text of the state in which variables are replaced.
     pub(crate) fn texts(&self) -> Vec<&str> {
-        let is_own = |name: &str| self.action.tool != tool::RUN_WORKFLOW || name != child::DEFINITION;
-        let params = self.action.params.iter().filter(|(name, _)| is_own(name));
-        let params = params.flat_map(|(_, value)| substitute::texts_in(value));
+        let params = self.replaced_params().flat_map(|(_, value)| substitute::texts_in(value));
         params.chain(self.transitions.iter().flat_map(|transition| transition.condition.texts())).collect()
+    }
+
+    /// Returns the first placeholder in the parameters of the action that has no value. A `fail` has none: it ends the run
+    /// in its author's words, whatever is known.
+    pub(crate) fn unresolved(&self, variables: &dyn Lookup) -> Option<&str> {
+        if self.action.tool == tool::FAIL {
+            return None;
+        }
+        self.replaced_params().find_map(|(_, value)| substitute::unresolved(value, variables))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::time;
 
 /// The version of the rules that a run started today follows to its end. Raise it when the same history would be
 /// decided differently, and describe in `rules.rs` what applies to runs that began before.
-pub const SEMANTICS_VERSION: u32 = 4;
+pub const SEMANTICS_VERSION: u32 = 5;
 
 /// A value that is shared in memory, and written like any other.
 mod shared {
@@ -252,8 +252,8 @@ pub enum Event {
         /// What is wrong, also where the run may continue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// Arguments that are not exported and that the run was not started with: `{NAME}` is replaced by their values.
-        /// They are defaults, or were set in the shell already.
+        /// Arguments that the run was not started with: `{NAME}` is replaced by their values. They are defaults, or were
+        /// set in the shell already. Runs that began before version 5 have only those that are not exported.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         substituted: BTreeMap<String, String>,
     },
@@ -527,6 +527,8 @@ pub enum FailureReason {
     BadPattern,
     /// The parameters of an action made no sense once their variables were replaced.
     BadParameters,
+    /// A placeholder has no value.
+    UnresolvedVariable,
     /// A required argument is not set, or an argument does not fit its schema.
     ArgumentsInvalid,
     /// A required return value was not set, or does not fit its schema.

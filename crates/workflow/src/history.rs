@@ -12,6 +12,7 @@ use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
+use crate::substitute::as_text;
 use crate::tool;
 use crate::variables::Variables;
 
@@ -224,7 +225,14 @@ pub struct History {
     arguments: BTreeMap<String, String>,
     arguments_checked: bool,
     return_values: BTreeMap<String, String>,
+    /// What a `return` returned.
+    result: Option<Value>,
     terminals: Terminals,
+}
+
+/// Returns whether a step runs a command in a shell of its own.
+fn opens_shell(current: &CurrentStep) -> bool {
+    current.tool == tool::RUN_COMMAND && current.params.get("session_id").is_none_or(Value::is_null)
 }
 
 /// The terminals a run works with.
@@ -262,6 +270,13 @@ impl Terminals {
                 Some(opened) => self.failed.push(opened),
                 None => {}
             },
+            tool::RUN_COMMAND if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
+            // A shell of its own is left open while the command goes on.
+            tool::RUN_COMMAND if opens_shell(current) => {
+                if let Some(opened) = session(result) {
+                    self.add(opened);
+                }
+            }
             tool::EXIT_TERMINAL if succeeded => {
                 if let Some(closed) = session(&current.params).or_else(|| session(result)) {
                     self.forget(&closed);
@@ -282,7 +297,7 @@ impl Terminals {
 
     /// Records that the outcome of a step will never arrive: if it was opening a terminal, there may be one.
     pub(crate) fn abandon(&mut self, current: &CurrentStep) {
-        if current.tool == tool::OPEN_TERMINAL {
+        if current.tool == tool::OPEN_TERMINAL || opens_shell(current) {
             self.unclaimed.push(current.step.clone());
         }
     }
@@ -390,6 +405,9 @@ impl History {
                 for side in ["arguments", "return_values"] {
                     let names = definition.get(side).and_then(Value::as_object);
                     self.variables.leave_to_shell(names.into_iter().flat_map(Map::keys));
+                }
+                if rules.fills_arguments() {
+                    self.variables.add_defaults(defaults(definition));
                 }
                 self.definition = Some(definition.clone());
             }
@@ -503,6 +521,9 @@ impl History {
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
             self.terminals.record(&current, outcome, &result);
+            if current.tool == tool::RETURN {
+                self.result = result.get(tool::RESULT).cloned();
+            }
             if current.tool == tool::RUN_WORKFLOW
                 && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
             {
@@ -706,6 +727,12 @@ impl History {
         &self.return_values
     }
 
+    /// Returns what a `return` returned.
+    #[must_use]
+    pub fn result(&self) -> Option<&Value> {
+        self.result.as_ref()
+    }
+
     pub(crate) fn arguments(&self) -> &BTreeMap<String, String> {
         &self.arguments
     }
@@ -775,6 +802,13 @@ impl History {
     pub(crate) fn visits(&self, state: &str) -> u32 {
         self.visits.get(state).copied().unwrap_or(0)
     }
+}
+
+/// Returns the defaults that a document has for its arguments, as texts.
+fn defaults(document: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
+    let arguments = document.get("arguments").and_then(Value::as_object).into_iter().flatten();
+    let default = |argument: &Value| argument.get("default").filter(|default| !default.is_null()).map(as_text);
+    arguments.filter_map(move |(name, argument)| Some((name.clone(), default(argument)?.into())))
 }
 
 /// Returns the variables that are known to be set once a request was answered.

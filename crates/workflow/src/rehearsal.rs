@@ -21,8 +21,8 @@ use crate::definition::Definition;
 use crate::event::{Event, Limits, ShellAnswer, Side};
 use crate::form::{Field, Form};
 use crate::history::{History, Status};
+use crate::substitute;
 use crate::time::seconds;
-use crate::{substitute, tool};
 use act::{StubResult, act};
 use secrets::Secrets;
 pub(crate) use stubs::StubFile;
@@ -152,13 +152,17 @@ pub enum Source {
 /// Pure: the same arguments give the same rehearsal. Secrets of the contract and what is typed as one are hidden in it.
 #[must_use]
 pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, Value>, limits: Limits) -> Rehearsal {
-    let opens = definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
+    let opens = definition.opens_terminal();
     let named = variables.get(SESSION).map(substitute::as_text);
     let session_id = stubs.session_id.clone().or(named).or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
     let run = "run_0000000000000000".parse().expect("this is the shape of an id");
     let mut stage = RehearsalState::new(definition, stubs);
     stage.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
     stage.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));
+    let in_shell = |name: &str| session_id.is_some() || stubs.shell.contains_key(name);
+    if let Err(invalid) = definition.check_start(&variables, in_shell) {
+        return stage.refused(invalid.to_string());
+    }
     let start = Start {
         run,
         session_id,
@@ -403,6 +407,19 @@ impl<'a> RehearsalState<'a> {
             | Event::Failed { .. }
             | Event::Cancelled { .. } => {}
         }
+    }
+
+    /// Returns the rehearsal of a run that cannot be started.
+    fn refused(self, error: String) -> Rehearsal {
+        self.secrets.hidden(Rehearsal {
+            path: Vec::new(),
+            end: RehearsalEnd::Failed { error },
+            final_state: Some("validation_failed".to_owned()),
+            states_executed: 0,
+            elapsed_time: Duration::ZERO,
+            return_values: BTreeMap::new(),
+            left_over: Vec::new(),
+        })
     }
 
     fn curtain(self, stuck: Option<Missing>) -> Rehearsal {

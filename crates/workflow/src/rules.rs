@@ -2,7 +2,7 @@
 //!
 //! A run follows the rules that it began with ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run that an older
 //! daemon left in the journal ends as its author expected. Each difference has a method here, and the code that differs
-//! calls it. Versions 1 to 3 added entries and decide alike; version 4 changed decisions.
+//! calls it. Versions 1 to 3 added entries and decide alike; versions 4 and 5 changed decisions.
 
 /// The rules that one run follows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,5 +43,38 @@ impl Rules {
     /// From 4: a secret argument is exported only if its declaration says so. Before: always.
     pub(crate) fn exports_secrets(self) -> bool {
         self.version < 4
+    }
+
+    /// From 5: a placeholder without a value fails the run before its action begins. Before: it stays in the text as it is
+    /// written.
+    pub(crate) fn refuses_unresolved(self) -> bool {
+        self.version >= 5
+    }
+
+    /// From 5: `{NAME}` of an argument is its value, exported or not, and its default until it has another. Before: only
+    /// what the run was started with, and arguments that are not exported.
+    pub(crate) fn fills_arguments(self) -> bool {
+        self.version >= 5
+    }
+
+    /// From 5: `{name.part}` reaches into a value. Before: it is no placeholder.
+    pub(crate) fn has_paths(self) -> bool {
+        self.version >= 5
+    }
+
+    /// From 5: `{output}` is what the last action that has such a field printed.
+    pub(crate) fn has_output(self) -> bool {
+        self.version >= 5
+    }
+
+    /// From 5: a wait for output that ended without what it waited for has failed. Before: it has succeeded.
+    pub(crate) fn unmatched_wait_fails(self) -> bool {
+        self.version >= 5
+    }
+
+    /// From 5: the groups of a wait's match are an object, by number and by name, and named groups are variables. Before: a
+    /// list of texts, the first group first.
+    pub(crate) fn names_groups(self) -> bool {
+        self.version >= 5
     }
 }

@@ -1,11 +1,14 @@
 //! Replacement of variables in texts, in one pass.
 //!
 //! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and `{name|regex}` its quoted form, and `{{name}}`
-//! the literal `{name}`. Everything else stays as it is, unknown names included, so that `${HOME}`, `a{2,3}`, `{a,b}`
-//! and `{{.Names}}` survive. So does `${NAME}` where `NAME` is a variable of the shell by the workflow's contract. The
-//! text of a variable is never searched again: text from a terminal cannot inject a placeholder.
+//! the literal `{name}`. Where variables allow it, `{name.part}` reaches into a value. Everything else stays as it is,
+//! unknown names included, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}` survive; [`unresolved`] finds those
+//! that should not. `${NAME}` stays too where `NAME` is a variable of the shell by the workflow's contract. The text of
+//! a variable is never searched again: text from a terminal cannot inject a placeholder.
 
 use serde_json::Value;
+
+use crate::path::reach;
 
 /// Where the value of a variable is found.
 pub trait Lookup {
@@ -16,6 +19,29 @@ pub trait Lookup {
     fn is_of_shell(&self, name: &str) -> bool {
         let _ = name;
         false
+    }
+
+    /// Returns whether `{name.part}` is a placeholder, which reaches into the value of `name`.
+    fn has_paths(&self) -> bool {
+        false
+    }
+}
+
+/// A placeholder in a text, as its author wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placeholder<'t> {
+    /// The name of the variable, with the path into it.
+    pub(crate) name: &'t str,
+    /// Whether a `$` before it leaves it to the shell, if the shell has such a variable.
+    pub(crate) is_for_shell: bool,
+    /// Whether it may be the text of a program: `${name}` and `%{name}` stay as they are where the name is unknown.
+    pub(crate) may_stay: bool,
+}
+
+impl<'t> Placeholder<'t> {
+    /// Returns the name of the variable, without the path into it.
+    pub(crate) fn root(&self) -> &'t str {
+        self.name.split('.').next().unwrap_or(self.name)
     }
 }
 
@@ -43,19 +69,50 @@ enum Filter {
 
 /// Returns whether a text has any placeholder.
 pub(crate) fn has_placeholder(text: &str) -> bool {
-    pieces(text).iter().any(|piece| !matches!(piece, Piece::Text(_)))
+    pieces(text, true).iter().any(|piece| !matches!(piece, Piece::Text(_)))
 }
 
-/// Returns the names of the variables in a text, each with whether a `$` before it leaves it to the shell.
-pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
-    let mut after_dollar = false;
-    pieces(text).into_iter().filter_map(move |piece| {
-        let for_shell = after_dollar;
-        after_dollar = matches!(piece, Piece::Text(text) if text.ends_with('$'));
+/// Returns the placeholders of a text, those that reach into a value included.
+pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
+    placeholders_in(pieces(text, true))
+}
+
+fn placeholders_in(pieces: Vec<Piece<'_>>) -> impl Iterator<Item = Placeholder<'_>> {
+    let mut before = None;
+    pieces.into_iter().filter_map(move |piece| {
+        let sign = before.take();
         match piece {
-            Piece::Variable { name, filter, .. } => Some((name, for_shell && filter.is_none())),
-            Piece::Text(_) | Piece::Escaped(_) => None,
+            Piece::Variable { name, filter, .. } => {
+                let sign = sign.filter(|_| filter.is_none());
+                let (is_for_shell, may_stay) = (sign == Some('$'), matches!(sign, Some('$' | '%')));
+                Some(Placeholder { name, is_for_shell, may_stay })
+            }
+            Piece::Text(text) => {
+                before = text.chars().next_back();
+                None
+            }
+            Piece::Escaped(_) => None,
         }
+    })
+}
+
+/// Returns the first placeholder in the texts of a value that has no value and that may not stay as it is: the name of
+/// its variable.
+pub(crate) fn unresolved<'t>(template: &'t Value, variables: &dyn Lookup) -> Option<&'t str> {
+    texts_in(template).into_iter().find_map(|text| unresolved_in(text, variables))
+}
+
+/// As [`unresolved`], for one text.
+pub(crate) fn unresolved_in<'t>(text: &'t str, variables: &dyn Lookup) -> Option<&'t str> {
+    let mut all = placeholders_in(pieces(text, variables.has_paths()));
+    all.find(|one| !one.may_stay && find(variables, one.name).is_none()).map(|one| one.name)
+}
+
+/// Returns the value of a variable, or the part of it that the name reaches into.
+fn find<'v>(variables: &'v dyn Lookup, name: &str) -> Option<&'v Value> {
+    variables.get(name).or_else(|| {
+        let (root, path) = name.split_once('.')?;
+        reach(variables.get(root)?, path)
     })
 }
 
@@ -63,7 +120,7 @@ pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
 #[must_use]
 pub fn text(template: &str, variables: &dyn Lookup) -> String {
     let mut replaced = String::with_capacity(template.len());
-    for piece in pieces(template) {
+    for piece in pieces(template, variables.has_paths()) {
         match piece {
             Piece::Text(text) | Piece::Escaped(text) => replaced.push_str(text),
             Piece::Variable { written, name, filter: None }
@@ -71,7 +128,7 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
             {
                 replaced.push_str(written);
             }
-            Piece::Variable { written, name, filter } => match variables.get(name) {
+            Piece::Variable { written, name, filter } => match find(variables, name) {
                 Some(value) => replaced.push_str(&filtered(value, filter)),
                 None => replaced.push_str(written),
             },
@@ -87,8 +144,10 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
 pub fn value(template: &Value, variables: &dyn Lookup, keep_types: bool) -> Value {
     match template {
         Value::String(template) => {
-            if keep_types && let [Piece::Variable { name, filter: None, .. }] = pieces(template)[..] {
-                return variables.get(name).cloned().unwrap_or_else(|| template.clone().into());
+            if keep_types
+                && let [Piece::Variable { name, filter: None, .. }] = pieces(template, variables.has_paths())[..]
+            {
+                return find(variables, name).cloned().unwrap_or_else(|| template.clone().into());
             }
             Value::String(text(template, variables))
         }
@@ -153,12 +212,13 @@ fn shell_quoted(text: &str) -> String {
     }
 }
 
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+/// Splits a text at its placeholders; with `paths`, `{name.part}` is one.
+fn pieces(text: &str, paths: bool) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let (mut begin, mut at) = (0, 0);
     while let Some(offset) = text[at..].find('{') {
         at += offset;
-        let Some((piece, length)) = placeholder(&text[at..]) else {
+        let Some((piece, length)) = placeholder(&text[at..], paths) else {
             at += 1;
             continue;
         };
@@ -176,27 +236,37 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
 }
 
 /// Reads the placeholder that `text` begins with, if it does, and its length.
-fn placeholder(text: &str) -> Option<(Piece<'_>, usize)> {
+fn placeholder(text: &str, paths: bool) -> Option<(Piece<'_>, usize)> {
     if let Some(inside) = text.strip_prefix("{{")
-        && let Some((_, _, length)) = name_and_filter(inside)
+        && let Some((_, _, length)) = name_and_filter(inside, paths)
         && inside[length..].starts_with("}}")
     {
         return Some((Piece::Escaped(&text[1..length + 3]), length + 4));
     }
-    let (name, filter, length) = name_and_filter(text.strip_prefix('{')?)?;
+    let (name, filter, length) = name_and_filter(text.strip_prefix('{')?, paths)?;
     let written = text.get(..length + 2).filter(|written| written.ends_with('}'))?;
     Some((Piece::Variable { written, name, filter }, written.len()))
 }
 
 /// Reads `name` or `name|filter`, and how long it is.
-fn name_and_filter(text: &str) -> Option<(&str, Option<Filter>, usize)> {
-    let part = |character: char| character.is_alphanumeric() || character == '_' || character == '-';
-    let end = text.find(|character| !part(character)).unwrap_or(text.len());
+fn name_and_filter(text: &str, paths: bool) -> Option<(&str, Option<Filter>, usize)> {
+    let part = |text: &str| {
+        let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '-';
+        text.find(|character| !is_part(character)).unwrap_or(text.len())
+    };
+    let mut end = part(text);
     let name = &text[..end];
     // A bare number counts repetitions in a pattern, and no variable has such a name.
     if name.starts_with('-') || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
+    while paths && let Some(rest) = text[end..].strip_prefix('.') {
+        match part(rest) {
+            0 => return None,
+            length => end += 1 + length,
+        }
+    }
+    let name = &text[..end];
     for (word, filter) in [("|sh", Filter::Sh), ("|json", Filter::Json), ("|regex", Filter::Regex)] {
         if text[end..].strip_prefix(word).is_some_and(|rest| rest.starts_with('}')) {
             return Some((name, Some(filter), end + word.len()));
@@ -268,6 +338,62 @@ mod tests {
         );
     }
 
+    /// As variables that are reached into.
+    struct WithPaths(Map<String, Value>);
+
+    impl Lookup for WithPaths {
+        fn get(&self, name: &str) -> Option<&Value> {
+            self.0.get(name)
+        }
+
+        fn has_paths(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_path_reaches_into_a_value_where_variables_allow_it() {
+        let known =
+            json!({"wait_groups": {"1": "1.2", "patch": "3"}, "items": [{"id": 7}], "user": "ana", "a.b": "dots"});
+        let variables = WithPaths(known.as_object().expect("an object").clone());
+        for (template, expected) in [
+            ("v{wait_groups.1}.{wait_groups.patch}", "v1.2.3"),
+            ("{items.0.id} {items.0.id|sh} {a.b}", "7 7 dots"),
+            ("{items.1} {user.name} {nobody.x}", "{items.1} {user.name} {nobody.x}"),
+            (
+                "{{wait_groups.1}} {wait_groups.} {.1} {1.2} {wait_groups..1}",
+                "{wait_groups.1} {wait_groups.} {.1} {1.2} {wait_groups..1}",
+            ),
+        ] {
+            assert_eq!(text(template, &variables), expected, "{template}");
+        }
+        assert_eq!(value(&json!("{items.0}"), &variables, true), json!({"id": 7}));
+        assert_eq!(text("{user.name} {{user.name}}", &variables.0), "{user.name} {{user.name}}");
+    }
+
+    #[test]
+    fn a_placeholder_without_a_value_is_found_unless_a_program_may_have_written_it() {
+        let missing = |template: Value| unresolved(&template, &variables()).map(str::to_owned);
+        for left_alone in [
+            json!("{user} {{nobody}} ${HOME} %{http_code} a{2} {} { user } {a,b} {print $1} {{.Names}} {none}"),
+            json!({"a": ["{count}", 3, null, true], "{nobody}": 1}),
+        ] {
+            assert_eq!(missing(left_alone.clone()), None, "{left_alone}");
+        }
+        for (template, name) in [
+            (json!("ssh {user}@{nobody}"), "nobody"),
+            (json!(["{user}", {"deep": "{count} {nobody|sh}"}]), "nobody"),
+            (json!("${nobody|sh}"), "nobody"),
+            (json!("$ {nobody}"), "nobody"),
+            (json!("{user}{{user}}{nobody}"), "nobody"),
+        ] {
+            assert_eq!(missing(template.clone()).as_deref(), Some(name), "{template}");
+        }
+        let names: Vec<_> =
+            placeholders("${A} %{B} {C.1} x{D|sh}").map(|one| (one.root(), one.is_for_shell, one.may_stay)).collect();
+        assert_eq!(names, [("A", true, true), ("B", false, true), ("C", false, false), ("D", false, false)]);
+    }
+
     #[test]
     fn a_pattern_with_repetitions_has_no_placeholder() {
         for plain in [r"\d{3}", "a{2,}", "{", "{}", "x{,3}", "{.Names}", "{-a}"] {
@@ -294,7 +420,7 @@ mod tests {
 
         #[test]
         fn any_template_is_read_without_losing_a_byte(template in ".*") {
-            let rejoined: usize = pieces(&template).iter().map(|piece| match piece {
+            let rejoined: usize = pieces(&template, true).iter().map(|piece| match piece {
                 Piece::Text(text) => text.len(),
                 Piece::Escaped(text) => text.len() + 2,
                 Piece::Variable { written, .. } => written.len(),

@@ -8,8 +8,12 @@ use serde_json::{Map, Value};
 
 /// Opens a terminal; the run closes it when it fails.
 pub const OPEN_TERMINAL: &str = "open_terminal";
+/// Runs a command in a shell, and returns its output and exit code. Bounds itself.
+pub const RUN_COMMAND: &str = "run_command";
 /// Closes a terminal.
 pub const EXIT_TERMINAL: &str = "exit_terminal";
+/// Types, and waits for what follows if its parameters say so.
+pub const SEND_INPUT: &str = "send_input";
 /// Waits for output, within a time-out of its own.
 pub const AWAIT_OUTPUT: &str = "await_output";
 /// The tool that waits for a time. Not in the catalog: the driver performs it with a timer.
@@ -18,6 +22,12 @@ pub const SLEEP: &str = "sleep";
 /// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: it is decided here.
 pub const FAIL: &str = "fail";
 
+/// Gives variables values. Not a tool of the catalog: it is decided here.
+pub const SET: &str = "set";
+
+/// Ends the run as completed, with a result of any form. Decided here too.
+pub const RETURN: &str = "return";
+
 /// The tool that opens a gate. Not in the catalog: the answer arrives as an input of its own.
 pub const GATE: &str = "gate";
 
@@ -25,7 +35,7 @@ pub const GATE: &str = "gate";
 pub const RUN_WORKFLOW: &str = "run_workflow";
 
 /// The actions that every machine has, independent of the catalog.
-pub const OF_MACHINES: &[&str] = &[SLEEP, FAIL, GATE, RUN_WORKFLOW];
+pub const OF_MACHINES: &[&str] = &[SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW];
 
 /// The tools that call a node, and a graph of nodes. Each bounds itself when it has a time limit.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
@@ -55,9 +65,15 @@ pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, In
         .ok_or_else(|| InvalidSleep(seconds.map_or_else(|| "left out".to_owned(), Value::to_string)))
 }
 
-/// Returns whether an `await_output` ended without the event that it waited for.
+/// Returns whether an action waits for output: an `await_output`, or a `send_input` that waits for what follows.
+pub(crate) fn waits(tool: &str, params: &Map<String, Value>) -> bool {
+    let is_there = |name: &str| params.get(name).is_some_and(|value| !value.is_null());
+    tool == AWAIT_OUTPUT || (tool == SEND_INPUT && (is_there("pattern") || is_there("until")))
+}
+
+/// Returns whether a wait for output ended without the event that it waited for.
 pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) -> bool {
-    if tool != AWAIT_OUTPUT || !succeeded(result) {
+    if !waits(tool, params) || !succeeded(result) {
         return false;
     }
     if result.get("timeout_occurred") == Some(&Value::Bool(true)) {
@@ -68,6 +84,32 @@ pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Ma
     let asked_for = params.get("until").filter(|until| !until.is_null() && *until != "match");
     let got_it = asked_for.is_some() && asked_for == result.get("reason");
     !matched && !got_it
+}
+
+/// The field of a `set`'s result that has the variables and their values.
+pub(crate) const ASSIGNED: &str = "assigned";
+
+/// The field of a `return`'s result that has the result of the run.
+pub(crate) const RESULT: &str = "result";
+
+/// Returns the result of an action that is known without performing anything.
+pub(crate) fn known_result(tool: &str, params: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let (field, value) = match tool {
+        SET => (ASSIGNED, Value::Object(params.clone())),
+        RETURN => (RESULT, params.get(RESULT).cloned().unwrap_or_default()),
+        _ => return None,
+    };
+    Some(Map::from_iter([("success".to_owned(), true.into()), (field.to_owned(), value)]))
+}
+
+/// Returns whether a command was still running when its own time limit passed.
+pub(crate) fn ran_out_of_time(tool: &str, result: &Map<String, Value>) -> bool {
+    tool == RUN_COMMAND && result.get("timed_out") == Some(&Value::Bool(true))
+}
+
+/// Returns whether an action has a time limit of its own, also where its parameters name none.
+pub(crate) fn bounds_itself(tool: &str, params: &Map<String, Value>) -> bool {
+    matches!(tool, SLEEP | GATE | RUN_WORKFLOW | RUN_COMMAND | SET | RETURN) || waits(tool, params)
 }
 
 /// Returns whether an action succeeded. A result without `success` did.

@@ -1,15 +1,18 @@
 //! The variables of a run.
 //!
-//! Layers, the first that has a name wins: the results of each state's action (`{STATE_FIELD}`), the standard names as
-//! set by the last action, the variables that the run was started with, and arguments that are not exported to the
-//! shell.
+//! Layers, the first that has a name wins: what a `set` and named groups of waits gave a name to, the results of each state's action (`{STATE_FIELD}`), the standard names as
+//! set by the last action, the variables that the run was started with, arguments that were found later, and defaults
+//! of arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::groups;
 use crate::rules::Rules;
 use crate::substitute::Lookup;
+use crate::tool;
 
 /// Result fields that every state may use under their own name.
 pub(crate) const STANDARD_FIELDS: &[&str] = &[
@@ -32,15 +35,33 @@ pub(crate) const STANDARD_FIELDS: &[&str] = &[
     "saved_workflow_name",
 ];
 
+/// Names that a run knows without an argument, an initial variable or a state of its own: [`STANDARD_FIELDS`], and what a
+/// run begins with.
+pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| STANDARD_FIELDS.iter().chain(&[OUTPUT, "run_id", "workflow_name"]).copied().collect());
+
+/// The standard name that version 5 of the rules added.
+const OUTPUT: &str = "output";
+
+/// Returns the result fields that every state of a run may use under their own name.
+fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
+    STANDARD_FIELDS.iter().copied().chain(rules.has_output().then_some(OUTPUT))
+}
+
 /// The variables of a run, as of its last event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
     rules: Rules,
+    /// What states gave a name to: by a `set`, and named groups of waits. A null counts only where nothing else has the name.
+    named: BTreeMap<String, Value>,
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
     initial: Map<String, Value>,
-    /// Arguments that are not exported to the shell, without those that the run was started with.
+    /// Arguments as they were checked, without those that the run was started with. Before version 5 only those that are
+    /// not exported to the shell.
     arguments: BTreeMap<String, Value>,
+    /// Defaults of arguments, which apply until an argument has another value.
+    defaults: BTreeMap<String, Value>,
     /// Names of the contract with the shell, where `${NAME}` is for the shell to expand.
     of_shell: BTreeSet<String>,
 }
@@ -56,7 +77,12 @@ impl Variables {
         self.of_shell.extend(names.cloned());
     }
 
-    /// Adds arguments that are not exported to the shell.
+    /// Adds the defaults of arguments.
+    pub(crate) fn add_defaults(&mut self, defaults: impl Iterator<Item = (String, Value)>) {
+        self.defaults.extend(defaults);
+    }
+
+    /// Adds arguments that were checked.
     pub(crate) fn add_arguments(&mut self, values: &BTreeMap<String, String>) {
         self.arguments.extend(values.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
     }
@@ -69,8 +95,18 @@ impl Variables {
     /// Returns the value of a variable, by the order of the layers.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        let given = || self.initial.get(name).or_else(|| self.arguments.get(name));
+        self.named(name).or_else(|| self.unnamed(name)).or_else(|| self.named.get(name))
+    }
+
+    /// Returns the value of a variable that no state gave this name to.
+    fn unnamed(&self, name: &str) -> Option<&Value> {
+        let given = || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
         self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(given)
+    }
+
+    /// Returns what a state gave this name to.
+    fn named(&self, name: &str) -> Option<&Value> {
+        self.named.get(name).filter(|value| !value.is_null())
     }
 
     /// Returns every variable and its value, as the order of the layers has it.
@@ -94,10 +130,15 @@ impl Variables {
     }
 
     fn shared(&self) -> Map<String, Value> {
-        let arguments = self.arguments.iter().map(|(name, value)| (name.clone(), value.clone()));
-        let mut shared: Map<String, Value> = arguments.collect();
+        let arguments = self.defaults.iter().chain(&self.arguments);
+        let mut shared: Map<String, Value> = arguments.map(|(name, value)| (name.clone(), value.clone())).collect();
         shared.extend(self.initial.clone());
         shared.extend(self.standard.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in &self.named {
+            if !value.is_null() || !shared.contains_key(name) {
+                shared.insert(name.clone(), value.clone());
+            }
+        }
         shared
     }
 
@@ -108,7 +149,14 @@ impl Variables {
 
     /// Takes over what an action returned. A null is taken over only where no value is known.
     pub(crate) fn record(&mut self, state: &str, result: &Map<String, Value>) {
-        for name in STANDARD_FIELDS {
+        let assigned = result.get(tool::ASSIGNED).and_then(Value::as_object).into_iter().flatten();
+        self.named.extend(assigned.map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in groups::named(result).filter(|(name, _)| may_be_named(name)) {
+            if !value.is_null() || !self.named.contains_key(name) {
+                self.named.insert(name.to_owned(), value.clone());
+            }
+        }
+        for name in standard_fields(self.rules) {
             if let Some(value) = standard_value(name, result)
                 && self.takes(name, value)
             {
@@ -141,6 +189,15 @@ impl Lookup for Variables {
     fn is_of_shell(&self, name: &str) -> bool {
         self.of_shell.contains(name)
     }
+
+    fn has_paths(&self) -> bool {
+        self.rules.has_paths()
+    }
+}
+
+/// Returns whether a state may give this name to something: standard names keep their meaning.
+pub(crate) fn may_be_named(name: &str) -> bool {
+    !STANDARD_NAMES.contains(&name)
 }
 
 /// Returns the value that a result gives a standard name. An action without an error has one that is null.
@@ -163,19 +220,34 @@ impl Lookup for After<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         let Self { before, state, result } = *self;
         let of_this_state = || result.get(name.strip_prefix(state)?.strip_prefix('_')?);
-        let standard = || STANDARD_FIELDS.contains(&name).then(|| standard_value(name, result)).flatten();
+        let standard = || {
+            let is_standard = standard_fields(before.rules).any(|standard| standard == name);
+            is_standard.then(|| standard_value(name, result)).flatten()
+        };
         let says_something = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
-        of_this_state()
-            .filter(says_something)
+        let group = || groups::named_as(result, name).filter(|_| may_be_named(name));
+        let assigned = result.get(tool::ASSIGNED).and_then(|assigned| assigned.get(name));
+        let named =
+            || group().filter(|text| !text.is_null()).or_else(|| before.named(name).filter(|_| assigned.is_none()));
+        assigned
+            .filter(|value| !value.is_null())
+            .or_else(named)
+            .or_else(|| of_this_state().filter(says_something))
             .or_else(|| before.by_state.get(name))
             .or_else(|| standard().filter(says_something))
-            .or_else(|| before.get(name))
+            .or_else(|| before.unnamed(name))
             .or_else(of_this_state)
             .or_else(standard)
+            .or_else(|| group().or(assigned))
+            .or_else(|| before.named.get(name))
     }
 
     fn is_of_shell(&self, name: &str) -> bool {
         self.before.is_of_shell(name)
+    }
+
+    fn has_paths(&self) -> bool {
+        self.before.has_paths()
     }
 }
 
@@ -246,12 +318,18 @@ mod tests {
             ("screen", json!({"content": null, "screen_content": null})),
             ("a", json!({"b_x": 3, "error": "again"})),
             ("a_b", json!({"x": 4, "screen_content": "$"})),
+            (
+                "b",
+                json!({"x": 2, "groups": {"0": "m", "1": "g", "user": "g", "fresh": null, "b_x": null, "error": "no"}}),
+            ),
+            ("b", json!({"x": 2, "groups": {"b_x": "g", "a_error": "g"}})),
+            ("set", json!({"success": true, "assigned": {"b_x": 7, "fresh": null, "new": {"a": 1}}})),
         ] {
             let result = map(&result);
             let mut recorded = variables.clone();
             recorded.record(state, &result);
             let ahead = variables.after(state, &result);
-            for name in recorded.to_map().keys().map(String::as_str).chain(["nobody", "b_", "_"]) {
+            for name in recorded.to_map().keys().map(String::as_str).chain(["nobody", "b_", "_", "1", "fresh"]) {
                 assert_eq!(ahead.get(name), recorded.get(name), "{name} after {state}");
             }
         }

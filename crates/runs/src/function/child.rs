@@ -24,7 +24,7 @@ use crate::child::{ChildError, ChildStartError, RunningChild, give_up, outcome_w
 use crate::engine::StartError;
 use crate::engine_state::Engine;
 use crate::event::Unreadable;
-use crate::machine::MachineLaunch;
+use crate::machine::{MachineLaunch, prepare};
 use crate::remote::RemoteLaunch;
 use crate::result_error::{CallResultError, ResultError};
 use crate::run::{Run, RunInbox, RunState, RunStatus};
@@ -213,7 +213,7 @@ async fn begin_machine(
     if !input.is_null() {
         variables.entry("input").or_insert_with(|| input.clone());
     }
-    let start = steplatch_workflow::Start {
+    let mut start = steplatch_workflow::Start {
         run,
         session_id: None,
         variables,
@@ -223,6 +223,7 @@ async fn begin_machine(
         parent: Some(step),
         depth,
     };
+    prepare(&definition, caller, &mut start)?;
     let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
     let beginning = MachineLaunch { definition, source, start, key: None };
     Ok(shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await?)

@@ -84,8 +84,10 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     match tool {
         "open_terminal" => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
+        // Its shell was in the host.
+        "run_command" if session.is_empty() => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
         // It may have ended because of the typed input.
-        "send_input" => shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown),
+        "run_command" | "send_input" => shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown),
         // The terminal is closed already, so the request is fulfilled. While its host does not answer, it is repeated.
         "exit_terminal" => match shared.sessions.exists(session).await {
             Ok(()) | Err(LookupError::Host(_)) => None,

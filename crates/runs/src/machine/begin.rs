@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_library::Signature;
-use steplatch_workflow::{Definition, Start};
+use steplatch_workflow::{Definition, InvalidVariables, Start};
 
 use super::run::MachineRun;
 use crate::engine::{LaunchParts, StartError, uncancelled};
@@ -25,6 +25,28 @@ pub(crate) struct MachineLaunch {
     pub(crate) start: Start,
     /// A name under which only one run begins.
     pub(crate) key: Option<StartKey>,
+}
+
+/// Completes what a machine starts with, and checks it: nothing is started if a placeholder or an argument has no value.
+///
+/// A run that is given no terminal takes arguments that it was not given from its caller's environment, which the
+/// terminals that it opens have too.
+///
+/// # Errors
+///
+/// With everything that is wrong.
+pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
+    let named = start.variables.get("session_id").and_then(Value::as_str);
+    let has_terminal = start.session_id.as_deref().or(named).is_some_and(|session| !session.is_empty());
+    if !has_terminal {
+        for argument in definition.arguments() {
+            let found = caller.environment.iter().find(|(name, _)| name.to_str() == Some(argument.name()));
+            if let Some(value) = found.and_then(|(_, value)| value.to_str()) {
+                start.variables.entry(argument.name()).or_insert_with(|| value.into());
+            }
+        }
+    }
+    definition.check_start(&start.variables, |_| has_terminal)
 }
 
 impl Engine {

@@ -78,10 +78,15 @@ impl Engine {
             Some(result) => Ok(Value::clone(&result)),
             None => {
                 let events = self.events_of(&run.id, 1, &Seal::default()).await?;
-                Ok(json!(History::from_iter(&events).return_values()))
+                Ok(returned(&History::from_iter(&events)))
             }
         }
     }
+}
+
+/// Returns what a completed machine returned: the result of a `return`, else its return values.
+pub(super) fn returned(history: &History) -> Value {
+    history.result().cloned().unwrap_or_else(|| json!(history.return_values()))
 }
 
 fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {

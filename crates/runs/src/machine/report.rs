@@ -95,6 +95,10 @@ pub(crate) fn of(
             .collect(),
         final_variables: variables,
         return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
+        result: history.result().cloned().map(|mut result| {
+            secrets.mask_in(&mut result);
+            result
+        }),
         session_id: history.session_id().map(str::to_owned),
         last_screen,
         recursion_depth: history.recursion_depth(),

@@ -16,7 +16,7 @@ use steplatch_workflow::{
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::{act, contract};
+use super::{act, contract, history};
 use crate::child;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
@@ -125,7 +125,7 @@ impl RunKind for MachineRun {
             ended: self.history.ended_at(),
             error: self.recorder.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             result: (state == RunState::Completed).then(|| {
-                let mut result = serde_json::json!(self.history.return_values());
+                let mut result = history::returned(&self.history);
                 self.recorder.shared.secrets.mask_in(&mut result);
                 Arc::new(result)
             }),

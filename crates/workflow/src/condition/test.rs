@@ -12,8 +12,9 @@ use serde::de::value::Error;
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
 
-use super::{ConditionError, Ending};
+use super::{ConditionError, Ending, resolved};
 use crate::definition::{Diagnostics, JsonPath, LONGEST_DESCRIPTION, OutcomeKind};
+use crate::path::reach;
 use crate::substitute::{self, Lookup};
 use crate::tool;
 
@@ -145,7 +146,7 @@ impl Test {
     }
 
     /// Returns whether it holds only after a time-out.
-    pub(super) fn requires_timeout(&self) -> bool {
+    pub(crate) fn requires_timeout(&self) -> bool {
         matches!(self, Self::TimeoutOccurred(true))
     }
 
@@ -159,6 +160,16 @@ impl Test {
             Self::OutcomeUnknown(expected) => Some((outcome == OutcomeKind::Unknown) == *expected),
             Self::Pattern { .. } | Self::FieldEquals { .. } | Self::FieldContains { .. } => None,
         }
+    }
+
+    /// Returns whether it holds only if the action succeeded.
+    pub(crate) fn requires_success(&self) -> bool {
+        matches!(self, Self::Success(true))
+    }
+
+    /// Returns whether it holds only if no time-out occurred.
+    pub(crate) fn excludes_timeout(&self) -> bool {
+        matches!(self, Self::TimeoutOccurred(false))
     }
 
     /// Returns the pattern that it searches, with whether it must be found.
@@ -188,6 +199,9 @@ impl Test {
 
     /// Returns in words why it holds, or `None` if it does not.
     pub(super) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
+        for text in self.texts() {
+            resolved(ending.rules, text, variables)?;
+        }
         let (holds, reason) = match self {
             Self::Success(expected) => {
                 let reason = if *expected { "the action succeeded" } else { "the action failed" };
@@ -213,7 +227,7 @@ impl Test {
             }
             Self::TimeoutOccurred(expected) => {
                 let reason = if *expected { "time ran out" } else { "time did not run out" };
-                ((ending.timed_out || ending.found_nothing()) == *expected, reason.to_owned())
+                ((ending.timed_out || ending.found_nothing) == *expected, reason.to_owned())
             }
             Self::OutcomeUnknown(expected) => {
                 let reason = if *expected { "the outcome is unknown" } else { "the outcome is known" };
@@ -270,13 +284,8 @@ impl PatternText {
 /// Returns a field of a result. A name with dots that is no field itself reaches into objects and lists.
 fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     result.get(path).or_else(|| {
-        let mut parts = path.split('.');
-        let first = result.get(parts.next()?)?;
-        parts.try_fold(first, |value, part| match value {
-            Value::Object(fields) => fields.get(part),
-            Value::Array(items) => items.get(part.parse::<usize>().ok()?),
-            _ => None,
-        })
+        let (first, rest) = path.split_once('.')?;
+        reach(result.get(first)?, rest)
     })
 }
 

@@ -15,14 +15,12 @@ use crate::contract::{Contract, HIDDEN};
 use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
 use crate::history::{Exchange, Terminals, learned};
 use crate::substitute::Lookup;
-use crate::tool;
 
 impl DecisionBuilder<'_> {
     /// Goes to the first state, by way of the arguments as far as they can be known yet.
     pub(super) fn begin_with_arguments(self, to: &str) -> Decision {
         let history = self.history;
-        let opens = |state: &crate::State| state.action().tool() == tool::OPEN_TERMINAL;
-        let comes_later = self.definition.states().iter().any(opens);
+        let comes_later = self.definition.opens_terminal();
         if history.terminals().is_empty() && !self.definition.arguments().is_empty() && !comes_later {
             // There will never be a shell to ask: what the run was started with has to do.
             let known = self.initial_arguments();
@@ -46,16 +44,19 @@ impl DecisionBuilder<'_> {
     }
 
     /// Ends a run that has nothing more to do, by way of the values that it returns.
-    pub(super) fn finish(mut self, terminals: &Terminals) -> Decision {
+    pub(super) fn finish(mut self, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         if self.definition.return_values().is_empty() {
             self.record(Event::Completed { at: self.now });
             return self.decision;
         }
+        let names: Vec<String> = self.definition.return_values().names_in_shell().map(str::to_owned).collect();
+        if names.is_empty() {
+            return self.settle_return_values(BTreeMap::new(), None, variables, terminals);
+        }
         if terminals.open_one().is_none() {
             let error = "the run has no open terminal to read them from".to_owned();
-            return self.settle_return_values(BTreeMap::new(), Some(error), terminals);
+            return self.settle_return_values(BTreeMap::new(), Some(error), variables, terminals);
         }
-        let names = self.definition.return_values().names().map(str::to_owned).collect();
         self.ask(Purpose::ReadReturnValues, BTreeMap::new(), names, None, terminals)
     }
 
@@ -89,7 +90,9 @@ impl DecisionBuilder<'_> {
         let mut known = history.arguments().clone();
         let to = then.unwrap_or_default();
         match (purpose, error) {
-            (Purpose::ReadReturnValues, error) => self.settle_return_values(learned, error, terminals),
+            (Purpose::ReadReturnValues, error) => {
+                self.settle_return_values(learned, error, history.variables(), terminals)
+            }
             (Purpose::ExportGiven | Purpose::ExportDefaults, Some(error)) => {
                 let error = format!("Environment variables could not be set: {error}");
                 self.refuse(Side::Arguments, known, error, terminals)
@@ -162,9 +165,11 @@ impl DecisionBuilder<'_> {
         mut self,
         mut values: BTreeMap<String, String>,
         error: Option<String>,
+        variables: &impl Lookup,
         terminals: &Terminals,
     ) -> Decision {
         let contract: &Contract = self.definition.return_values();
+        values.extend(contract.made_of(variables));
         values.extend(contract.defaults(&values));
         let missing = contract.missing(&values);
         if !missing.is_empty() {
@@ -262,5 +267,9 @@ impl<L: Lookup> Lookup for WithArguments<'_, L> {
 
     fn is_of_shell(&self, name: &str) -> bool {
         self.before.is_of_shell(name)
+    }
+
+    fn has_paths(&self) -> bool {
+        self.before.has_paths()
     }
 }

@@ -157,4 +157,8 @@ impl Lookup for Answered<'_> {
     fn is_of_shell(&self, name: &str) -> bool {
         self.before.is_of_shell(name)
     }
+
+    fn has_paths(&self) -> bool {
+        self.before.has_paths()
+    }
 }

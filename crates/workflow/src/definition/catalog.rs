@@ -22,6 +22,12 @@ pub trait ToolCatalog {
         None
     }
 
+    /// Returns the fields that a tool's result may have, if they are known: `None` where it may have any.
+    fn fields(&self, tool: &str) -> Option<Vec<String>> {
+        let _ = tool;
+        None
+    }
+
     /// Returns whether the tool works on a terminal, named by its parameter `session_id`.
     fn takes_session(&self, tool: &str) -> bool;
 

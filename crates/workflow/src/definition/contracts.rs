@@ -40,7 +40,7 @@ impl Diagnostics {
     pub(super) fn unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
         let Some(place) = document.get(ARGUMENTS) else { return };
         for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {
-            let uses = |text: &str| substitute::variables_in(text).any(|(used, for_shell)| used == name && !for_shell);
+            let uses = |text: &str| substitute::placeholders(text).any(|one| one.root() == name && !one.is_for_shell);
             if !states.iter().any(|state| state.texts().into_iter().any(uses)) {
                 let message = format!(
                     "the secret argument '{name}' is not exported, and no state uses {{{name}}}; write {{{name}|sh}} where it \
@@ -72,6 +72,7 @@ impl Diagnostics {
                 default: None,
                 secret: false,
                 export: None,
+                from: None,
                 schema: None,
             });
         }
@@ -94,6 +95,15 @@ impl Diagnostics {
             }
             self.boolean(&place, "'export'")
         });
+        let from = object.get("from").and_then(|place| {
+            if what == ARGUMENTS {
+                self.error(
+                    &place.pointer,
+                    "'from' belongs to a return value; an argument is given, or has a 'default'",
+                );
+            }
+            self.text(&place, "'from'").map(str::to_owned)
+        });
         let default = object.get("default").and_then(|place| self.default_value(&place));
         let schema = object.get("schema").and_then(|place| self.value_schema(&place));
         if let (Some(schema), Some(default), Some(place)) = (&schema, &default, object.get("default"))
@@ -108,6 +118,7 @@ impl Diagnostics {
             default,
             secret: secret.unwrap_or(false),
             export,
+            from,
             schema,
         })
     }

@@ -21,7 +21,7 @@ pub struct PossibleOutcomes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutcomeKind {
     Succeeded,
-    /// An `await_output` ended without what it waited for, which is a success.
+    /// An `await_output` ended without what it waited for.
     FoundNothing,
     Failed,
     /// The state's limit passed.
@@ -53,19 +53,19 @@ impl State {
         let mut endings = match tool {
             // Neither waits for an answer: one always succeeds, the other never does.
             tool::SLEEP => vec![OutcomeKind::Succeeded],
+            tool::SET | tool::RETURN => return vec![OutcomeKind::Succeeded],
             tool::FAIL => return vec![OutcomeKind::Failed],
             // It is answered, or expires without an answer.
             tool::GATE if self.action.params().contains_key("timeout") => {
                 vec![OutcomeKind::Succeeded, OutcomeKind::TimedOut]
             }
             tool::GATE => vec![OutcomeKind::Succeeded],
-            tool::AWAIT_OUTPUT => {
+            _ if tool::waits(tool, self.action.params()) => {
                 vec![OutcomeKind::Succeeded, OutcomeKind::FoundNothing, OutcomeKind::Failed, OutcomeKind::Unknown]
             }
             _ => vec![OutcomeKind::Succeeded, OutcomeKind::Failed, OutcomeKind::Unknown],
         };
-        let bounds_itself = matches!(tool, tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW);
-        if self.timeout.is_some() || !bounds_itself {
+        if self.timeout.is_some() || !tool::bounds_itself(tool, self.action.params()) || tool == tool::RUN_COMMAND {
             endings.push(OutcomeKind::TimedOut);
         }
         endings
@@ -86,7 +86,7 @@ impl State {
 impl OutcomeKind {
     /// Returns whether the action succeeded.
     pub(crate) fn is_success(self) -> bool {
-        matches!(self, Self::Succeeded | Self::FoundNothing)
+        self == Self::Succeeded
     }
 
     fn surely_holds(self, condition: &Condition) -> bool {
@@ -190,7 +190,7 @@ mod tests {
             state.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             state
         };
-        assert_eq!(ends(&state(json!({}))), "either", "what did not come completes a run");
+        assert_eq!(ends(&state(json!({}))), "fails", "what did not come fails a run");
         assert_eq!(ends(&state(json!({"timeout": 3, "on_timeout": "a"}))), "fails", "the terminal may be gone");
         let nap = |more: Value| {
             json!({"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 1,

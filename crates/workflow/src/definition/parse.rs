@@ -7,12 +7,15 @@ use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
 
 use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
+use super::needs::{self, NeededVariable};
 use super::shape::{
-    ACTION_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
+    ACTION_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RETURN_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
+    TRANSITION_KEYS,
 };
-use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
+use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach, returns, waits};
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::Condition;
+use crate::variables::may_be_named;
 use crate::{question, tool};
 
 pub(super) const MOST_STATES: usize = 100;
@@ -118,7 +121,21 @@ impl Reader<'_> {
         }
         let document = Arc::new(document.clone());
         let warnings = Vec::new();
-        Some(Definition { document, name, description, arguments, return_values, initial_state, states, warnings })
+        self.findings.problems.extend(waits::warnings(&states));
+        self.findings.problems.extend(returns::warnings(&return_values, &states));
+        let needs = needs::of(self.tools, &arguments, &return_values, &states);
+        self.findings.problems.extend(needs.iter().map(NeededVariable::warning));
+        Some(Definition {
+            document,
+            name,
+            description,
+            arguments,
+            return_values,
+            initial_state,
+            states,
+            needs,
+            warnings,
+        })
     }
 
     fn name(&mut self, place: &JsonPath<'_>) -> Option<WorkflowName> {
@@ -164,6 +181,11 @@ impl Reader<'_> {
             Some(target.to_owned())
         });
         let transitions = transitions.unwrap_or_default().into_iter().collect::<Option<Vec<_>>>()?;
+        if action.as_ref().is_some_and(|action| action.tool == tool::RETURN)
+            && let Some(place) = object.get("transitions").filter(|_| !transitions.is_empty())
+        {
+            self.findings.error(&place.pointer, "a return ends the run, so it has no transitions");
+        }
         Some(State { name: name.to_owned(), action: action?, transitions, timeout, on_timeout })
     }
 
@@ -205,6 +227,8 @@ impl Reader<'_> {
         }
         let problems = match tool {
             tool::SLEEP => check_sleep(&params),
+            tool::SET => check_set(&params),
+            tool::RETURN => unknown_keys(&params, "a return", &RETURN_KEYS),
             tool::FAIL => check_fail(&params),
             tool::GATE => check_gate(&params),
             tool::RUN_WORKFLOW => self.check_child(&params),
@@ -217,7 +241,7 @@ impl Reader<'_> {
         );
         let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
         let takes_session = match tool {
-            tool::SLEEP | tool::FAIL | tool::GATE => false,
+            tool::SLEEP | tool::SET | tool::RETURN | tool::FAIL | tool::GATE => false,
             tool::RUN_WORKFLOW => true,
             _ => self.tools.takes_session(tool),
         };
@@ -240,7 +264,7 @@ impl Reader<'_> {
             }
             Some(document) if document.is_object() => {
                 let inner = match parse_at(document, self.tools, self.level + 1) {
-                    Ok(definition) => definition.warnings,
+                    Ok(definition) => definition.warnings_with(params.get("initial_variables")),
                     Err(problems) => problems.into_iter().collect(),
                 };
                 problems.extend(inner.into_iter().map(|problem| {
@@ -307,6 +331,26 @@ fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {
         Problem::error(pointer, complaint.to_string())
     }));
     problems
+}
+
+fn check_set(params: &Map<String, Value>) -> Vec<Problem> {
+    if params.is_empty() {
+        return vec![Problem::error("", "a set names the variables: {\"name\": value, …}")];
+    }
+    let is_start = |character: char| character.is_alphabetic() || character == '_';
+    let is_part = |character: char| character.is_alphanumeric() || "_-".contains(character);
+    let well_formed = |name: &str| name.starts_with(is_start) && name.chars().all(is_part);
+    let problem = |name: &String| {
+        let message = if !well_formed(name) {
+            format!("'{name}' is no name for a variable: letters, digits, '_' and '-', with a letter or '_' first")
+        } else if !may_be_named(name) {
+            format!("'{name}' is set by actions; choose another name")
+        } else {
+            return None;
+        };
+        Some(Problem::error(format!("/{}", super::document::escaped(name)), message))
+    };
+    params.keys().filter_map(problem).collect()
 }
 
 fn check_fail(params: &Map<String, Value>) -> Vec<Problem> {

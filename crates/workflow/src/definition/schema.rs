@@ -84,6 +84,8 @@ fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     });
     let of_machines = [
         (tool::SLEEP.to_owned(), schema_of::<shape::Sleep>()),
+        (tool::SET.to_owned(), schema_of::<shape::Set>()),
+        (tool::RETURN.to_owned(), schema_of::<shape::Return>()),
         (tool::FAIL.to_owned(), schema_of::<shape::Fail>()),
         (tool::GATE.to_owned(), schema_of::<shape::Gate>()),
         (tool::RUN_WORKFLOW.to_owned(), schema_of::<shape::RunWorkflow>()),

@@ -65,6 +65,8 @@ pub(super) struct VariableEntry {
     default: Option<Value>,
     /// Whether its value must not be shown
     secret: Option<bool>,
+    /// Of a return value: text with variables that is its value; without it, the shell is asked
+    from: Option<String>,
     /// Of an argument: whether it goes into the environment of the terminal (default true; false for a secret, which {NAME} stands for)
     export: Option<bool>,
     /// JSON Schema of the value as text
@@ -129,6 +131,19 @@ pub(super) struct Sleep {
     /// How long
     #[schemars(range(min = 0.0, max = 7200.0))]
     seconds: f64,
+}
+
+/// Give variables values, of any form: each parameter is a variable. {name} stands for it from there on.
+#[derive(JsonSchema)]
+pub(super) struct Set {}
+
+/// End the run as completed, with a result of any form. Return values of the contract are returned beside it.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Return {
+    /// What the run returns
+    #[schemars(default, schema_with = "anything")]
+    result: Option<Value>,
 }
 
 /// Do not succeed: a state without a transition for that ends the run as failed, with this message.
@@ -218,6 +233,10 @@ fn value_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     json_schema!({"type": ["object", "null"], "propertyNames": {"enum": KEYWORDS}})
 }
 
+fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({})
+}
+
 fn whole_machine(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     json_schema!({"$ref": "#"})
 }
@@ -263,6 +282,7 @@ known_keys! {
     TRANSITION_KEYS = Transition;
     CONDITION_KEYS = ConditionKeys;
     SLEEP_KEYS = Sleep;
+    RETURN_KEYS = Return;
     FAIL_KEYS = Fail;
     GATE_KEYS = Gate;
     RUN_WORKFLOW_KEYS = RunWorkflow;

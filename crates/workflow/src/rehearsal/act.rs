@@ -136,6 +136,10 @@ fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<St
                 result.insert("exit_code".to_owned(), 0.into());
             }
         }
+        tool::RUN_COMMAND => {
+            result.insert("output".to_owned(), "".into());
+            result.insert("exit_code".to_owned(), 0.into());
+        }
         "get_screen_content" => {
             result.insert("screen_content".to_owned(), "".into());
             result.insert("process_running".to_owned(), true.into());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_workflow::{
-    Decision, Effect, Event, FailureReason, History, Input, Limits, LogEntry, Outcome, Start, Status, Timestamp,
-    decide, resume, wants_screen,
+    Decision, Effect, Event, FailureReason, History, Input, Limits, LogEntry, Outcome, SEMANTICS_VERSION, Start,
+    Status, Timestamp, decide, resume, wants_screen,
 };
 
 use crate::machine::{Machine, definition, fields, start};
@@ -97,8 +97,10 @@ fn a_start_records_everything_that_a_replay_needs() {
         &two_states(),
         Start { session_id: Some("term_1".into()), variables, limits, keep_terminals: true, ..start() },
     );
-    let [Event::Started { definition, variables, semantics_version: 4, .. }, Event::StateEntered { .. }] =
-        &run.last.events[..]
+    let [
+        Event::Started { definition, variables, semantics_version: SEMANTICS_VERSION, .. },
+        Event::StateEntered { .. },
+    ] = &run.last.events[..]
     else {
         panic!("{:?}", run.last.events)
     };
@@ -299,7 +301,58 @@ fn an_await_that_found_nothing_goes_on_timeout_only_when_no_transition_holds() {
     document["states"]["first"].as_object_mut().unwrap().remove("on_timeout");
     let mut run = Machine::start(&document);
     run.result(&nothing);
-    assert!(run.completed(), "waiting did what it was asked to");
+    expect!["State 'first' failed: /x/ did not come"].assert_eq(run.error());
+}
+
+#[test]
+fn a_wait_that_found_nothing_is_no_success() {
+    let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "reason": "timeout"});
+    let ended = json!({"success": true, "match_text": null, "reason": "exit", "exit_code": 1});
+    for (condition, result, taken) in [
+        ("success", &nothing, false),
+        ("success", &ended, false),
+        ("failure", &nothing, true),
+        ("timeout", &ended, true),
+    ] {
+        let mut run = Machine::start(&deciding("await_output", &json!({"condition": condition})));
+        run.result(result);
+        assert_eq!(run.state() == "then", taken, "{condition} after {result}");
+    }
+    let mut run = Machine::start(&deciding("await_output", &json!({"condition": "success"})));
+    run.result(&ended);
+    expect!["State 'first' failed: the program ended with exit code 1 before /x/ came"].assert_eq(run.error());
+    assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
+    // Its outcome is stored as it was judged.
+    let Some(Event::StateCompleted { outcome: Outcome::Finished { result }, .. }) = run.last.events.first() else {
+        panic!("{:?}", run.last.events)
+    };
+    assert_eq!((&result["success"], &result["reason"]), (&json!(false), &json!("exit")));
+}
+
+#[test]
+fn a_transition_that_relied_on_a_wait_without_a_match_being_a_success_is_a_warning() {
+    let warned = |transitions: Value| {
+        let state =
+            json!({"action": {"tool": "await_output", "params": {"pattern": "ok"}}, "transitions": transitions});
+        let document = json!({"initial_state": "wait", "states": {"wait": state, "end": typing(&json!([]))}});
+        definition(&document).warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let to = |condition: Value| json!({"condition": condition, "next_state": "end"});
+    for fine in [
+        json!([to(json!("success"))]),
+        json!([to(json!({"pattern_match": "^ok"})), to(json!("success"))]),
+        json!([to(json!({"pattern_match": "ok"})), to(json!("timeout"))]),
+        json!([to(json!({"pattern_match": "ok"})), to(json!({}))]),
+        json!([to(json!("failure")), to(json!("success"))]),
+    ] {
+        assert_eq!(warned(fine.clone()), "", "{fine}");
+    }
+    expect!["/states/wait/transitions/0/condition: warning: never holds: a wait that finds nothing has failed; leave 'success' out"]
+        .assert_eq(&warned(json!([to(json!({"success": true, "timeout_occurred": true}))])));
+    for first in [json!({"pattern_match": "ok"}), json!({"success": true, "timeout_occurred": false})] {
+        expect![[r#"/states/wait/transitions/1/condition: warning: is not taken when the wait finds nothing: that is a failure; write "timeout" for it, or {} for every other end"#]]
+            .assert_eq(&warned(json!([to(first), to(json!("success"))])));
+    }
 }
 
 #[test]
@@ -463,18 +516,18 @@ fn parameters_take_variables_from_the_states_before() {
         &json!({
             "initial_state": "first",
             "states": {
-                "first": state(json!({"input_text": "hi {user}, {nobody} {{user}}"}), "second"),
+                "first": state(json!({"input_text": "hi {user}, ${nobody} {{user}}"}), "second"),
                 "second": state(json!({
                     "input_text": "{exit_code}",
                     "wait_for_quiet_ms": "{exit_code}",
                     "text": "{match_text}/{first_match_text}/{success}/{error}"
                 }), "third"),
-                "third": state(json!({"input_text": "{first_match_text|sh} {match_text}", "again": "{third_x}"}), "first")
+                "third": state(json!({"input_text": "{first_match_text|sh} {match_text}", "again": "${third_x}"}), "first")
             }
         }),
         Start { variables: fields(&json!({"user": "ana"})), ..start() },
     );
-    assert_eq!(run.params(), json!({"input_text": "hi ana, {nobody} {user}"}));
+    assert_eq!(run.params(), json!({"input_text": "hi ana, ${nobody} {user}"}));
     run.result(&json!({"success": false, "error": "oh", "match_text": "{user} it's", "exit_code": 3}));
     assert_eq!(
         run.params(),
@@ -483,7 +536,7 @@ fn parameters_take_variables_from_the_states_before() {
     run.result(&json!({"success": true, "match_text": null}));
     // A null overwrites nothing.
     let quoted = r"'{user} it'\''s' {user} it's";
-    assert_eq!(run.params(), json!({"input_text": quoted, "again": "{third_x}"}));
+    assert_eq!(run.params(), json!({"input_text": quoted, "again": "${third_x}"}));
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn judged() -> Value {
                     {"condition": {"description": "never asked after exit code 1"}, "next_state": "note"}
                 ]
             },
-            "ship": last("send_input"), "note": last("send_input"), "mend": last("send_input")
+            "ship": last("send_input"), "note": last("send_input"), "mend": {"action": {"tool": "send_input"}}
         }
     })
 }
@@ -279,7 +279,8 @@ fn a_form_is_filled_in_and_each_field_is_part_of_the_result() {
     assert!(answers(&mut run, r#"{"count": "3", "version": "1.2"}"#));
     assert_eq!(run.params()["input_text"], r#"1.2 x3 {"version":"1.2","count":3} ann"#);
     assert_eq!(History::from_iter(&run.events), run.history);
-    let mut other = Machine::start(&asking(&json!({"prompt": "?", "form": form})));
+    let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
+    let mut other = Machine::start_with(&asking(&json!({"prompt": "?", "form": form})), given);
     assert!(answers(&mut other, r#"{"version": "1"}"#));
     assert_eq!(other.history.variables().get("ask_count"), Some(&json!(2)), "its default");
 }

@@ -24,7 +24,7 @@ fn condition(pick: u8) -> Value {
 }
 
 fn action(pick: u8) -> Value {
-    match pick % 11 {
+    match pick % 14 {
         0 => json!({"tool": "send_input", "params": {"input_text": "{match_text} {s1_error|sh} {answer}"}}),
         1 => json!({"tool": "await_output", "params": {"pattern": "{match_text}"}}),
         2 => json!({"tool": "open_terminal"}),
@@ -34,6 +34,9 @@ fn action(pick: u8) -> Value {
         6 => json!({"tool": "run_workflow", "params": {"workflow_name": "w", "max_states": "{match_text}"}}),
         7 => json!({"tool": "fail", "params": {"message": "{error}"}}),
         8 => json!({"tool": "gate", "params": {"prompt": "{match_text}", "choices": ["0", "{match_text}"]}}),
+        10 => json!({"tool": "run_command", "params": {"command": "{output} {s0_output} {set}"}}),
+        11 => json!({"tool": "set", "params": {"set": "{exit_code}", "deep": {"x": ["{s0_output}", null]}}}),
+        12 => json!({"tool": "return", "params": {"result": "{deep.x.0}"}}),
         9 => json!({"tool": "gate", "params": {"prompt": "how?", "choices": ["0"], "timeout": "{exit_code}"}}),
         _ => json!({"tool": "get_screen_content", "params": {"session_id": null}}),
     }
@@ -69,8 +72,10 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
             });
             let transition = |(pick, to)| json!({"condition": condition(pick), "next_state": target(to)});
             let transitions: Vec<Value> = transitions.into_iter().map(transition).collect();
+            let action = action(pick);
+            let transitions = if action["tool"] == "return" { Vec::new() } else { transitions };
             let state = json!({
-                "action": action(pick), "transitions": transitions, "on_timeout": on_timeout.map(target)
+                "action": action, "transitions": transitions, "on_timeout": on_timeout.map(target)
             });
             document.insert(format!("s{index}"), state);
         }

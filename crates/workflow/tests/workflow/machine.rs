@@ -9,7 +9,7 @@ use steplatch_workflow::{
     Status, Timestamp, ToolCatalog, decide, execution_log,
 };
 
-/// The six terminal tools and a node, as far as a definition is concerned.
+/// The terminal tools and a node, as far as a definition is concerned.
 pub(crate) struct Tools;
 
 impl ToolCatalog for Tools {
@@ -22,7 +22,7 @@ impl ToolCatalog for Tools {
             "list_terminal_sessions",
             "exit_terminal",
         ];
-        terminals.into_iter().chain(["run_node"]).map(str::to_owned).collect()
+        terminals.into_iter().chain(["run_command", "run_node"]).map(str::to_owned).collect()
     }
 
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem> {
@@ -42,7 +42,7 @@ impl ToolCatalog for Tools {
     }
 
     fn takes_text(&self, tool: &str, param: &str) -> bool {
-        (tool, param) == ("send_input", "input_text")
+        matches!((tool, param), ("send_input", "input_text") | ("run_command", "command"))
     }
 }
 

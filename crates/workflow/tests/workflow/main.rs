@@ -1,5 +1,6 @@
 //! Machine workflows, from document to end, as small scenarios.
 
+mod commands;
 mod contracts;
 mod decisions;
 mod definitions;
@@ -10,6 +11,8 @@ mod laws;
 mod machine;
 mod nested;
 mod pauses;
+mod placeholders;
 mod rehearsal;
+mod results;
 mod told;
 mod versions;

@@ -238,6 +238,18 @@ fn the_documentation_has_every_key_and_every_parameter() {
         |---|---|---|
         | `seconds` | number, required | How long (0.0 to 7200.0) |
 
+        ### set
+
+        Give variables values, of any form: each parameter is a variable. {name} stands for it from there on.
+
+        ### return
+
+        End the run as completed, with a result of any form. Return values of the contract are returned beside it.
+
+        | key | type | what |
+        |---|---|---|
+        | `result` | any | What the run returns |
+
         ### fail
 
         Do not succeed: a state without a transition for that ends the run as failed, with this message.

@@ -89,6 +89,51 @@ fn a_secret_is_exported_up_to_version_3() {
 }
 
 #[test]
+fn a_placeholder_without_a_value_is_typed_up_to_version_4() {
+    let document = json!({
+        "arguments": {"MODE": {"default": "debug"}},
+        "initial_state": "rest",
+        "states": {
+            "rest": {"action": {"tool": "sleep", "params": {"seconds": 0}}, "transitions": [{"condition": {}, "next_state": "type"}]},
+            "type": {"action": {"tool": "send_input", "params": {"input_text": "{MODE} {rest_x} {success.y}"}}}
+        }
+    });
+    for (version, expected) in [(3, "{MODE} {rest_x} {success.y}"), (4, "{MODE} {rest_x} {success.y}")] {
+        let mut run = begun_under(version, &document, given("term_1"));
+        run.shell_tells(&json!({"MODE": "debug"}));
+        run.succeed();
+        assert_eq!(run.params()["input_text"], expected, "version {version}");
+    }
+    let mut run = begun_under(SEMANTICS_VERSION, &document, given("term_1"));
+    run.shell_tells(&json!({"MODE": "debug"}));
+    run.succeed();
+    assert!(run.error().starts_with("State 'type': {rest_x} has no value"), "{}", run.error());
+}
+
+#[test]
+fn a_wait_that_found_nothing_is_a_success_up_to_version_4() {
+    let document = json!({
+        "initial_state": "wait",
+        "states": {
+            "wait": {
+                "action": {"tool": "await_output", "params": {"pattern": "ok"}},
+                "transitions": [{"condition": "success", "next_state": "deploy"}]
+            },
+            "deploy": {"action": {"tool": "sleep", "params": {"seconds": 0}}}
+        }
+    });
+    let nothing = json!({"success": true, "match_text": null, "timeout_occurred": true});
+    for version in [3, 4] {
+        let mut run = begun_under(version, &document, given("term_1"));
+        run.result(&nothing);
+        assert_eq!(run.state(), "deploy", "version {version}");
+    }
+    let mut run = begun_under(SEMANTICS_VERSION, &document, given("term_1"));
+    run.result(&nothing);
+    assert_eq!(run.error(), "State 'wait' failed: /ok/ did not come");
+}
+
+#[test]
 fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
     let stored = json!({
         "event": "started", "at": 1, "run": "run_0123456789abcdef", "definition": {}, "variables": {},

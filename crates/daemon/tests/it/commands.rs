@@ -1,0 +1,62 @@
+//! Commands as actions of machines, in real shells.
+
+use serde_json::{Value, json};
+use steplatch_protocol::{GetRun, ListTerminalSessions, RunWorkflow};
+use steplatch_testkit::{TestDaemon, eventually};
+
+fn command(text: &str, transitions: &Value) -> Value {
+    json!({"action": {"tool": "run_command", "params": {"command": text, "timeout": 60}}, "transitions": transitions})
+}
+
+fn to(state: &str) -> Value {
+    json!([{"condition": "success", "next_state": state}])
+}
+
+#[tokio::test]
+async fn commands_run_in_the_terminal_of_the_run_or_in_a_shell_of_their_own() {
+    let daemon = TestDaemon::new().await;
+    let states = json!({
+        "alone": command("V=lost; printf '%s' \"it's\"", &to("open")),
+        "open": {"action": {"tool": "open_terminal"}, "transitions": to("set")},
+        "set": command("V=kept{{}}; seq 3", &to("show")),
+        "show": command("echo \"$V\" {alone_output|sh}; echo {set_output|sh} | wc -l; false", &json!([
+            {"condition": {"field_equals": {"exit_code": 1}, "pattern_match": "^kept"}, "next_state": "close"}
+        ])),
+        "close": {"action": {"tool": "exit_terminal"}}
+    });
+    let ended = daemon.run(json!({"initial_state": "alone", "states": states})).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    assert_eq!(ended.final_variables["set_output"], "1\n2\n3\n");
+    assert_eq!(ended.final_variables["show_output"], "kept{{}} it's\n4\n");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+
+    let failing = json!({"initial_state": "build", "states": {"build": command("echo oh no >&2; exit 3", &json!([]))}});
+    let ended = daemon.run(failing).await;
+    assert_eq!(ended.status, "failed", "{ended:?}");
+    let error = ended.error.unwrap();
+    assert!(error.starts_with("State 'build' failed: "), "{error}");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0, "a failed run leaves no shell");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_result_arrives() {
+    let daemon = TestDaemon::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let text = format!("echo once >> {0}; until test -e {1}; do sleep 0.05; done; cat {0}", path("log"), path("go"));
+    let verb = RunWorkflow {
+        workflow_definition: Some(json!({"initial_state": "build", "states": {"build": command(&text, &json!([]))}})),
+        wait_seconds: Some(0.0),
+        ..RunWorkflow::default()
+    };
+    let begun = daemon.call(verb).await;
+    eventually("the command runs", async || std::fs::read_to_string(path("log")).is_ok_and(|text| !text.is_empty()))
+        .await;
+    let daemon = daemon.restarted().await;
+    std::fs::write(path("go"), "").unwrap();
+    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    assert_eq!(ended.final_variables["build_output"], "once\n");
+    daemon.stop().await;
+}

@@ -1,0 +1,21 @@
+//! Why a placeholder has no value, in words.
+
+use crate::definition::Definition;
+use crate::history::History;
+
+/// Returns why `{name}` has no value in a run so far: what would give it one, and how the text itself is written.
+pub(super) fn no_value(definition: &Definition, history: &History, name: &str) -> String {
+    let of_state = definition.states().iter().map(crate::State::name).find(|state| {
+        let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
+        field.is_some_and(|field| !field.is_empty())
+    });
+    let why = match of_state {
+        Some(state) if history.visits(state) == 0 => format!("state '{state}' has not been executed"),
+        Some(state) => format!("the last result of state '{state}' does not have it"),
+        None if definition.arguments().get(name).is_some() => {
+            "the argument was not given, and has no default".to_owned()
+        }
+        None => "nothing has set it".to_owned(),
+    };
+    format!("{{{name}}} has no value: {why}. If it is meant as text, write {{{{{name}}}}}")
+}

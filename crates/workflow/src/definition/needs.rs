@@ -1,0 +1,226 @@
+//! Variables that a run must be started with.
+//!
+//! The name in a placeholder is known if it is an argument, a field of a state's result or a standard name. Any other must
+//! be among the initial variables, which a definition does not list: it is a warning when the definition is read, and
+//! an error when a run is to be started without it.
+
+use serde_json::{Map, Value};
+
+use super::document::{escaped, suggestion};
+use super::{Definition, Problem, State, ToolCatalog};
+use crate::contract::{Contract, InvalidVariables};
+use crate::form::{Field, Form};
+use crate::substitute::{self, Placeholder};
+use crate::variables::STANDARD_NAMES;
+use crate::{groups, tool};
+
+/// A variable in a placeholder that nothing in the definition gives a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NeededVariable {
+    /// Its name, without the path into it.
+    name: String,
+    /// The place of the first text with it.
+    pointer: String,
+    /// The nearest name that is known, as `, did you mean 'x'?`, or a full stop.
+    meant: String,
+    /// Whether only messages of `fail` have it, which are shown as they are written.
+    is_optional: bool,
+}
+
+/// Fields that the result of every action may have.
+const OF_EVERY_RESULT: [&str; 4] = ["success", "error", "timeout_occurred", "outcome_unknown"];
+
+/// Returns the needed variables of these states, each once, with its first place.
+pub(super) fn of(
+    tools: &dyn ToolCatalog,
+    arguments: &Contract,
+    return_values: &Contract,
+    states: &[State],
+) -> Vec<NeededVariable> {
+    let fields: Vec<(&str, Option<Vec<String>>)> =
+        states.iter().map(|state| (state.name.as_str(), fields_of(tools, state))).collect();
+    let waits = states.iter().filter(|state| tool::waits(&state.action.tool, &state.action.params));
+    let patterns = waits.flat_map(|state| groups::patterns(state.action.params()));
+    let sets = states.iter().filter(|state| state.action.tool == tool::SET);
+    let set = sets.flat_map(|state| state.action.params.keys().map(String::as_str));
+    let named: Vec<&str> = patterns.filter_map(Value::as_str).flat_map(groups::names_in).chain(set).collect();
+    let is_known = |name: &str| {
+        let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
+            let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
+            field.is_some_and(|field| match fields {
+                Some(fields) => fields.iter().any(|known| known == field),
+                None => !field.is_empty(),
+            })
+        };
+        STANDARD_NAMES.contains(&name)
+            || named.contains(&name)
+            || arguments.get(name).is_some()
+            || fields.iter().any(of_state)
+    };
+    let mut needs: Vec<NeededVariable> = Vec::new();
+    let of_states = states.iter().flat_map(|state| {
+        let is_optional = state.action.tool == tool::FAIL;
+        placeholders(state).into_iter().map(move |found| (is_optional, found))
+    });
+    let of_returned = return_values.iter().flat_map(|value| {
+        let pointer = format!("/return_values/{}/from", escaped(value.name()));
+        let found = value.from.as_deref().into_iter().flat_map(substitute::placeholders);
+        found.map(move |one| (false, (one, pointer.clone())))
+    });
+    for (is_optional, (placeholder, pointer)) in of_states.chain(of_returned) {
+        let name = placeholder.root();
+        if placeholder.may_stay || is_known(name) {
+            continue;
+        }
+        if let Some(needed) = needs.iter_mut().find(|needed| needed.name == name) {
+            needed.is_optional &= is_optional;
+            continue;
+        }
+        let of_states = fields
+            .iter()
+            .flat_map(|(state, fields)| fields.iter().flatten().map(move |field| format!("{state}_{field}")));
+        let known: Vec<String> = arguments
+            .names()
+            .chain(named.iter().copied())
+            .chain(STANDARD_NAMES.iter().copied())
+            .map(str::to_owned)
+            .chain(of_states)
+            .collect();
+        let meant = Some(suggestion(name, known.iter().map(String::as_str))).filter(|meant| !meant.is_empty());
+        let meant = meant.unwrap_or_else(|| ".".to_owned());
+        needs.push(NeededVariable { name: name.to_owned(), pointer, meant, is_optional });
+    }
+    needs
+}
+
+/// Returns the fields that the result of a state may have; `None` where it may have any.
+fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
+    let action = state.action();
+    let texts = |fields: &[&str]| fields.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut fields = match action.tool() {
+        tool::SLEEP | tool::SET | tool::FAIL => Vec::new(),
+        tool::RETURN => texts(&[tool::RESULT]),
+        tool::GATE => {
+            let form = action.params().get("form").map(Form::read);
+            let names = match &form {
+                // A form with placeholders is known only when the state is entered.
+                Some(Err(_)) => return None,
+                Some(Ok(form)) => form.fields().iter().map(Field::name).collect(),
+                None => Vec::new(),
+            };
+            texts(&[&["answer", "by", "through"], &names[..]].concat())
+        }
+        // A function and a remote workflow have results of their own.
+        tool::RUN_WORKFLOW => return None,
+        other => tools.fields(other)?,
+    };
+    fields.extend(texts(&OF_EVERY_RESULT));
+    Some(fields)
+}
+
+/// Returns the placeholders of a state, each with the place of its text.
+fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
+    let at = format!("/states/{}", escaped(&state.name));
+    let mut texts = Vec::new();
+    for (name, value) in state.replaced_params() {
+        texts_at(value, format!("{at}/action/params/{}", escaped(name)), &mut texts);
+    }
+    for (index, transition) in state.transitions.iter().enumerate() {
+        let pointer = format!("{at}/transitions/{index}/condition");
+        texts.extend(transition.condition.texts().into_iter().map(|text| (text, pointer.clone())));
+    }
+    let found = |(text, pointer): (_, String)| substitute::placeholders(text).map(move |one| (one, pointer.clone()));
+    texts.into_iter().flat_map(found).collect()
+}
+
+/// Collects the texts in a value, each with its place.
+fn texts_at<'v>(value: &'v Value, pointer: String, texts: &mut Vec<(&'v str, String)>) {
+    match value {
+        Value::String(text) => texts.push((text, pointer)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| texts_at(item, format!("{pointer}/{index}"), texts));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| texts_at(field, format!("{pointer}/{}", escaped(name)), texts));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+impl NeededVariable {
+    /// Returns the warning that a run has to be started with it.
+    pub(super) fn warning(&self) -> Problem {
+        let Self { name, pointer, meant, .. } = self;
+        let message = format!(
+            "{{{name}}} is no argument and no result of a state{meant} Runs must be started with it (-i \
+             {name}=VALUE, initial_variables). If it is meant as text, write {{{{{name}}}}}"
+        );
+        Problem::warning(pointer, message)
+    }
+
+    fn violation(&self) -> String {
+        let Self { name, pointer, meant, .. } = self;
+        format!(
+            "{{{name}}} at {pointer} has no value{meant} Give it with -i {name}=VALUE (initial_variables), or write \
+             {{{{{name}}}}} if it is meant as text"
+        )
+    }
+}
+
+impl Definition {
+    /// Returns the warnings of a nested definition, without those for variables that it is given.
+    pub(super) fn warnings_with(self, given: Option<&Value>) -> Vec<Problem> {
+        let is_given = |name: &str| match given {
+            None | Some(Value::Null) => false,
+            Some(Value::Object(given)) => given.contains_key(name),
+            // It is known only when the state is entered.
+            Some(_) => true,
+        };
+        let unneeded: Vec<Problem> =
+            self.needs.iter().filter(|needed| is_given(&needed.name)).map(NeededVariable::warning).collect();
+        self.warnings.into_iter().filter(|warning| !unneeded.contains(warning)).collect()
+    }
+
+    /// Checks that a run can be started with these variables: those of arguments fit their schemas, and every placeholder
+    /// that nothing else gives a value is among them. `in_shell` answers whether the shell that the run will work in may
+    /// have a variable; a required argument must be given where it may not.
+    ///
+    /// # Errors
+    /// With everything that is wrong. Values of secrets are not shown.
+    pub fn check_start(
+        &self,
+        initial: &Map<String, Value>,
+        in_shell: impl Fn(&str) -> bool,
+    ) -> Result<(), InvalidVariables> {
+        let mut violations = self.arguments.violations(initial);
+        let missing = self.arguments.iter().filter(|argument| {
+            let name = argument.name();
+            argument.is_required()
+                && argument.default().is_none()
+                && !initial.contains_key(name)
+                && !in_shell(name)
+                && !self.sets_variable(name)
+        });
+        violations.extend(missing.map(|argument| {
+            let name = argument.name();
+            let about = argument.description().map(|about| format!(" ({about})")).unwrap_or_default();
+            format!("argument {name}{about} was not given; give it with -i {name}=VALUE (initial_variables)")
+        }));
+        let needed = self.needs.iter().filter(|needed| !needed.is_optional && !initial.contains_key(&needed.name));
+        violations.extend(needed.map(NeededVariable::violation));
+        if violations.is_empty() { Ok(()) } else { Err(InvalidVariables { violations }) }
+    }
+
+    /// Returns whether a state opens a terminal with this variable in its environment.
+    fn sets_variable(&self, name: &str) -> bool {
+        let environments = self.states.iter().filter(|state| state.action.tool == tool::OPEN_TERMINAL);
+        let mut environments = environments.filter_map(|state| state.action.params.get("environment"));
+        environments.any(|environment| environment.as_object().is_none_or(|set| set.contains_key(name)))
+    }
+
+    /// Returns whether one of its states opens a terminal.
+    #[must_use]
+    pub fn opens_terminal(&self) -> bool {
+        self.states.iter().any(|state| state.action.tool == tool::OPEN_TERMINAL)
+    }
+}

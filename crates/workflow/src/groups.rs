@@ -1,0 +1,116 @@
+//! The groups of a pattern that a wait found.
+//!
+//! A wait returns what the groups matched as a list. For a machine they are an object: `"0"` is the whole match, `"1"` the
+//! first group, as in patterns, and a named group stands under its name too.
+
+use serde_json::{Map, Value};
+use steplatch_pattern::Pattern;
+
+use crate::substitute;
+
+/// Returns the groups of a wait's match as an object; `None` where the result is that of no match, or has them already.
+pub(crate) fn of_match(params: &Map<String, Value>, result: &Map<String, Value>) -> Option<Value> {
+    let whole = result.get("match_text").and_then(Value::as_str)?;
+    let sources: Vec<String> = patterns(params).map(substitute::as_text).collect();
+    let source = match (&sources[..], result.get("pattern").and_then(Value::as_str)) {
+        ([only], _) => Some(only.as_str()),
+        (_, found) => found,
+    };
+    let pattern = source.and_then(|source| Pattern::new(source).ok());
+    let texts = match result.get("groups") {
+        Some(Value::Array(texts)) => texts.clone(),
+        // A stub of a rehearsal may say no more than what was matched.
+        None | Some(Value::Null) => matched(pattern.as_ref()?, whole),
+        Some(_) => return None,
+    };
+    let mut groups = Map::from_iter([("0".to_owned(), whole.into())]);
+    for (index, text) in texts.into_iter().enumerate() {
+        let name = pattern.as_ref().and_then(|pattern| pattern.group_names().get(index)?.clone());
+        groups.extend(name.map(|name| (name, text.clone())));
+        groups.insert((index + 1).to_string(), text);
+    }
+    Some(groups.into())
+}
+
+/// Returns what the named groups of a result matched, by name.
+pub(crate) fn named(result: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
+    let groups = result.get("groups").and_then(Value::as_object).into_iter().flatten();
+    groups.map(|(name, text)| (name.as_str(), text)).filter(|(name, _)| !is_number(name))
+}
+
+/// Returns what a named group of a result matched.
+pub(crate) fn named_as<'r>(result: &'r Map<String, Value>, name: &str) -> Option<&'r Value> {
+    result.get("groups")?.as_object()?.get(name).filter(|_| !is_number(name))
+}
+
+/// Returns the patterns that a wait looks for.
+pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let more = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
+    params
+        .get("pattern")
+        .into_iter()
+        .chain(more)
+        .filter(|pattern| pattern.as_str().is_some_and(|text| !text.is_empty()))
+}
+
+/// Returns the names of the groups in the text of a pattern, which may still have placeholders.
+pub(crate) fn names_in(source: &str) -> impl Iterator<Item = &str> {
+    source.split("(?P<").skip(1).filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
+}
+
+fn is_number(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns what the groups of a pattern match in a text.
+fn matched(pattern: &Pattern, text: &str) -> Vec<Value> {
+    let Ok(Some(found)) = pattern.find_at(text, 0) else { return Vec::new() };
+    found.groups.into_iter().map(|range| range.and_then(|range| text.get(range)).into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn groups_are_found_by_number_and_by_name() {
+        let one = json!({"pattern": "v(?P<major>\\d+)\\.(\\d+)(x)?"});
+        let several = json!({"pattern": "a(.)", "patterns": ["b(?P<rest>.)"]});
+        for (params, result, expected) in [
+            (
+                &one,
+                json!({"match_text": "v1.2", "groups": ["1", "2", null]}),
+                json!({"0": "v1.2", "major": "1", "1": "1", "2": "2", "3": null}),
+            ),
+            (&one, json!({"match_text": "v1.2"}), json!({"0": "v1.2", "major": "1", "1": "1", "2": "2", "3": null})),
+            (
+                &several,
+                json!({"match_text": "bx", "pattern": "b(?P<rest>.)", "groups": ["x"]}),
+                json!({"0": "bx", "rest": "x", "1": "x"}),
+            ),
+            (&json!({"pattern": "("}), json!({"match_text": "(", "groups": ["y"]}), json!({"0": "(", "1": "y"})),
+        ] {
+            assert_eq!(of_match(&map(params), &map(&result)), Some(expected), "{params} {result}");
+        }
+        for none in
+            [json!({"match_text": null, "groups": []}), json!({}), json!({"match_text": "x", "groups": {"0": "x"}})]
+        {
+            assert_eq!(of_match(&map(&one), &map(&none)), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn names_of_groups_are_read_from_a_pattern_with_placeholders() {
+        let names: Vec<_> = names_in("^{user} (?P<a>x)(?:y)(?P<b_1>{z})(?P=a)(?P<").collect();
+        assert_eq!(names, ["a", "b_1"]);
+        let result = map(&json!({"groups": {"0": "x", "1": "y", "name": "y"}}));
+        assert_eq!(named(&result).collect::<Vec<_>>(), [("name", &json!("y"))]);
+        assert_eq!((named_as(&result, "name"), named_as(&result, "1")), (Some(&json!("y")), None));
+    }
+}

@@ -1,0 +1,12 @@
+//! Paths into values: `items.0.name`.
+
+use serde_json::Value;
+
+/// Returns the part of a value that a path of field names and list positions leads to, positions counted from 0.
+pub(crate) fn reach<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(value, |value, part| match value {
+        Value::Object(fields) => fields.get(part),
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}

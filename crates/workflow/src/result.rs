@@ -1,0 +1,153 @@
+//! What the outcome of an action means for a machine.
+//!
+//! An action that returned something may have failed all the same, by the rules of the run. Its outcome is stored as it is
+//! judged here, so that conditions, variables, logs and events agree on it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::event::Outcome;
+use crate::history::CurrentStep;
+use crate::rules::Rules;
+use crate::{groups, substitute, time, tool};
+
+/// Returns the outcome of a step as the rules of the run judge it, and whether it is a wait that found nothing.
+pub(crate) fn judged<'o>(outcome: &'o Outcome, current: &CurrentStep, rules: Rules) -> (Cow<'o, Outcome>, bool) {
+    let Outcome::Finished { result } = outcome else { return (Cow::Borrowed(outcome), false) };
+    let CurrentStep { tool, params, .. } = current;
+    let mut judged = Cow::Borrowed(result);
+    if rules.names_groups() && tool::waits(tool, params) {
+        if let Some(Value::Object(waited)) = result.get("waited") {
+            let field = |name: &str| (name.to_owned(), waited.get(name).cloned().unwrap_or_default());
+            judged.to_mut().extend(["match_text", "groups", "reason"].map(field));
+        }
+        if let Some(groups) = groups::of_match(params, &judged) {
+            judged.to_mut().insert("groups".to_owned(), groups);
+        }
+    }
+    let found_nothing = tool::found_nothing(tool, params, &judged);
+    let error = if found_nothing && rules.unmatched_wait_fails() {
+        Some(missed(params, &judged))
+    } else {
+        command_failed(tool, result)
+    };
+    if let Some(error) = error {
+        judged.to_mut().insert("success".to_owned(), false.into());
+        judged.to_mut().insert("error".to_owned(), error.into());
+    }
+    let outcome = match judged {
+        Cow::Borrowed(_) => Cow::Borrowed(outcome),
+        Cow::Owned(result) => Cow::Owned(Outcome::Finished { result }),
+    };
+    (outcome, found_nothing)
+}
+
+/// The most characters of a command's last line in an error.
+const LONGEST_LINE: usize = 200;
+
+/// Returns why a command that was run to its end has failed: its exit code, and the last line that it printed.
+fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
+    let code = result.get("exit_code").and_then(Value::as_i64).filter(|code| *code != 0)?;
+    if tool != tool::RUN_COMMAND || !tool::succeeded(result) {
+        return None;
+    }
+    let output = result.get("output").and_then(Value::as_str).unwrap_or_default();
+    let last = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let last = last.map(|line| format!(": {}", line.chars().take(LONGEST_LINE).collect::<String>()));
+    Some(format!("the command ended with exit code {code}{}", last.unwrap_or_default()))
+}
+
+/// Returns why a wait ended without what it waited for, as a sentence without a full stop.
+fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
+    let text = |fields: &Map<String, Value>, name: &str| {
+        fields.get(name).map(substitute::as_text).filter(|text| !text.is_empty())
+    };
+    let until = text(params, "until").filter(|until| until != "match");
+    let patterns: Vec<String> =
+        groups::patterns(params).map(|pattern| format!("/{}/", substitute::as_text(pattern))).collect();
+    let awaited = match (&until, &patterns[..]) {
+        (None, []) => "what it waited for".to_owned(),
+        (None, patterns) => patterns.join(" or "),
+        (Some(until), []) => format!("'{until}'"),
+        (Some(until), patterns) => format!("{} or '{until}'", patterns.join(" or ")),
+    };
+    match text(result, "reason").as_deref() {
+        Some("exit") => {
+            let code = text(result, "exit_code").map(|code| format!(" with exit code {code}")).unwrap_or_default();
+            format!("the program ended{code} before {awaited} came")
+        }
+        Some(reason) if reason != "timeout" && result.get("timeout_occurred") != Some(&Value::Bool(true)) => {
+            format!("the wait ended with '{reason}' before {awaited} came")
+        }
+        _ => {
+            let seconds = text(params, "timeout").or_else(|| text(result, "elapsed_time"));
+            let within = seconds
+                .and_then(|seconds| seconds.trim().parse().ok())
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .map(|time| format!(" within {}", time::spoken(time)))
+                .unwrap_or_default();
+            format!("{awaited} did not come{within}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn a_command_fails_by_its_exit_code() {
+        for (tool, result, expected) in [
+            ("run_command", json!({"success": true, "exit_code": 0, "output": "ok"}), None),
+            ("run_command", json!({"success": true, "exit_code": null}), None),
+            (
+                "run_command",
+                json!({"success": true, "exit_code": 2, "output": "a\n  No rule\n\n"}),
+                Some("the command ended with exit code 2: No rule"),
+            ),
+            (
+                "run_command",
+                json!({"success": true, "exit_code": 1, "output": ""}),
+                Some("the command ended with exit code 1"),
+            ),
+            ("run_command", json!({"success": false, "exit_code": 1, "error": "the command ended the shell"}), None),
+            ("await_output", json!({"success": true, "exit_code": 1}), None),
+        ] {
+            assert_eq!(command_failed(tool, &map(&result)).as_deref(), expected, "{tool} {result}");
+        }
+    }
+
+    #[test]
+    fn a_wait_says_what_did_not_come_and_why_it_ended() {
+        for (params, result, expected) in [
+            (json!({"pattern": "OK", "timeout": 2}), json!({"reason": "timeout"}), "/OK/ did not come within 2s"),
+            (json!({"pattern": "OK"}), json!({"timeout_occurred": true}), "/OK/ did not come"),
+            (
+                json!({"pattern": "a", "patterns": ["b"], "timeout": "0.5"}),
+                json!({}),
+                "/a/ or /b/ did not come within 0.5s",
+            ),
+            (
+                json!({"until": "prompt"}),
+                json!({"reason": "exit", "exit_code": 1}),
+                "the program ended with exit code 1 before 'prompt' came",
+            ),
+            (
+                json!({"until": "prompt", "pattern": "OK"}),
+                json!({"reason": "input"}),
+                "the wait ended with 'input' before /OK/ or 'prompt' came",
+            ),
+            (json!({}), json!({"elapsed_time": 1.5}), "what it waited for did not come within 1.5s"),
+        ] {
+            assert_eq!(missed(&map(&params), &map(&result)), expected, "{params} {result}");
+        }
+    }
+}

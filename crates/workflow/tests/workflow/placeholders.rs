@@ -1,0 +1,199 @@
+//! Placeholders: which of them are known, when a run starts and when a state is entered.
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_workflow::{FailureReason, Start, Status};
+
+use crate::machine::{Machine, definition, fields, start};
+
+fn typing(text: &str) -> Value {
+    json!({
+        "arguments": {"PROJECT": "where to build", "MODE": {"default": "debug"}, "NOTE": {"required": false}},
+        "initial_state": "look",
+        "states": {
+            "look": {
+                "action": {"tool": "get_screen_content"},
+                "transitions": [
+                    {"condition": {"field_equals": {"message": "skip"}}, "next_state": "type"},
+                    {"condition": "success", "next_state": "wait"}
+                ]
+            },
+            "wait": {
+                "action": {"tool": "await_output", "params": {"pattern": "x"}},
+                "transitions": [{"condition": "success", "next_state": "type"}]
+            },
+            "type": {"action": {"tool": "send_input", "params": {"input_text": text}}}
+        }
+    })
+}
+
+fn warnings(document: &Value) -> String {
+    definition(document).warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// What is wrong with starting a machine with these variables, where no shell has any.
+fn refused(document: &Value, variables: &Value) -> String {
+    let checked = definition(document).check_start(&fields(variables), |_| false);
+    checked.err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+fn given(variables: &Value) -> Start {
+    Start { session_id: Some("term_1".into()), variables: fields(variables), ..start() }
+}
+
+/// A run of [`typing`] whose shell has `PROJECT`, on its way to the state that types.
+fn begun(text: &str, first: &Value) -> Machine {
+    let mut run = Machine::start_with(&typing(text), given(&json!({"PROJECT": "/src"})));
+    run.shell_tells(&json!({}));
+    run.shell_tells(&json!({"MODE": null, "NOTE": null}));
+    run.shell_tells(&json!({}));
+    run.result(first);
+    run
+}
+
+#[test]
+fn a_name_that_nothing_sets_is_a_warning_with_its_place_and_the_nearest_name() {
+    for known in [
+        "{PROJECT} {MODE|sh} {NOTE} {session_id} {run_id} {wait_match_text} {look_anything} {wait_groups.1}",
+        "${HOME} ${UNKNOWN} %{http_code} {{nobody}} a{2,3} {} {a,b} awk '{print $1}' {{.Names}} {\"a\": 1}",
+    ] {
+        assert_eq!(warnings(&typing(known)), "", "{known}");
+    }
+    expect![[r#"
+        /states/type/action/params/input_text: warning: {PROJCT} is no argument and no result of a state, did you mean 'PROJECT'? Runs must be started with it (-i PROJCT=VALUE, initial_variables). If it is meant as text, write {{PROJCT}}
+        /states/type/action/params/input_text: warning: {print} is no argument and no result of a state. Runs must be started with it (-i print=VALUE, initial_variables). If it is meant as text, write {{print}}"#]]
+    .assert_eq(&warnings(&typing("cd {PROJCT|sh}; awk '{print}' {PROJCT}")));
+    let mut document = typing("x");
+    document["states"]["wait"]["transitions"][0]["condition"] = json!({"pattern_match": "v{version|regex}"});
+    expect!["/states/wait/transitions/0/condition: warning: {version} is no argument and no result of a state. Runs must be started with it (-i version=VALUE, initial_variables). If it is meant as text, write {{version}}"]
+        .assert_eq(&warnings(&document));
+}
+
+#[test]
+fn nothing_starts_without_the_variables_that_are_needed() {
+    let document = typing("cd {PROJECT} && {command}");
+    assert_eq!(refused(&document, &json!({"PROJECT": "/src", "command": "make"})), "");
+    expect!["Invalid arguments, so nothing was started: argument PROJECT (where to build) was not given; give it with -i PROJECT=VALUE (initial_variables); {command} at /states/type/action/params/input_text has no value. Give it with -i command=VALUE (initial_variables), or write {{command}} if it is meant as text"]
+        .assert_eq(&refused(&document, &json!({"NOTE": "x"})));
+    let in_shell = definition(&document).check_start(&fields(&json!({"command": "make"})), |name| name == "PROJECT");
+    assert_eq!(in_shell, Ok(()));
+
+    // A state that opens the terminal may set the argument.
+    let mut document = typing("x");
+    document["states"]["look"]["action"] =
+        json!({"tool": "open_terminal", "params": {"environment": {"PROJECT": "/src"}}});
+    assert_eq!(refused(&document, &json!({})), "");
+
+    let mut document = typing("x");
+    document["arguments"] =
+        json!({"VERSION": {"schema": {"pattern": "^\\d+$"}}, "KEY": {"secret": true, "schema": {"minLength": 3}}});
+    expect![[r#"Invalid arguments, so nothing was started: VERSION="1.2" must match the pattern '^\d+$'; KEY=•••••• must have at least 3 characters"#]]
+        .assert_eq(&refused(&document, &json!({"VERSION": "1.2", "KEY": "x"})));
+}
+
+#[test]
+fn a_nested_workflow_needs_what_it_is_not_given() {
+    let nested = |given: Value| {
+        json!({
+            "initial_state": "nest",
+            "states": {"nest": {"action": {"tool": "run_workflow", "params": {
+                "workflow_definition": {"initial_state": "type", "states": {
+                    "type": {"action": {"tool": "send_input", "params": {"input_text": "{command}"}}}
+                }},
+                "initial_variables": given
+            }}}}
+        })
+    };
+    assert_eq!(warnings(&nested(json!({"command": "make"}))), "");
+    let place =
+        "/states/nest/action/params/workflow_definition/states/type/action/params/input_text: warning: {command}";
+    assert!(warnings(&nested(json!({"comand": "make"}))).starts_with(place));
+    assert!(warnings(&nested(Value::Null)).starts_with(place));
+}
+
+#[test]
+fn a_placeholder_without_a_value_fails_the_run_before_its_action() {
+    let run = begun("{wait_match_text}", &json!({"success": true, "message": "skip"}));
+    assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::UnresolvedVariable, .. }));
+    expect!["State 'type': {wait_match_text} has no value: state 'wait' has not been executed. If it is meant as text, write {{wait_match_text}}"]
+        .assert_eq(run.error());
+    assert_eq!((run.history.final_state(), run.history.states_executed()), (Some("look"), 1));
+
+    let run = begun("{NOTE}", &json!({"success": true, "message": "skip"}));
+    expect!["State 'type': {NOTE} has no value: the argument was not given, and has no default. If it is meant as text, write {{NOTE}}"]
+        .assert_eq(run.error());
+
+    let mut run = begun("{wait_groups.1}", &json!({"success": true}));
+    run.result(&json!({"success": true, "match_text": "x"}));
+    expect!["State 'type': {wait_groups.1} has no value: the last result of state 'wait' does not have it. If it is meant as text, write {{wait_groups.1}}"]
+        .assert_eq(run.error());
+}
+
+#[test]
+fn a_condition_with_a_placeholder_without_a_value_fails_the_run_where_it_is_reached() {
+    let mut document = typing("x");
+    document["states"]["look"]["transitions"] = json!([
+        {"condition": {"field_equals": {"message": "skip"}}, "next_state": "type"},
+        {"condition": {"field_contains": {"screen_content": "{wait_match_text}"}}, "next_state": "wait"}
+    ]);
+    let reached = |message: &str| {
+        let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
+        run.shell_tells(&json!({}));
+        run.result(&json!({"success": true, "message": message, "screen_content": "x"}));
+        run
+    };
+    assert_eq!(reached("skip").state(), "type");
+    assert!(reached("go").error().starts_with("State 'look': {wait_match_text} has no value: state 'wait'"));
+}
+
+#[test]
+fn a_fail_says_what_its_author_wrote_whatever_is_known() {
+    let mut document = typing("x");
+    document["states"]["type"]["action"] =
+        json!({"tool": "fail", "params": {"message": "broken: {wait_error} {nobody}"}});
+    assert!(warnings(&document).contains("{nobody} is no argument"));
+    assert_eq!(refused(&document, &json!({"PROJECT": "/src"})), "");
+    let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
+    run.shell_tells(&json!({}));
+    run.result(&json!({"success": true, "message": "skip"}));
+    assert_eq!(run.params()["message"], "broken: {wait_error} {nobody}");
+}
+
+#[test]
+fn arguments_and_their_defaults_fill_placeholders() {
+    let run = begun("{PROJECT} {MODE} {MODE|sh} ${MODE}", &json!({"success": true, "message": "skip"}));
+    assert_eq!(run.params()["input_text"], "/src debug debug ${MODE}");
+
+    // What the shell has comes before a default.
+    let mut run = Machine::start_with(&typing("{PROJECT} {MODE} {NOTE}"), given(&json!({})));
+    run.shell_tells(&json!({"PROJECT": "/here", "MODE": "release", "NOTE": "n"}));
+    run.result(&json!({"success": true, "message": "skip"}));
+    assert_eq!(run.params()["input_text"], "/here release n");
+
+    // A default is known before there is a shell to ask.
+    let mut document = typing("{MODE}");
+    document["arguments"] = json!({"DIR": {"default": "/tmp"}});
+    document["states"]["look"]["action"] = json!({"tool": "open_terminal", "params": {"working_directory": "{DIR}"}});
+    document["states"]["type"]["action"]["params"]["input_text"] = "x".into();
+    let run = Machine::start(&document);
+    assert_eq!(run.params()["working_directory"], "/tmp");
+}
+
+#[test]
+fn groups_of_a_wait_are_variables_by_number_and_by_name() {
+    let mut document = typing("{wait_groups.1}/{wait_groups.patch|sh}/{patch}/{wait_groups.0}");
+    document["states"]["wait"]["action"]["params"]["pattern"] = r"v(\d+)(?:\.(?P<patch>\d+))?(?P<rest>-.*)?".into();
+    document["states"]["wait"]["transitions"] =
+        json!([{"condition": {"field_equals": {"groups.1": "4"}}, "next_state": "type"}]);
+    assert_eq!(warnings(&document), "");
+    let mut run = Machine::start_with(&document, given(&json!({"PROJECT": "/src", "MODE": "x", "NOTE": "x"})));
+    run.shell_tells(&json!({}));
+    run.result(&json!({"success": true}));
+    run.result(&json!({"success": true, "match_text": "v4.2", "groups": ["4", "2", null]}));
+    assert_eq!(run.params()["input_text"], "4/2/2/v4.2");
+    assert_eq!(run.history.variables().get("rest"), Some(&Value::Null));
+
+    document["states"]["wait"]["transitions"][0]["condition"] = json!({"field_equals": {"groups.0": "4"}});
+    expect!["/states/wait/transitions/0/condition: warning: 'groups.0' is the whole match; groups are counted from 1, 'groups.1' is the first"]
+        .assert_eq(&warnings(&document));
+}

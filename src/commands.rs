@@ -14,7 +14,8 @@ mod run;
 pub(crate) mod runs;
 mod serve;
 mod setup;
-mod terminal;
+pub(crate) mod terminal;
+mod watch;
 mod worker;
 mod workflow;
 
@@ -26,7 +27,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::commander::Commander;
 use crate::failure::Failure;
-use crate::{front, print};
+use crate::{completion, front, print};
 
 /// Drive real terminals and run repeatable workflows, for agents and people
 #[derive(Debug, Parser)]
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a workflow and show its states as they happen
+    /// Run a workflow and show its steps live
     Run(run::Run),
     /// Save, list, check and draw workflows
     #[command(subcommand)]
@@ -54,7 +55,7 @@ enum Command {
     /// List, show, follow and cancel runs
     #[command(subcommand)]
     Runs(runs::Runs),
-    /// List and answer the questions that runs wait for
+    /// List and answer gates: questions that runs wait for
     #[command(subcommand)]
     Gates(gates::Gates),
     /// Require a passphrase to approve human gates
@@ -69,10 +70,11 @@ enum Command {
     /// List and refresh the workflows of remote services
     #[command(subcommand)]
     Remote(remote::Remote),
-    /// Open, watch, drive and close terminals
+    /// Open, drive, watch and close terminals
     #[command(subcommand)]
     Terminal(terminal::Terminal),
-    /// Call nodes, run graphs and workflows and answer their questions, line by line
+    Watch(watch::Watch),
+    /// Call nodes, graphs and workflows and answer gates, line by line
     Commander(Commander),
     /// Register steplatch with the MCP clients on this machine
     Setup(setup::Setup),
@@ -80,7 +82,7 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Serve an MCP client on standard input and output, or clients over HTTP
     Mcp(mcp::Mcp),
-    /// Serve programs and pages over HTTP: an API, events, and this instance's workflows for others
+    /// Serve an HTTP API with events and MCP, also for other instances
     Serve(serve::Serve),
     /// Start, stop and inspect the daemon
     #[command(subcommand)]
@@ -91,14 +93,28 @@ enum Command {
     /// Execute functions on standard input and output, for the daemon
     #[command(hide = true)]
     Worker,
-    /// Print a completion script for a shell
+    /// Print a script with which a shell completes commands, ids and names
+    #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
 }
 
+const COMPLETIONS: &str = "\
+Add one of these lines to the configuration of your shell:
+  bash   source <(steplatch completions bash)
+  zsh    source <(steplatch completions zsh)
+  fish   steplatch completions fish | source
+
+Ids and names come from the running daemon.";
+
 impl Arguments {
+    /// Returns the grammar of the command line.
+    pub(crate) fn grammar() -> clap::Command {
+        Self::command()
+    }
+
     /// Parses the command line. Returns also whether its command is to print JSON.
     ///
     /// # Errors
@@ -151,10 +167,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Graph(command) => command.run(&place).await,
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
+        Command::Watch(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
         Command::Setup(_) if arguments.state_dir.is_some() => Err(Failure::usage(
-            "clients are given a server with the usual state folder; leave --state-dir out, and set STEPLATCH_STATE_DIR in the \
-             environment of the client's entry if it is to have another one"
+            "setup registers the server with the default state directory; leave --state-dir out, and set STEPLATCH_STATE_DIR in \
+             the environment of the client's entry for another one"
                 .to_owned(),
         )),
         Command::Setup(command) => command.run(),
@@ -165,10 +182,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Config(command) => command.run().await,
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
-            // The generator panics on a write error, so it writes to memory.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut script);
-            print::bytes(&script)?;
+            let unknown = || Failure::usage(format!("there are no completions for {shell}"));
+            print::bytes(&completion::script(&shell.to_string()).ok_or_else(unknown)?)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -27,5 +27,6 @@ mod settings;
 mod setup;
 mod stories;
 mod survival;
+mod waking;
 mod watching;
 mod workers;

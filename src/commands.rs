@@ -7,6 +7,7 @@ mod doctor;
 mod gates;
 pub(crate) mod graphs;
 mod host;
+mod man;
 mod mcp;
 mod nodes;
 mod remote;
@@ -93,6 +94,7 @@ enum Command {
     /// Execute functions on standard input and output, for the daemon
     #[command(hide = true)]
     Worker,
+    Man(man::Man),
     /// Print a script with which a shell completes commands, ids and names
     #[command(after_help = COMPLETIONS)]
     Completions {
@@ -180,6 +182,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Serve(command) => command.run(&place).await,
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run().await,
+        Command::Man(command) => command.run(),
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
             let unknown = || Failure::usage(format!("there are no completions for {shell}"));
@@ -199,11 +202,12 @@ mod tests {
     }
 
     /// The commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 7] = [
+    const WITHOUT_JSON: [(&str, &str); 8] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),
+        ("man", "writes files of another format"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
         ("worker", "speaks a protocol of its own"),

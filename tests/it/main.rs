@@ -7,6 +7,7 @@ mod calls;
 mod clients;
 mod command_line;
 mod commander;
+mod completions;
 mod contract_runs;
 mod doctor;
 mod durable;

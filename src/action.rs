@@ -88,8 +88,8 @@ impl Outcome {
     pub(crate) fn describe(self, tool: &str, result: &Value) -> String {
         let text = |name: &str| result.get(name).and_then(Value::as_str);
         match self {
-            Self::TimedOut => return "time is up".to_owned(),
-            Self::Unknown => return "nobody knows: the daemon went away meanwhile".to_owned(),
+            Self::TimedOut => return "timed out".to_owned(),
+            Self::Unknown => return "unknown: the daemon ended meanwhile".to_owned(),
             Self::Failed if tool != "run_workflow" => {
                 return text("error").map(visible).unwrap_or_default();
             }

@@ -15,7 +15,7 @@ pub(crate) struct Header {
     term: Term,
     /// The time of its beginning, in seconds since 1970.
     timestamp: u64,
-    /// The longest pause that players show, in seconds.
+    /// Longest pause in a replay, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_time_limit: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use steplatch_ids::random_name;
 use steplatch_protocol::{
-    AttachTerminal, AttachTerminalReply, CallError, Client, DaemonPaths, Events, HandBackTerminal, ResizeTerminal,
-    TerminalEvent, WriteTerminal,
+    AttachTerminal, AttachTerminalReply, CallError, Client, DaemonPaths, Events, GetScreenContent, HandBackTerminal,
+    ResizeTerminal, TerminalEvent, WriteTerminal,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -68,6 +68,57 @@ impl Drop for RawMode {
         let _ = out.write_all(RESTORE.as_bytes());
         let _ = out.flush();
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+    }
+}
+
+/// A line at the bottom of the screen that says how to leave, for the first seconds.
+///
+/// It is shown only on a blank row. Output that may have moved or replaced the row leaves it to scroll away.
+struct Hint {
+    /// When it is removed.
+    until: tokio::time::Instant,
+    /// How many bytes of output may still come before the row counts as changed.
+    quiet: usize,
+    is_shown: bool,
+}
+
+impl Hint {
+    /// How long it is shown.
+    const SHOWN: Duration = Duration::from_secs(5);
+    /// A shell that draws its prompt again after a resize writes fewer bytes.
+    const QUIET: usize = 256;
+
+    fn none() -> Self {
+        Self { until: tokio::time::Instant::now(), quiet: 0, is_shown: false }
+    }
+
+    /// Shows `text` on the last row, if `used` rows leave it blank.
+    fn show(out: &mut io::Stdout, text: &str, used: usize) -> io::Result<Self> {
+        let Ok(size) = tcgetwinsize(io::stdout()) else { return Ok(Self::none()) };
+        if used >= usize::from(size.ws_row) {
+            return Ok(Self::none());
+        }
+        let text = print::fitted(text, usize::from(size.ws_col));
+        write!(out, "\x1b7\x1b[{};1H\x1b[2m{text}\x1b[22m\x1b8", size.ws_row)?;
+        out.flush()?;
+        Ok(Self { until: tokio::time::Instant::now() + Self::SHOWN, quiet: Self::QUIET, is_shown: true })
+    }
+
+    /// Takes note of output of the program.
+    fn output(&mut self, bytes: &[u8]) {
+        self.quiet = self.quiet.saturating_sub(bytes.len());
+        self.is_shown &= self.quiet > 0 && !bytes.contains(&b'\n');
+    }
+
+    /// Removes the line, if it is still there.
+    fn remove(&mut self, out: &mut io::Stdout) -> io::Result<()> {
+        if std::mem::take(&mut self.is_shown)
+            && let Ok(size) = tcgetwinsize(io::stdout())
+        {
+            write!(out, "\x1b7\x1b[{};1H\x1b[2K\x1b8", size.ws_row)?;
+            out.flush()?;
+        }
+        Ok(())
     }
 }
 
@@ -164,6 +215,13 @@ impl<'a> Joined<'a> {
         Ok(())
     }
 
+    /// Returns how many rows of the screen are used, counted from the top; all of them if that is unknown.
+    async fn used_rows(&self) -> usize {
+        let verb = GetScreenContent { session_id: self.session.clone(), ..GetScreenContent::default() };
+        let content = self.client.call(verb).await.ok().and_then(|reply| reply.screen_content);
+        content.map_or(usize::MAX, |content| content.lines().count())
+    }
+
     /// Restores the terminal's size and releases the hold, so that an agent finds the same width and may type again.
     async fn leave(&self, cols: u16, rows: u16) {
         self.resize(cols, rows).await;
@@ -178,7 +236,7 @@ impl<'a> Joined<'a> {
 pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage(
-            "attach needs a terminal of yours on standard input and output; to read one use: steplatch terminal screen",
+            "attach needs a terminal on standard input and output; to read a screen use: steplatch terminal screen",
         ));
     }
     let (mut joined, found) = Joined::join(place, id, key, hold).await?;
@@ -187,13 +245,16 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
     name(&mut out, &joined.title)?;
     draw(&mut out, &found.snapshot)?;
     joined.fit().await?;
+    let mut hint = Hint::show(&mut out, &joined.title, joined.used_rows().await)?;
     let mut keys = keyboard();
     let mut resized = signal(SignalKind::window_change())?;
     let left = loop {
         tokio::select! {
             event = joined.events.next() => match event.map(serde_json::from_value::<TerminalEvent>) {
                 Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
-                    out.write_all(&STANDARD.decode(bytes).unwrap_or_default())?;
+                    let bytes = STANDARD.decode(bytes).unwrap_or_default();
+                    hint.output(&bytes);
+                    out.write_all(&bytes)?;
                     out.flush()?;
                 }
                 Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => draw(&mut out, &snapshot)?,
@@ -204,6 +265,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
             },
             typed = keys.recv() => {
                 let Some(typed) = typed else { break Left::Detached };
+                hint.remove(&mut out)?;
                 let before = typed.iter().position(|byte| *byte == key.0);
                 let sent = &typed[..before.unwrap_or(typed.len())];
                 if !sent.is_empty()
@@ -217,6 +279,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
                 }
             }
             _ = resized.recv() => joined.fit().await?,
+            () = tokio::time::sleep_until(hint.until), if hint.is_shown => hint.remove(&mut out)?,
         }
     };
     if matches!(left, Left::Detached) {
@@ -227,7 +290,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
     print::line("")?;
     match left {
         Left::Detached => {
-            print::note(&format!("detached; the terminal goes on: steplatch terminal attach {session}"));
+            print::note(&format!("detached; the terminal keeps running: steplatch terminal attach {session}"));
         }
         Left::Ended(code) => {
             let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();

@@ -8,7 +8,7 @@ use steplatch_protocol::RunEvent;
 
 use crate::action::led_to;
 use crate::print::{BAD, GOOD, QUIET, visible};
-use crate::run_view::{between, line};
+use crate::run_view::{between, line, since};
 
 /// The node calls in progress, by their numbers.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct CallLine {
     /// The input, on one line.
     pub(crate) given: String,
     began: String,
-    /// When its start was seen.
+    /// When it started.
     pub(crate) since: Instant,
 }
 
@@ -45,7 +45,8 @@ impl Calls {
                 let step = text("step_id");
                 let name = if step.is_empty() { node.clone() } else { step };
                 let given = brief(event.data.get("input").unwrap_or(&Value::Null));
-                let called = CallLine { name, node, given, began: event.timestamp.clone(), since: Instant::now() };
+                let called =
+                    CallLine { name, node, given, began: event.timestamp.clone(), since: since(&event.timestamp) };
                 call.map(|call| self.open.insert(call, called));
                 None
             }

@@ -53,7 +53,7 @@ pub(crate) enum Format {
 pub(crate) enum Scope {
     /// You, in all projects
     User,
-    /// Everybody who works in this folder
+    /// All users of this directory
     Project,
 }
 
@@ -164,7 +164,7 @@ impl UserPaths {
             claude: folder("CLAUDE_CONFIG_DIR"),
             codex: folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             project: std::env::current_dir()
-                .map_err(|error| Failure::system("the working folder can not be found", &error))?,
+                .map_err(|error| Failure::system("the working directory can not be found", &error))?,
             path: variable("PATH").unwrap_or_default(),
             home,
         })

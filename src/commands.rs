@@ -7,6 +7,7 @@ mod doctor;
 mod gates;
 pub(crate) mod graphs;
 mod host;
+mod man;
 mod mcp;
 mod nodes;
 mod remote;
@@ -14,7 +15,8 @@ mod run;
 pub(crate) mod runs;
 mod serve;
 mod setup;
-mod terminal;
+pub(crate) mod terminal;
+mod watch;
 mod worker;
 mod workflow;
 
@@ -26,7 +28,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::commander::Commander;
 use crate::failure::Failure;
-use crate::{front, print};
+use crate::{completion, front, print};
 
 /// Drive real terminals and run repeatable workflows, for agents and people
 #[derive(Debug, Parser)]
@@ -46,7 +48,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a workflow and show its states as they happen
+    /// Run a workflow and show its steps live
     Run(run::Run),
     /// Save, list, check and draw workflows
     #[command(subcommand)]
@@ -54,7 +56,7 @@ enum Command {
     /// List, show, follow and cancel runs
     #[command(subcommand)]
     Runs(runs::Runs),
-    /// List and answer the questions that runs wait for
+    /// List and answer gates: questions that runs wait for
     #[command(subcommand)]
     Gates(gates::Gates),
     /// Require a passphrase to approve human gates
@@ -69,10 +71,11 @@ enum Command {
     /// List and refresh the workflows of remote services
     #[command(subcommand)]
     Remote(remote::Remote),
-    /// Open, watch, drive and close terminals
+    /// Open, drive, watch and close terminals
     #[command(subcommand)]
     Terminal(terminal::Terminal),
-    /// Call nodes, run graphs and workflows and answer their questions, line by line
+    Watch(watch::Watch),
+    /// Call nodes, graphs and workflows and answer gates, line by line
     Commander(Commander),
     /// Register steplatch with the MCP clients on this machine
     Setup(setup::Setup),
@@ -80,7 +83,7 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Serve an MCP client on standard input and output, or clients over HTTP
     Mcp(mcp::Mcp),
-    /// Serve programs and pages over HTTP: an API, events, and this instance's workflows for others
+    /// Serve an HTTP API with events and MCP, also for other instances
     Serve(serve::Serve),
     /// Start, stop and inspect the daemon
     #[command(subcommand)]
@@ -91,14 +94,29 @@ enum Command {
     /// Execute functions on standard input and output, for the daemon
     #[command(hide = true)]
     Worker,
-    /// Print a completion script for a shell
+    Man(man::Man),
+    /// Print a script with which a shell completes commands, ids and names
+    #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
 }
 
+const COMPLETIONS: &str = "\
+Add one of these lines to the configuration of your shell:
+  bash   source <(steplatch completions bash)
+  zsh    source <(steplatch completions zsh)
+  fish   steplatch completions fish | source
+
+Ids and names come from the running daemon.";
+
 impl Arguments {
+    /// Returns the grammar of the command line.
+    pub(crate) fn grammar() -> clap::Command {
+        Self::command()
+    }
+
     /// Parses the command line. Returns also whether its command is to print JSON.
     ///
     /// # Errors
@@ -151,10 +169,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Graph(command) => command.run(&place).await,
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
+        Command::Watch(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
         Command::Setup(_) if arguments.state_dir.is_some() => Err(Failure::usage(
-            "clients are given a server with the usual state folder; leave --state-dir out, and set STEPLATCH_STATE_DIR in the \
-             environment of the client's entry if it is to have another one"
+            "setup registers the server with the default state directory; leave --state-dir out, and set STEPLATCH_STATE_DIR in \
+             the environment of the client's entry for another one"
                 .to_owned(),
         )),
         Command::Setup(command) => command.run(),
@@ -163,12 +182,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Serve(command) => command.run(&place).await,
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run().await,
+        Command::Man(command) => command.run(),
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
-            // The generator panics on a write error, so it writes to memory.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut script);
-            print::bytes(&script)?;
+            let unknown = || Failure::usage(format!("there are no completions for {shell}"));
+            print::bytes(&completion::script(&shell.to_string()).ok_or_else(unknown)?)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -184,11 +202,12 @@ mod tests {
     }
 
     /// The commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 7] = [
+    const WITHOUT_JSON: [(&str, &str); 8] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),
+        ("man", "writes files of another format"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
         ("worker", "speaks a protocol of its own"),

@@ -44,7 +44,7 @@ pub(crate) struct Check {
     pub(crate) said: String,
     /// The fix, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mend: Option<String>,
+    pub(crate) fix: Option<String>,
 }
 
 /// The findings of one section.
@@ -58,8 +58,8 @@ impl Checks {
         Self { section, found: Vec::new() }
     }
 
-    fn add(&mut self, about: &str, state: State, said: impl Into<String>, mend: Option<String>) {
-        self.found.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), mend });
+    fn add(&mut self, about: &str, state: State, said: impl Into<String>, fix: Option<String>) {
+        self.found.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), fix });
     }
 
     fn good(&mut self, about: &str, said: impl Into<String>) {
@@ -70,12 +70,12 @@ impl Checks {
         self.add(about, State::Absent, said, None);
     }
 
-    fn warn(&mut self, about: &str, said: impl Into<String>, mend: impl Into<String>) {
-        self.add(about, State::Warning, said, Some(mend.into()));
+    fn warn(&mut self, about: &str, said: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, State::Warning, said, Some(fix.into()));
     }
 
-    fn problem(&mut self, about: &str, said: impl Into<String>, mend: impl Into<String>) {
-        self.add(about, State::Problem, said, Some(mend.into()));
+    fn problem(&mut self, about: &str, said: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, State::Problem, said, Some(fix.into()));
     }
 }
 
@@ -118,7 +118,7 @@ async fn server(ours: &OwnEntry, place: &DaemonPaths) -> Checks {
             Err(why) => checks.problem(
                 about,
                 why,
-                "see what it says with: steplatch -v mcp, and how the daemon is with: steplatch daemon status",
+                "see its log with: steplatch -v mcp, and check the daemon with: steplatch daemon status",
             ),
         }
     }
@@ -138,11 +138,7 @@ fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
         print::duration(spoken.ended)
     );
     if spoken.ended > PROMPTLY {
-        checks.warn(
-            about,
-            said,
-            "it should end at once when its client is gone; look for what keeps this machine busy",
-        );
+        checks.warn(about, said, "it should end as soon as its client is gone; check the load of this machine");
     } else {
         checks.good(about, said);
     }
@@ -165,7 +161,7 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 Ok(None) => continue,
                 Ok(Some(text)) => text,
                 Err(error) => {
-                    checks.problem(&about, format!("{}: {error}", around.shown(&path)), "mend the file");
+                    checks.problem(&about, format!("{}: {error}", around.shown(&path)), "fix the file");
                     has_entry = true;
                     continue;
                 }
@@ -179,7 +175,7 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
                 Err(error) => {
                     has_entry = true;
                     let said = format!("{} can not be read: {error}", around.shown(&path));
-                    checks.problem(&about, said, "mend the file; the client can not read it either");
+                    checks.problem(&about, said, "fix the file; the client can not read it either");
                 }
             }
         }
@@ -188,14 +184,14 @@ async fn clients(around: &UserPaths, ours: &OwnEntry, only: &[String]) -> Checks
             (false, true, true) => {
                 checks.warn(
                     client.label,
-                    "does not know steplatch",
+                    "has no entry for steplatch",
                     format!("add it with: {}", setup_command(client, Scope::User)),
                 );
             }
             (false, false, true) => checks.absent(client.label, "not found"),
             (false, _, false) => {
                 let setup = setup_command(client, Scope::User);
-                checks.problem(client.label, "does not know steplatch", format!("add it with: {setup}"));
+                checks.problem(client.label, "has no entry for steplatch", format!("add it with: {setup}"));
             }
         }
     }
@@ -213,11 +209,11 @@ async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnE
     let Some(command) = &found.command else {
         match &found.url {
             Some(url) => match reach::listens(url).await {
-                Ok(()) => checks.good(about, format!("connects to {url}, where somebody listens")),
+                Ok(()) => checks.good(about, format!("connects to {url}, which accepts connections")),
                 Err(why) => checks.problem(
                     about,
                     format!("connects to {url}, and {why}"),
-                    format!("start it with: steplatch serve, or take out the entry and run: {setup}"),
+                    format!("start it with: steplatch serve, or remove the entry and run: {setup}"),
                 ),
             },
             None => checks.problem(about, "has an entry that starts nothing", format!("fix it with: {setup}")),
@@ -225,7 +221,7 @@ async fn entry(checks: &mut Checks, about: &str, found: &FoundEntry, ours: &OwnE
         return;
     };
     let Some(program) = around.find(command) else {
-        let said = format!("starts '{told}', and there is no such program");
+        let said = format!("starts '{told}': program not found");
         return checks.problem(about, said, format!("fix it with: {setup}"));
     };
     let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

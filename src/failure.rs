@@ -9,6 +9,7 @@ use serde_json::Value;
 use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
+use crate::wait::TIMED_OUT;
 
 /// The work failed: a run, an action, a daemon that does not answer.
 pub(crate) const FAILED: u8 = 1;
@@ -48,6 +49,12 @@ impl Failure {
     /// Creates a failure of an invalid request.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: USAGE, reply: None }
+    }
+
+    /// Creates a failure of a wait whose time limit passed; `message` says what is still open.
+    pub(crate) fn timed_out(message: impl std::fmt::Display) -> Self {
+        let reply = serde_json::json!({ "timed_out": true });
+        Self { message: format!("timed out; {message}"), code: TIMED_OUT, reply: Some(reply) }
     }
 
     /// Creates a failure of a system call.
@@ -113,7 +120,7 @@ impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Lost => {
-                Self::work("the daemon went away in the middle; see how it is with: steplatch daemon status".to_owned())
+                Self::work("the connection to the daemon was lost; check it with: steplatch daemon status".to_owned())
             }
             error => Self::work(error.to_string()),
         }

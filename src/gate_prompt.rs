@@ -150,7 +150,7 @@ impl GatePrompt {
         } else {
             self.begin();
         }
-        (!first).then(|| reply.error.clone().unwrap_or_else(|| "the answer was not taken".to_owned()))
+        (!first).then(|| reply.error.clone().unwrap_or_else(|| "the answer was rejected".to_owned()))
     }
 
     fn field(&self) -> Option<&Field> {

@@ -25,19 +25,19 @@ const OTHER_DESCRIPTORS: u64 = 128;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Over HTTP")]
 pub(crate) struct ListenOptions {
-    /// Port to listen on; 0 takes any that is free [default: 7878]
+    /// Port to listen on; 0 selects a free port [default: 7878]
     #[arg(long)]
     port: Option<u16>,
 
-    /// Address to listen on; any other than this machine's own can be reached by others [default: 127.0.0.1]
+    /// Address to listen on; other machines can reach any address but loopback [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     host: Option<String>,
 
-    /// A name that requests may call this server by, besides its own, such as that of a proxy before it
+    /// Additional host name to accept in requests, such as that of a proxy (repeatable)
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
 
-    /// An origin whose pages may send requests from a browser
+    /// Web origin whose pages may send requests (repeatable)
     #[arg(long, value_name = "URL")]
     allow_origin: Vec<String>,
 }
@@ -142,7 +142,7 @@ impl HttpListener {
         match (token, &shown_file) {
             (Some(token), Some(file)) => {
                 row("token", token)?;
-                row("", &format!("made just now and shown this once; it is kept in {file}"))?;
+                row("", &format!("created now and shown only once; it is stored in {file}"))?;
             }
             (_, Some(file)) => row("token", &format!("in {file}"))?,
             (_, None) => row("token", &format!("as in {TOKEN_VARIABLE}"))?,
@@ -160,7 +160,7 @@ impl HttpListener {
 
     /// Serves until ctrl-c or SIGTERM.
     pub(crate) async fn serve(server: Server) -> Result<(), Failure> {
-        let failed = |error| Failure::system("signals can not be heard", &error);
+        let failed = |error| Failure::system("signals can not be received", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let end = async move {

@@ -10,6 +10,7 @@ mod child_runs;
 mod clients;
 mod commander;
 mod commands;
+mod completion;
 mod doctor;
 mod failure;
 mod front;
@@ -17,12 +18,15 @@ mod gate_prompt;
 mod http_listener;
 mod pager;
 mod passphrase;
+mod pick;
 mod print;
 mod question;
 mod record;
+mod run_changes;
 mod run_view;
 mod settings;
 mod translation;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -31,6 +35,7 @@ use std::process::ExitCode;
 static ALLOCATOR: steplatch_python::worker::Allocator = steplatch_python::worker::Allocator;
 
 fn main() -> ExitCode {
+    completion::answer(commands::Arguments::grammar);
     let (arguments, json) = match commands::Arguments::read() {
         Ok(read) => read,
         Err(misread) => return failure::misread(&misread),

@@ -60,7 +60,7 @@ impl Source {
             return Ok(Self::Script);
         }
         Person::here().map(Self::Person).ok_or_else(|| {
-            Failure::usage("nobody can be asked for a passphrase: standard input is no terminal; scripts give --stdin")
+            Failure::usage("no passphrase can be asked for: standard input is not a terminal; scripts use --stdin")
         })
     }
 
@@ -73,7 +73,7 @@ impl Source {
     }
 }
 
-/// Asks a person for a passphrase, without echo.
+/// Asks a person for a passphrase, without echo. The echo stays off until [`Person::end_question`].
 pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphrase, Failure> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     person.listen_unseen();
@@ -83,13 +83,13 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
         // The terminal's echo is restored before this program exits.
         _ = interrupted.recv() => None,
     };
-    person.end_question();
     match line {
         Some(line) if !line.is_empty() => Ok(Passphrase(line)),
         Some(_) => Err(Failure::usage("the passphrase is empty")),
         None => {
+            person.end_question();
             print::line("")?;
-            Err(Failure::work("no passphrase was given, and nothing was done"))
+            Err(Failure::work("no passphrase was given; nothing was changed"))
         }
     }
 }

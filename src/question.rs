@@ -55,7 +55,8 @@ impl Person {
         self.unseen = self.unseen.take().or_else(EchoOff::begin);
     }
 
-    /// Ends a question that is answered or obsolete.
+    /// Shows the input again, after a question that is answered or obsolete. Between attempts at a passphrase the echo
+    /// stays off, so that one that is typed early is not shown.
     pub(crate) fn end_question(&mut self) {
         self.unseen = None;
     }
@@ -119,8 +120,20 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usiz
         Some(at) => Ok((choices[at].clone(), Some(at + 1))),
         None if line.is_empty() => Err("nothing was answered".to_owned()),
         None if choices.len() == 1 => Err(format!("'{}' is not the choice; answer 1", visible(line))),
-        None => Err(format!("'{}' is none of the choices; answer 1 to {}", visible(line), choices.len())),
+        None => Err(format!("invalid answer '{}'; choose {}", visible(line), alternatives(choices))),
     }
+}
+
+/// The most choices that an error names; of more it gives the numbers.
+const NAMED_CHOICES: usize = 4;
+
+/// Returns choices for an error message: `restore or keep`, or the numbers if they are many or long.
+fn alternatives(choices: &[String]) -> String {
+    let width: usize = choices.iter().map(|choice| choice.width()).sum();
+    if choices.len() > NAMED_CHOICES || width > 60 {
+        return format!("1 to {}", choices.len());
+    }
+    choices.iter().map(|choice| visible(choice)).collect::<Vec<_>>().join(" or ")
 }
 
 /// Returns an answer on one line: a text, or the values of a form.
@@ -260,8 +273,8 @@ mod tests {
         assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
         assert_eq!(chosen(&gate, "2").unwrap().0, "2", "text and number mean the same choice");
         for (line, refusal) in [
-            ("0", "'0' is none of the choices; answer 1 to 3"),
-            ("4", "'4' is none of the choices; answer 1 to 3"),
+            ("0", "invalid answer '0'; choose it is clean or 2 or none of these"),
+            ("4", "invalid answer '4'; choose it is clean or 2 or none of these"),
             ("", "nothing was answered"),
         ] {
             assert_eq!(chosen(&gate, line).unwrap_err(), refusal);

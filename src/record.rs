@@ -46,7 +46,7 @@ pub(crate) async fn record(
     out.flush()?;
     if let Some(code) = ended_before(&client, &joined.session_id).await? {
         out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
-        print::note(&format!("its program had ended already; its screen is in {}", file.display()));
+        print::note(&format!("the program had already ended; its screen is in {}", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
     print::note(&format!("recording {} to {}; ctrl-c ends it", joined.session_id, file.display()));
@@ -140,14 +140,14 @@ async fn ended_before(client: &Client, session: &str) -> Result<Option<i32>, Fai
 fn create(file: &Path) -> Result<Box<dyn Write>, Failure> {
     if file == Path::new("-") {
         if io::stdout().is_terminal() {
-            return Err(Failure::usage("a recording is not to be read on a terminal; name a file, or send it on"));
+            return Err(Failure::usage("a recording is not readable on a terminal; name a file, or pipe the output"));
         }
         return Ok(Box::new(io::stdout()));
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(file) {
         Ok(created) => Ok(Box::new(created)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(Failure::usage(format!("'{}' is there already; choose another file", file.display())))
+            Err(Failure::usage(format!("'{}' already exists; choose another file", file.display())))
         }
         Err(error) => Err(Failure::usage(format!("'{}' can not be written: {error}", file.display()))),
     }

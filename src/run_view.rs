@@ -102,7 +102,7 @@ impl Story {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let tool = text("tool");
         let detail = detail(&tool, event.data.get("params").unwrap_or(&Value::Null));
-        let current = Current { state: text("state"), tool, detail, since: Instant::now() };
+        let current = Current { state: text("state"), tool, detail, since: since(&event.timestamp) };
         self.states += 1;
         self.current = Some(current.clone());
         current
@@ -153,7 +153,7 @@ impl Story {
                 ));
                 let screen: Vec<&str> = self.screen.lines().collect();
                 if !screen.is_empty() {
-                    lines.push(format!("  {QUIET}the screen as it was left:{QUIET:#}"));
+                    lines.push(format!("  {QUIET}the last screen:{QUIET:#}"));
                     let shown = screen.iter().skip(screen.len().saturating_sub(SCREEN_LINES));
                     lines.extend(shown.map(|line| format!("  {QUIET}│{QUIET:#} {line}")));
                 }
@@ -179,6 +179,12 @@ impl Story {
 pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
     let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
     read(later)?.duration_since(read(earlier)?).try_into().ok()
+}
+
+/// Returns the instant of a timestamp, because a watcher may join late; an invalid one or one of the future is now.
+pub(crate) fn since(timestamp: &str) -> Instant {
+    let now = Instant::now();
+    print::between(timestamp, None).and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
 
 /// Returns `  ✓ state  tool  detail … time`, fitted to the width of the terminal if there is one.
@@ -234,12 +240,12 @@ fn remote_line(event: &RunEvent) -> String {
     let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
     let asked = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
     match (event.event_type.as_str(), asked) {
-        ("remote_queued", _) => "stands in line: as many of its service's runs as may be are under way".to_owned(),
-        ("remote_refused", _) => format!("not started yet, asked again {}: {}", text("again_at"), text("error")),
+        ("remote_queued", _) => "queued: its service is at its limit of concurrent runs".to_owned(),
+        ("remote_refused", _) => format!("not started yet, next try {}: {}", text("again_at"), text("error")),
         ("remote_started", _) => format!("started by its service as {}", text("workflow_instance_id")),
-        ("remote_cancelling", _) => format!("its service is asked to cancel it: {}", text("reason")),
-        (_, Some(prompt)) => format!("waits there for an answer: {}", visible(prompt)),
-        _ => format!("its service says {}", text("status")),
+        ("remote_cancelling", _) => format!("cancel requested from its service: {}", text("reason")),
+        (_, Some(prompt)) => format!("waits at its service for an answer: {}", visible(prompt)),
+        _ => format!("status at its service: {}", text("status")),
     }
 }
 
@@ -288,15 +294,16 @@ impl Shown {
             }
             "gate_answered" => vec![answered(event, self.width(taken))],
             "gate_timeout" | "gate_cancelled" => {
-                let detail = if event.event_type == "gate_timeout" { "nobody answered in time" } else { "taken back" };
+                let detail =
+                    if event.event_type == "gate_timeout" { "timed out without an answer" } else { "withdrawn" };
                 vec![line(&format!("{QUIET}◌{QUIET:#}"), text("state"), "gate", detail, "", self.width(taken))]
             }
             "workflow_paused" => {
                 let by = visible(text("by"));
-                let resume = format!("let it go on with: steplatch runs resume {}", event.run_id);
+                let resume = format!("resume it with: steplatch runs resume {}", event.run_id);
                 vec![format!("  {QUIET}paused by {by}; {resume}{QUIET:#}")]
             }
-            "workflow_resumed" => vec![format!("  {QUIET}{} lets it go on{QUIET:#}", visible(text("by")))],
+            "workflow_resumed" => vec![format!("  {QUIET}resumed by {}{QUIET:#}", visible(text("by")))],
             "contract_checked" => {
                 self.story.check(event);
                 Vec::new()
@@ -331,6 +338,25 @@ impl Shown {
             self.nested.remove(&event.run_id);
         }
         ended
+    }
+
+    /// Returns the state or the call in execution.
+    fn current(&self) -> Option<Current> {
+        let called = self.story.calls.oldest().map(|called| Current {
+            state: called.name.clone(),
+            tool: called.node.clone(),
+            detail: called.given.clone(),
+            since: called.since,
+        });
+        self.story.current.clone().or(called)
+    }
+
+    /// Returns the line of the state or the call in execution, for a display that is not animated.
+    pub(crate) fn current_line(&self) -> Option<String> {
+        let current = self.current()?;
+        let time = duration(current.since.elapsed());
+        let mark = format!("{QUIET}▸{QUIET:#}");
+        Some(line(&mark, &current.state, &current.tool, &current.detail, &time, self.width(0)))
     }
 
     /// Removes the animated line, before other output is printed.
@@ -394,14 +420,7 @@ impl View for Shown {
     }
 
     fn tick(&mut self) -> io::Result<()> {
-        let called = self.story.calls.oldest().map(|called| Current {
-            state: called.name.clone(),
-            tool: called.node.clone(),
-            detail: called.given.clone(),
-            since: called.since,
-        });
-        let current = self.story.current.clone().or(called).filter(|current| current.since.elapsed() > PATIENCE);
-        let Some(current) = current else { return Ok(()) };
+        let Some(current) = self.current().filter(|current| current.since.elapsed() > PATIENCE) else { return Ok(()) };
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
         self.frame = (self.frame + 1) % FRAMES.len();

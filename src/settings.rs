@@ -31,12 +31,23 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     /// The environment variable.
     pub(crate) variable: &'static str,
+    /// The names that it had before, which are still read where the current ones are absent.
+    former: Option<FormerNames>,
     /// The description.
     pub(crate) about: &'static str,
     /// The type of its value.
     kind: Kind,
     /// Whether a running daemon applies a new value.
     pub(crate) hot: bool,
+}
+
+/// Earlier names of a setting.
+#[derive(Debug, Clone)]
+struct FormerNames {
+    /// In the file.
+    name: &'static str,
+    /// In the environment.
+    variable: &'static str,
 }
 
 /// The type of a setting, with its default.
@@ -65,29 +76,33 @@ pub(crate) enum Value {
 /// All settings.
 pub(crate) const KEYS: &[Key] = &[
     Key {
-        name: "terminals.most",
-        variable: "STEPLATCH_TERMINALS_MOST",
-        about: "terminals that may be open at once",
+        name: "terminals.max",
+        variable: "STEPLATCH_TERMINALS_MAX",
+        former: Some(FormerNames { name: "terminals.most", variable: "STEPLATCH_TERMINALS_MOST" }),
+        about: "maximum number of open terminals",
         kind: Kind::Number(50, 1..=10_000),
         hot: false,
     },
     Key {
         name: "terminals.grace_seconds",
         variable: "STEPLATCH_TERMINALS_GRACE_SECONDS",
-        about: "how long a terminal stays readable after its program ended",
+        former: None,
+        about: "seconds that a terminal stays readable after its program ended",
         kind: Kind::Number(600, 0..=31_536_000),
         hot: false,
     },
     Key {
         name: "terminals.idle_seconds",
         variable: "STEPLATCH_TERMINALS_IDLE_SECONDS",
-        about: "how long a terminal may be unused before it is closed (0 = unlimited)",
+        former: None,
+        about: "seconds without use after which a terminal is closed (0 = never)",
         kind: Kind::Number(0, 0..=31_536_000),
         hot: false,
     },
     Key {
         name: "terminals.history_memory_mb",
         variable: "STEPLATCH_TERMINALS_HISTORY_MEMORY_MB",
+        former: None,
         about: "memory for the older output of each terminal, compressed",
         kind: Kind::Number(16, 1..=4_096),
         hot: false,
@@ -95,49 +110,56 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "terminals.history_disk_mb",
         variable: "STEPLATCH_TERMINALS_HISTORY_DISK_MB",
-        about: "disk for the output of each that memory has no room for, compressed (0 = none)",
+        former: None,
+        about: "disk space for older output of each terminal beyond that memory, compressed (0 = none)",
         kind: Kind::Number(64, 0..=1_048_576),
         hot: false,
     },
     Key {
-        name: "runs.most",
-        variable: "STEPLATCH_RUNS_MOST",
-        about: "finished runs that are kept; those that finished first go first",
+        name: "runs.max",
+        variable: "STEPLATCH_RUNS_MAX",
+        former: Some(FormerNames { name: "runs.most", variable: "STEPLATCH_RUNS_MOST" }),
+        about: "maximum number of finished runs to keep; the oldest are removed first",
         kind: Kind::Number(1_000, 0..=1_000_000),
         hot: false,
     },
     Key {
         name: "runs.days",
         variable: "STEPLATCH_RUNS_DAYS",
-        about: "how long a finished run is kept (0 = unlimited)",
+        former: None,
+        about: "days to keep a finished run (0 = unlimited)",
         kind: Kind::Number(90, 0..=36_500),
         hot: false,
     },
     Key {
         name: "runs.disk_mb",
         variable: "STEPLATCH_RUNS_DISK_MB",
-        about: "disk for the histories of all runs; the oldest finished ones give way",
+        former: None,
+        about: "disk space for the histories of all runs; the oldest finished ones are removed first",
         kind: Kind::Number(4_096, 1..=1_048_576),
         hot: false,
     },
     Key {
         name: "tools.library",
         variable: "STEPLATCH_TOOLS_LIBRARY",
-        about: "whether proven workflows of the library are tools of their own",
+        former: None,
+        about: "offer proven workflows of the library as MCP tools",
         kind: Kind::Flag(false),
         hot: true,
     },
     Key {
         name: "gates.require",
         variable: "STEPLATCH_GATES_REQUIRE",
-        about: "the weakest proof of a person that gates take: none, dialog, terminal or passphrase",
+        former: None,
+        about: "minimum proof of a person for gates: none, dialog, terminal or passphrase",
         kind: Kind::Text("none", is_proof),
         hot: true,
     },
     Key {
         name: "daemon.log",
         variable: crate::print::LOG_VARIABLE,
-        about: "what the daemon logs: a level, or levels of parts, such as info,steplatch=debug",
+        former: None,
+        about: "log filter of the daemon: a level, or levels of modules, such as info,steplatch=debug",
         kind: Kind::Text(crate::print::USUAL_LOG, crate::print::is_log_filter),
         hot: true,
     },
@@ -149,7 +171,7 @@ fn proof(name: &str) -> Option<Proof> {
 
 fn is_proof(name: &str) -> Result<(), String> {
     let names = Proof::ALL.map(Proof::name).join(", ");
-    proof(name).map(drop).ok_or_else(|| format!("it is one of {names}"))
+    proof(name).map(drop).ok_or_else(|| format!("must be one of {names}"))
 }
 
 /// The settings in force.
@@ -231,12 +253,16 @@ impl Settings {
             settings.take_file(&path, &text, &mut services, &mut wrong);
         }
         for key in KEYS {
-            let given = variable(key.variable).filter(|given| !given.is_empty());
-            match given.map(|given| key.read_text(&given.to_string_lossy(), key.variable)) {
-                Some(Ok(value)) => {
-                    settings.values.insert(key.name, (value, Origin::Environment(key.variable)));
+            let names = [Some(key.variable), key.former.as_ref().map(|former| former.variable)];
+            let given = names
+                .into_iter()
+                .flatten()
+                .find_map(|name| variable(name).filter(|given| !given.is_empty()).map(|given| (name, given)));
+            match given.map(|(name, given)| (name, key.read_text(&given.to_string_lossy(), name))) {
+                Some((name, Ok(value))) => {
+                    settings.values.insert(key.name, (value, Origin::Environment(name)));
                 }
-                Some(Err(problem)) => wrong.push(problem),
+                Some((_, Err(problem))) => wrong.push(problem),
                 None => {}
             }
         }
@@ -264,13 +290,18 @@ impl Settings {
         if let Some(value) = table.remove(remotes::REMOTE) {
             services.file(path, &value);
         }
-        for (name, value) in flat(&table) {
-            let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-                let problem = format!("'{name}' is not a setting{}", nearest(&name, KEYS.iter().map(|key| key.name)));
+        let values = flat(&table);
+        for (name, value) in &values {
+            let is_former = |key: &Key| key.former.as_ref().is_some_and(|former| former.name == name);
+            let Some(key) = KEYS.iter().find(|key| key.name == name || is_former(key)) else {
+                let problem = format!("'{name}' is not a setting{}", nearest(name, KEYS.iter().map(|key| key.name)));
                 self.unknown.push(Problem { place: place.clone(), problem });
                 continue;
             };
-            match key.read_toml(&value, &place) {
+            if key.name != name && values.iter().any(|(current, _)| current == key.name) {
+                continue;
+            }
+            match key.read_toml(value, &place) {
                 Ok(value) => {
                     self.values.insert(key.name, (value, Origin::File(path.to_owned())));
                 }
@@ -312,7 +343,7 @@ impl Settings {
     pub(crate) fn runs(&self) -> steplatch_daemon::RetentionPolicy {
         let days = self.number("runs.days");
         let time = (days > 0).then(|| Duration::from_secs(days * 86_400));
-        let most = usize::try_from(self.number("runs.most")).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.number("runs.max")).unwrap_or(usize::MAX);
         steplatch_daemon::RetentionPolicy { most, time, disk: Some(self.number("runs.disk_mb") << 20) }
     }
 
@@ -320,7 +351,7 @@ impl Settings {
     pub(crate) fn terminals(&self) -> steplatch_terminal::Options {
         let size = |name| usize::try_from(self.number(name)).expect("the bounds of a setting fit a machine word");
         steplatch_terminal::Options {
-            most: size("terminals.most"),
+            most: size("terminals.max"),
             grace: Duration::from_secs(self.number("terminals.grace_seconds")),
             idle: Some(self.number("terminals.idle_seconds")).filter(|idle| *idle > 0).map(Duration::from_secs),
             history_budget: size("terminals.history_memory_mb") << 20,
@@ -480,12 +511,11 @@ mod tests {
 
     #[test]
     fn the_environment_goes_before_the_file_and_the_file_before_the_default() {
-        let settings =
-            read("[terminals]\nmost = 7\nidle_seconds = 60\n", &[("STEPLATCH_TERMINALS_MOST", "9")]).unwrap();
+        let settings = read("[terminals]\nmax = 7\nidle_seconds = 60\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let origin = |name: &str| {
             settings.all().find(|(key, ..)| key.name == name).map(|(_, value, origin)| (value.to_string(), origin))
         };
-        assert_eq!(origin("terminals.most"), Some(("9".into(), &Origin::Environment("STEPLATCH_TERMINALS_MOST"))));
+        assert_eq!(origin("terminals.max"), Some(("9".into(), &Origin::Environment("STEPLATCH_TERMINALS_MAX"))));
         assert_eq!(origin("terminals.idle_seconds"), Some(("60".into(), &Origin::File("/c.toml".into()))));
         assert_eq!(origin("terminals.grace_seconds"), Some(("600".into(), &Origin::Default)));
         assert_eq!(settings.terminals().idle, Some(Duration::from_secs(60)));
@@ -506,15 +536,15 @@ mod tests {
     fn what_can_not_be_meant_is_named_with_its_place() {
         let told = |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap_err().to_string();
         for (text, environment, problem) in [
-            ("terminals.most = 0", None, "/c.toml: terminals.most must be a whole number from 1 to 10000, not 0"),
-            ("terminals.most = -1", None, "/c.toml: terminals.most must be a whole number from 1 to 10000, not -1"),
-            ("terminals.most = true", None, "/c.toml: terminals.most must be a whole number from 1 to 10000, not true"),
+            ("terminals.max = 0", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not 0"),
+            ("terminals.max = -1", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not -1"),
+            ("terminals.max = true", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not true"),
             ("tools.library = 1", None, "/c.toml: tools.library must be true or false, not 1"),
             ("daemon.log = 7", None, "/c.toml: daemon.log must be text, not 7"),
             (
                 "",
-                Some(("STEPLATCH_TERMINALS_MOST", "many")),
-                "STEPLATCH_TERMINALS_MOST: terminals.most must be a whole number from 1 to 10000, not many",
+                Some(("STEPLATCH_TERMINALS_MAX", "many")),
+                "STEPLATCH_TERMINALS_MAX: terminals.max must be a whole number from 1 to 10000, not many",
             ),
             (
                 "",
@@ -524,40 +554,55 @@ mod tests {
         ] {
             assert_eq!(told(text, environment.as_slice()), problem);
         }
-        let broken = told("terminals.most = ", &[]);
+        let broken = told("terminals.max = ", &[]);
         assert!(broken.starts_with("/c.toml: TOML parse error at line 1"), "{broken}");
         let filter = told("daemon.log = 'steplatch=loud'", &[]);
         assert!(filter.starts_with("/c.toml: daemon.log can not be 'steplatch=loud': "), "{filter}");
-        let settings = read("[terminal]\nmost = 3", &[]).unwrap();
+        let settings = read("[terminal]\nmax = 3", &[]).unwrap();
         assert_eq!(
             settings.unknown.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["/c.toml: 'terminal.most' is not a setting; did you mean 'terminals.most'?"]
+            ["/c.toml: 'terminal.max' is not a setting; did you mean 'terminals.max'?"]
         );
     }
 
     #[test]
     fn everything_that_is_wrong_is_told_at_once() {
-        let bad = read(
-            "terminals.most = 0\nterminal.most = 3\ntools.library = 'perhaps'\n",
-            &[("STEPLATCH_RUNS_DAYS", "-1")],
-        );
+        let bad =
+            read("terminals.max = 0\nterminal.max = 3\ntools.library = 'perhaps'\n", &[("STEPLATCH_RUNS_DAYS", "-1")]);
         let places: Vec<String> = bad.unwrap_err().0.into_iter().map(|problem| problem.problem).collect();
         assert_eq!(
             places,
             [
-                "terminals.most must be a whole number from 1 to 10000, not 0",
+                "terminals.max must be a whole number from 1 to 10000, not 0",
                 "tools.library must be true or false, not perhaps",
                 "runs.days must be a whole number from 0 to 36500, not -1",
-                "'terminal.most' is not a setting; did you mean 'terminals.most'?",
+                "'terminal.max' is not a setting; did you mean 'terminals.max'?",
             ]
         );
     }
 
     #[test]
     fn a_change_is_told_by_the_settings_whose_values_differ() {
-        let before = read("tools.library = true\nruns.days = 3\n", &[("STEPLATCH_TERMINALS_MOST", "9")]).unwrap();
-        let after = read("runs.days = 4\nterminals.most = 2\n", &[("STEPLATCH_TERMINALS_MOST", "9")]).unwrap();
+        let before = read("tools.library = true\nruns.days = 3\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
+        let after = read("runs.days = 4\nterminals.max = 2\n", &[("STEPLATCH_TERMINALS_MAX", "9")]).unwrap();
         let changed: Vec<&str> = after.changed_since(&before).map(|key| key.name).collect();
         assert_eq!(changed, ["runs.days", "tools.library"], "the environment hides what the file says of the third");
+    }
+
+    #[test]
+    fn a_setting_is_read_by_its_former_names_too() {
+        let value = |text: &str, variables: &[(&'static str, &str)]| {
+            let settings = read(text, variables).unwrap();
+            assert_eq!(settings.unknown, []);
+            settings.values["terminals.max"].clone()
+        };
+        assert_eq!(value("terminals.most = 7", &[]).0, Value::Number(7));
+        assert_eq!(value("terminals.most = 7\nterminals.max = 8", &[]).0, Value::Number(8));
+        assert_eq!(
+            value("", &[("STEPLATCH_TERMINALS_MOST", "9")]),
+            (Value::Number(9), Origin::Environment("STEPLATCH_TERMINALS_MOST"))
+        );
+        let both = [("STEPLATCH_TERMINALS_MOST", "9"), ("STEPLATCH_TERMINALS_MAX", "10")];
+        assert_eq!(value("", &both).0, Value::Number(10));
     }
 }

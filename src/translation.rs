@@ -4,7 +4,7 @@
 //! that request JSON get the daemon's own text.
 
 /// Phrases of the daemon, and their replacements. Longer ones come before those that they contain.
-const PHRASES: [(&str, &str); 16] = [
+const PHRASES: [(&str, &str); 23] = [
     (
         "no sessions are open: open one with open_terminal",
         "no terminals are open; open one with: steplatch terminal open",
@@ -17,17 +17,30 @@ const PHRASES: [(&str, &str); 16] = [
         "close one with exit_terminal (list_terminal_sessions tells which there are)",
         "close one with: steplatch terminal close (steplatch terminal list shows them)",
     ),
+    ("Missing required environment variables: ", "missing arguments: "),
+    ("Environment variables are not as they must be: ", "invalid arguments: "),
+    ("Return values are not as they must be: ", "invalid return values: "),
     ("open sessions: ", "open terminals: "),
     ("Session '", "terminal '"),
     ("working_directory '", "directory '"),
-    ("wait with await_output until: prompt", "see it with: steplatch terminal attach"),
+    (
+        "wait with await_output until: prompt, or type into it with send_input",
+        "wait with: steplatch terminal wait, or use it with: steplatch terminal attach",
+    ),
+    ("type it with send_input and secret: true", "type it with: steplatch terminal send --secret -e"),
+    ("press them with send_input", "press them with: steplatch terminal attach"),
+    ("type it with send_input", "type it with: steplatch terminal send -e"),
+    (
+        "(until: prompt waits for the end of the command), or interrupt it with keys: [\"ctrl-c\"]",
+        "(steplatch terminal wait waits for its end), or interrupt it with: steplatch terminal send -k ctrl-c",
+    ),
     (": send_input and await_output", ": steplatch terminal send and steplatch terminal screen"),
-    ("list_runs tells which there are", "see which there are with: steplatch runs list"),
+    ("list_runs tells which there are", "list runs with: steplatch runs list"),
     ("cancel one with cancel_run", "cancel one with: steplatch runs cancel"),
     ("look with get_run", "look with: steplatch runs show"),
     ("list_workflows lists them", "steplatch workflow list shows them"),
     ("create_workflow saves one", "steplatch workflow load saves one"),
-    ("list_remote_workflows tells which there are", "see which there are with: steplatch remote list"),
+    ("list_remote_workflows tells which there are", "list them with: steplatch remote list"),
     (
         "get_workflow_schema documents how workflows are written",
         "steplatch workflow schema documents how workflows are written",
@@ -38,11 +51,20 @@ const PHRASES: [(&str, &str); 16] = [
 /// The daemon's phrase about missing arguments, which it takes for variables of a shell.
 const SET_WITH: &str = "Set them with: ";
 
+/// The parts of the daemon's sentence about too many states, around the limit.
+const STATES_LIMIT: &str = "Maximum states limit (";
+const STATES_LIMIT_END: &str = ") reached - possible infinite loop";
+
 /// Returns a sentence of the daemon in the terms of the command line.
 pub(crate) fn for_people(sentence: &str) -> String {
     let mut words = sentence.to_owned();
     for (phrase, ours) in PHRASES {
         words = words.replace(phrase, ours);
+    }
+    if let Some((before, after)) = words.split_once(STATES_LIMIT)
+        && let Some((limit, after)) = after.split_once(STATES_LIMIT_END)
+    {
+        words = format!("{before}stopped after {limit} states (max_states); is there a loop without an exit?{after}");
     }
     match words.split_once(SET_WITH) {
         Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", input_options(exports)),
@@ -81,11 +103,15 @@ mod tests {
             ),
             (
                 "Run 'x' not found; list_runs tells which there are",
-                "Run 'x' not found; see which there are with: steplatch runs list",
+                "Run 'x' not found; list runs with: steplatch runs list",
             ),
             (
                 "Missing required environment variables: A, B. Set them with: export A=value, export B=value",
-                "Missing required environment variables: A, B. Give them with: steplatch run … -i A=… -i B=…",
+                "missing arguments: A, B. Give them with: steplatch run … -i A=… -i B=…",
+            ),
+            (
+                "Maximum states limit (6) reached - possible infinite loop",
+                "stopped after 6 states (max_states); is there a loop without an exit?",
             ),
             ("Set them with: care", "Set them with: care"),
             ("it failed. Set them with: care", "it failed. Set them with: care"),

@@ -130,7 +130,7 @@ fn write_beside(
     private: bool,
     text: &str,
 ) -> Result<tempfile::NamedTempFile, FileError> {
-    let failed = FileError::system("its folder can not be written");
+    let failed = FileError::system("its directory can not be written");
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder).map_err(&failed)?;
     let mode = if private { 0o600 } else { 0o666 };

@@ -40,11 +40,11 @@ impl Conversation<'_> {
             Order::Foreground => self.brings_back(rest).await?,
             Order::Background => {
                 let lines = format::calls(self.session.not_over());
-                self.show_list(&lines, "nothing is under way; /bg LINE begins a call without waiting for it")?;
+                self.show_list(&lines, "nothing is running; /bg LINE starts a call without waiting for it")?;
             }
             Order::History => {
                 let lines = format::calls(self.session.entries());
-                self.show_list(&lines, "nothing was called yet; /help says how it is done")?;
+                self.show_list(&lines, "nothing was called yet; see /help")?;
             }
             Order::Target => self.sets_target(rest).await?,
             Order::Clear if self.screen.is_watched() => print::clear()?,
@@ -111,7 +111,7 @@ impl Conversation<'_> {
             vec![format!("#{}", graph.id), visible(&graph.steps.join(", ")), about]
         });
         let lines = format::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
-        self.show_list(&lines, "there is no such graph; /help graphs says what one is")?;
+        self.show_list(&lines, "no such graph; see /help graphs")?;
         self.show_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
     }
 
@@ -158,7 +158,8 @@ impl Conversation<'_> {
             words.runs.retain(|known| !ids.contains(known));
             words.runs.splice(0..0, ids);
         });
-        let lines = format::table(["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"], found.iter().map(runs::row));
+        let lines =
+            format::table(["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"], found.iter().map(runs::row));
         Ok(self.show_list(&lines, "there are no such runs; %NAME begins one")?)
     }
 
@@ -207,7 +208,7 @@ impl Conversation<'_> {
             ([], None, [gate]) => Ok((gate.clone(), rest)),
             ([], None, []) => Err("no run waits for an answer".to_owned()),
             ([], None, _) => {
-                Err("several runs wait: /answer RUN ANSWER says which is meant, /gates lists them".to_owned())
+                Err("several runs wait: name one with /answer RUN ANSWER, or list them with /gates".to_owned())
             }
         }
     }
@@ -257,10 +258,9 @@ impl Conversation<'_> {
             Some((number, entry)) if entry.target.kind != Kind::Workflow || matches!(entry.state, State::Waits) => {
                 return self.ends(number);
             }
-            Some((number, entry)) => entry
-                .run
-                .clone()
-                .ok_or_else(|| Failure::work(format!("::{number} is just beginning; ask for it again in a moment")))?,
+            Some((number, entry)) => {
+                entry.run.clone().ok_or_else(|| Failure::work(format!("::{number} is still starting; try again")))?
+            }
             None => self.run(what, "/cancel").await?,
         };
         let reply = self.work.daemon().call(CancelWorkflow { run_id: run }).await?;
@@ -274,7 +274,7 @@ impl Conversation<'_> {
         let numbered = if what.is_empty() {
             let last = self.session.not_over().last().map(|(number, _)| number);
             Some(last.ok_or_else(|| {
-                Failure::usage("nothing is under way; /fg RUN watches a run that was begun elsewhere")
+                Failure::usage("nothing is running; /fg RUN watches a run that was started elsewhere")
             })?)
         } else {
             self.session.numbered(what)
@@ -289,7 +289,7 @@ impl Conversation<'_> {
         let Some(number) = number else {
             let record = self.work.daemon().call(GetWorkflowRun { run_id: run.clone() }).await?.run;
             let Some(record) = record else { return Err(runs::not_found(&run)) };
-            self.screen.note("Ctrl-C leaves it; it goes on")?;
+            self.screen.note("Ctrl-C stops watching; the run continues")?;
             self.follows(record.workflow_id, run);
             return Ok(());
         };

@@ -69,7 +69,7 @@ impl Catalog {
             [] if kind == Kind::Workflow => {
                 "no workflow is saved here; run one from a file with %./FILE.json or %./FILE.py".to_owned()
             }
-            [] => format!("no {noun} is declared here; /help {noun}s says how it is done"),
+            [] => format!("no {noun} is declared here; see /help {noun}s"),
             names => {
                 let told: Vec<String> = names.iter().take(TOLD).map(|name| format!("{}{name}", kind.sigil())).collect();
                 let more = names.len().saturating_sub(TOLD);

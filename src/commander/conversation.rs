@@ -226,7 +226,7 @@ impl<'a> Conversation<'a> {
             }
         }
         if quietly {
-            self.screen.note(&format!("::{number} {shown} is under way in the background"))?;
+            self.screen.note(&format!("::{number} {shown} runs in the background"))?;
         } else {
             self.watches(number, self.screen.is_watched().then_some(PATIENCE));
         }
@@ -268,7 +268,7 @@ impl<'a> Conversation<'a> {
         let Some(Foreground { number, .. }) = self.foreground.take() else { return Ok(()) };
         self.still_of(number)?;
         let target = visible(&self.session.entry(number).target.to_string());
-        self.screen.note(&format!("::{number} {target} goes on in the background; /fg {number} waits for it"))
+        self.screen.note(&format!("::{number} {target} continues in the background; /fg {number} waits for it"))
     }
 
     /// Handles Ctrl-C during a call in the foreground.
@@ -345,7 +345,7 @@ impl<'a> Conversation<'a> {
                         Some(gate) => format!("answer it with: steplatch gates answer {gate}"),
                         None => format!("see it with: steplatch runs show {run}"),
                     };
-                    format!("{target} goes on as {run}; {how}")
+                    format!("{target} continues as {run}; {how}")
                 }
                 (None, State::Waits) => {
                     format!("::{number} {target} did not begin, because what it waits for did not come")

@@ -19,7 +19,7 @@ pub(crate) fn lines(text: &str, number: usize) -> Vec<String> {
     if left_out == 0 {
         return all.into_iter().map(visible).collect();
     }
-    let middle = format!("{QUIET}… {left_out} lines are left out; /show {number} tells them all{QUIET:#}");
+    let middle = format!("{QUIET}… {left_out} lines are omitted; /show {number} shows all{QUIET:#}");
     let (head, tail) = (&all[..SHOWN], &all[all.len() - SHOWN..]);
     head.iter().copied().map(visible).chain([middle]).chain(tail.iter().copied().map(visible)).collect()
 }
@@ -71,7 +71,7 @@ fn state(entry: &Entry) -> (&'static str, String, String) {
         State::Waits => ("waits", String::new(), "for an earlier result".to_owned()),
         State::Coming => {
             let run = entry.run.clone().unwrap_or_default();
-            ("under way", duration(entry.began.elapsed()), run)
+            ("running", duration(entry.began.elapsed()), run)
         }
         State::Done { result, took, .. } => {
             let success = result["success"] == true;
@@ -137,7 +137,7 @@ mod tests {
         let lines = plain(&lines(&text, 7));
         assert_eq!(lines.len(), 201);
         assert_eq!((lines[0].as_str(), lines[99].as_str()), ("1␛[2J", "100␛[2J"));
-        assert_eq!(lines[100], "… 50 lines are left out; /show 7 tells them all");
+        assert_eq!(lines[100], "… 50 lines are omitted; /show 7 shows all");
         assert_eq!((lines[101].as_str(), lines[200].as_str()), ("151␛[2J", "250␛[2J"));
     }
 

@@ -16,7 +16,7 @@ pub(crate) const TOPICS: [Topic; 7] = [
         name: "nodes",
         about: "what @ calls",
         text: "\
-A node is something that takes an input and returns a result: a command, an HTTP request,
+A node takes an input and returns a result: a command, an HTTP request,
 a tool of another server, a model. The project declares it in steplatch.toml:
 
     [nodes.greet]
@@ -26,7 +26,7 @@ a tool of another server, a model. The project declares it in steplatch.toml:
     @greet world          calls it; all that follows the name is its input
     @identity hello       is always there and returns its input
     /nodes                lists what this project has
-    /target @greet        sends it all plain text from now on; /target off ends that
+    /target @greet        sends it all plain text; /target off ends that
 
 Each result has a number. ::0 is the output of the first one: see /help references.",
     },
@@ -40,7 +40,7 @@ A graph is nodes in the order of their dependencies; those that need nothing of 
     @build main           does the same: a graph can be called as a node is
     /graphs               lists what this project has
 
-After the output it is told how each step ended.",
+The output is followed by the outcome of each step.",
     },
     Topic {
         name: "workflows",
@@ -54,7 +54,7 @@ A workflow is a procedure: a state machine in JSON or a function in Python synta
     /runs  /show RUN      list runs, and show one; a beginning of its id is enough
     /cancel RUN           cancels it
 
-What happens in a run is shown as it happens. A run belongs to nobody's terminal: it goes on when you leave.",
+The steps of a run are shown live. A run belongs to no terminal: it continues when you leave.",
     },
     Topic {
         name: "references",
@@ -76,7 +76,7 @@ As plain text it is written \\::0; inside words, as in std::fmt, it is plain tex
         name: "gates",
         about: "questions that runs wait for",
         text: "\
-A run may ask a person before it goes on. Its question comes first:
+A run may ask a person before it continues. Its question comes first:
 
     1                     picks the first choice; its words do the same
     any text              answers where there are no choices
@@ -92,10 +92,10 @@ Meanwhile anything else can be called.",
         text: "\
 What takes longer than two seconds goes to the background by itself and reports above the line that you type.
 
-    /bg                   lists what is under way
-    /bg %release 1.2      begins it there, and shows nothing before its questions and its end
+    /bg                   lists running calls
+    /bg %release 1.2      starts it there, and shows only its questions and its end
     /fg 3                 waits for the third call; Ctrl-C interrupts it
-    /fg RUN               watches a run, also one that was begun elsewhere; Ctrl-C leaves it",
+    /fg RUN               watches a run, also one that was started elsewhere; Ctrl-C stops watching",
     },
     Topic {
         name: "keys",
@@ -104,7 +104,7 @@ What takes longer than two seconds goes to the background by itself and reports 
     Tab                   completes names, commands, references and runs
     Up, Ctrl-R            earlier lines; a line that begins with a blank is not kept
     Ctrl-C                clears the line, leaves a question, interrupts what is waited for
-    Ctrl-D                leaves; calls end, runs go on
+    Ctrl-D                leaves; calls end, runs continue
 
 Other keys are those of Emacs and of your shell.",
     },
@@ -138,7 +138,7 @@ fn overview() -> Vec<String> {
         ("#graph text", "run a graph"),
         ("%workflow text", "run a workflow, by name or file"),
         ("::0  ::last  ::node", "an earlier result, anywhere in a line"),
-        ("1, or any text", "answer the question that is asked"),
+        ("1, or any text", "answer the current question"),
     ]
     .map(|(what, about)| format!("  {STRONG}{}{STRONG:#}  {about}", padded(what, 22)))
     .into();

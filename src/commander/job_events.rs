@@ -146,5 +146,5 @@ impl Conversation<'_> {
 
 /// Returns why a node failed, if it did.
 fn failed(reply: &NodeReply) -> Option<&str> {
-    (!reply.success).then(|| reply.error.as_deref().unwrap_or("it failed, and did not say why"))
+    (!reply.success).then(|| reply.error.as_deref().unwrap_or("it failed without a reason"))
 }

@@ -44,15 +44,15 @@ pub(crate) const ORDERS: [Row; 15] = [
     row(Order::Workflows, &["workflows"], "[TEXT]", "list the saved workflows"),
     row(Order::Runs, &["runs"], "[STATE|WORKFLOW]", "list runs, the newest first"),
     row(Order::Gates, &["gates"], "", "list the questions that runs wait for, and ask them again"),
-    row(Order::Answer, &["answer"], "[RUN] ANSWER", "answer the question that is asked, or that of a run"),
+    row(Order::Answer, &["answer"], "[RUN] ANSWER", "answer the current question, or that of a run"),
     row(Order::Show, &["show"], "RUN|NUMBER", "show a run, or a result with all its parts"),
     row(Order::Cancel, &["cancel"], "RUN|NUMBER", "cancel a run, or end a call"),
     row(Order::Foreground, &["fg"], "[RUN|NUMBER]", "watch a run, or wait for a call, until it is over"),
-    row(Order::Background, &["bg"], "[LINE]", "list what is under way, or begin LINE without watching it"),
+    row(Order::Background, &["bg"], "[LINE]", "list running calls, or start LINE without watching it"),
     row(Order::History, &["history"], "", "list what was called, with the numbers of the results"),
     row(Order::Target, &["target"], "[@NODE|#GRAPH|%WORKFLOW|off]", "choose what plain text is sent to, or tell it"),
     row(Order::Clear, &["clear"], "", "clear the screen"),
-    row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs go on"),
+    row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs continue"),
 ];
 
 /// The similarity from which a name is suggested.

@@ -17,7 +17,7 @@ impl Conversation<'_> {
     /// Takes a line for the question of a gate, and sends the answer once it is complete.
     pub(super) async fn answers(&mut self, gate: &str, line: &str) -> Result<(), Failure> {
         let Some(question) = self.session.question(gate) else {
-            return Err(Failure::usage("the question is not asked any more; /gates lists those that are"));
+            return Err(Failure::usage("the question is closed; /gates lists the open ones"));
         };
         match question.asking.line(line).map_err(Failure::usage)? {
             Some(answer) => self.gives(gate, answer).await,
@@ -58,7 +58,7 @@ impl Conversation<'_> {
     }
 
     async fn is_refused(&mut self, gate: &str, answer: AnswerGate, reply: &AnswerGateReply) -> Result<(), Failure> {
-        let error = reply.error.clone().unwrap_or_else(|| "the answer was not taken".to_owned());
+        let error = reply.error.clone().unwrap_or_else(|| "the answer was rejected".to_owned());
         if reply.passphrase_wanted && !self.screen.is_watched() {
             let how = format!("answer it with: steplatch gates answer {gate} --passphrase-stdin");
             return Err(Failure::work(format!("{error}; {how}")));

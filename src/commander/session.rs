@@ -159,7 +159,7 @@ impl Session {
                 (Some(asking), _) => Ok(ParsedLine::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
                 (None, Some(target)) => Ok(ParsedLine::Call(target.clone(), pin(&text)?)),
                 (None, None) => {
-                    Err("nothing is asked; call a node with @, a graph with # or a workflow with %, and see /help; \
+                    Err("no question is open; call a node with @, a graph with # or a workflow with %, and see /help; \
                          /target @NODE sends plain text to one"
                         .to_owned())
                 }
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn words_answer_the_question_that_is_asked_and_nothing_else() {
         let mut session = Session::default();
-        assert!(matches!(session.read("2"), ParsedLine::Misread(said) if said.starts_with("nothing is asked")));
+        assert!(matches!(session.read("2"), ParsedLine::Misread(said) if said.starts_with("no question is open")));
         assert!(session.add_question(gate("a", &["yes", "@no"]), None, false));
         assert!(!session.add_question(gate("b", &[]), Some(0), false), "one at a time");
         assert!(

@@ -247,7 +247,7 @@ async fn follows(daemon: &ReconnectingClient, sender: &mpsc::Sender<JobEvent>, n
             FollowError::Unknown(_) => {
                 format!("the daemon does not know run {run} any more; /runs lists those it knows")
             }
-            error => format!("run {run} can not be followed any further: {error}; /show {run} tells how it is"),
+            error => format!("run {run} can not be followed any further: {error}; /show {run} shows its state"),
         };
         return Outcome::Nothing(error);
     }

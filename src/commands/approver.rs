@@ -15,7 +15,7 @@ use crate::{front, print};
 pub(crate) enum Approver {
     /// Set the approval passphrase
     Set {
-        /// Read the new one from the first line of standard input, the current one from the second
+        /// Read the new passphrase from the first line of standard input, the current one from the second
         #[arg(long)]
         stdin: bool,
         /// Print JSON
@@ -24,14 +24,14 @@ pub(crate) enum Approver {
     },
     /// Remove the approval passphrase
     Clear {
-        /// Read the current one from the first line of standard input
+        /// Read the current passphrase from the first line of standard input
         #[arg(long)]
         stdin: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Open the runs that wait for a person and are locked since the daemon was started anew
+    /// Unlock runs that wait for a person and are locked since a restart of the daemon
     Unlock {
         /// Read the passphrase from the first line of standard input
         #[arg(long)]
@@ -131,7 +131,7 @@ async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode
         print::line(format!("{runs} unlocked; see: steplatch gates list"))?;
     }
     if !reply.success {
-        let error = reply.error.clone().unwrap_or_else(|| "nothing was opened".to_owned());
+        let error = reply.error.clone().unwrap_or_else(|| "nothing was unlocked".to_owned());
         return Err(Failure::work(error).with(&reply));
     }
     if json {
@@ -159,20 +159,22 @@ async fn give(place: &DaemonPaths, verb: UnlockRuns) -> Result<UnlockRunsReply, 
 
 /// Asks a person for the passphrase until the locked runs are unlocked.
 pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
-    print::note("runs wait for a person and are locked since the daemon was started anew");
+    print::note("runs that wait for a person are locked since the daemon restarted");
     loop {
-        let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to open them:").await?);
+        let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to unlock them:").await?);
         let reply = give(place, UnlockRuns { passphrase }).await?;
         match reply.error {
-            None => return Ok(()),
+            None => break,
             Some(error) if reply.passphrase_wanted => print::note(&error),
             // The other runs are unlocked, and the next command reports the problem of its run.
             Some(error) => {
                 print::note(&error);
-                return Ok(());
+                break;
             }
         }
     }
+    person.end_question();
+    Ok(())
 }
 
 async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {

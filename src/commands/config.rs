@@ -62,7 +62,7 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
     let lines = rows.iter().map(|(name, value, origin, about)| {
         let mut cell = cell(value);
         if missing.contains_key(name) {
-            cell.push_str(" (not there)");
+            cell.push_str(" (missing)");
         }
         vec![name.clone(), cell, origin.clone(), (*about).to_owned()]
     });

@@ -29,7 +29,7 @@ use crate::{front, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Daemon {
-    /// Start the daemon, unless it is running
+    /// Start the daemon if it is not running
     Start {
         /// Stay in the foreground and log to standard error
         #[arg(long)]
@@ -47,7 +47,7 @@ pub(crate) enum Daemon {
         #[arg(long)]
         json: bool,
     },
-    /// Stop the daemon and start it again; its terminals go on
+    /// Restart the daemon; its terminals stay open
     Restart {
         /// Print JSON
         #[arg(long)]
@@ -113,7 +113,7 @@ async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print::json(&status)?;
     } else {
-        let how = if started { "started" } else { "was running already" };
+        let how = if started { "started" } else { "already running" };
         print::line(format!("daemon {how}: pid {}, socket {}", status.pid, status.socket))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -191,7 +191,7 @@ async fn turn_to_start(place: &DaemonPaths) -> Result<std::fs::File, Failure> {
     locked
         .await
         .map_err(io::Error::other)?
-        .map_err(|error| Failure::system("the state folder can not be locked", &error))
+        .map_err(|error| Failure::system("the state directory can not be locked", &error))
 }
 
 /// The value of the environment variable that marks a daemon.
@@ -247,13 +247,13 @@ async fn stop(place: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
             (0, _) => String::new(),
             (1, false) => ", and its terminal was closed".to_owned(),
             (many, false) => format!(", and its {many} terminals were closed"),
-            (1, true) => "; its terminal goes on".to_owned(),
-            (many, true) => format!("; its {many} terminals go on"),
+            (1, true) => "; its terminal stays open".to_owned(),
+            (many, true) => format!("; its {many} terminals stay open"),
         };
         let runs = match stopped.runs {
             0 => "",
-            1 => "; a run goes on when it is started again",
-            _ => "; runs go on when it is started again",
+            1 => "; 1 run resumes when it starts again",
+            _ => "; runs resume when it starts again",
         };
         print::line(format!("daemon stopped: pid {}{terminals}{runs}", stopped.pid))?;
     }
@@ -313,7 +313,9 @@ async fn gone(pid: u32, process: OwnedFd) -> Result<(), Failure> {
     let waited =
         tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&PATIENCE)));
     match waited.await.map_err(io::Error::other)?.map_err(io::Error::from)? {
-        0 => Err(Failure::work(format!("the daemon (pid {pid}) is still ending; look again in a moment"))),
+        0 => Err(Failure::work(format!(
+            "the daemon (pid {pid}) has not ended yet; check again with: steplatch daemon status"
+        ))),
         _ => Ok(()),
     }
 }
@@ -353,9 +355,9 @@ fn status_text(status: &DaemonStatusReply) -> String {
     ];
     let hosts = status.hosts.iter().map(|host| {
         let state = match host.state.as_str() {
-            "older" => ", older: keeps its terminals, opens no new ones",
+            "older" => ", older version: keeps its terminals, opens no new ones",
             "silent" => ", does not answer: its terminals can not be reached; end it with: steplatch daemon stop",
-            "foreign" => ", speaks another version: its terminals go on but can not be reached; end it with: steplatch daemon stop",
+            "foreign" => ", protocol version differs: its terminals keep running but can not be reached; end it with: steplatch daemon stop",
             _ => "",
         };
         vec!["host".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]

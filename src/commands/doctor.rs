@@ -13,7 +13,7 @@ use crate::print::{self, BAD, GOOD, QUIET, STRONG};
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Of the clients only this one; may be given several times
+    /// Check only this client (repeatable)
     #[arg(long, value_name = "NAME", value_parser = setup::names())]
     client: Vec<String>,
     /// Print JSON
@@ -64,8 +64,8 @@ fn print_section(section: &[Check]) -> Result<(), Failure> {
         let indent = " ".repeat(ABOUT + 6);
         let said = print::visible_lines(&check.said, &indent);
         print::line(format!("  {sign} {}  {said}", print::padded(&check.about, ABOUT)))?;
-        if let Some(mend) = &check.mend {
-            print::line(format!("{indent}{QUIET}→{QUIET:#} {}", print::visible(mend)))?;
+        if let Some(fix) = &check.fix {
+            print::line(format!("{indent}{QUIET}→{QUIET:#} {}", print::visible(fix)))?;
         }
     }
     print::line("")?;

@@ -1,5 +1,7 @@
 //! `steplatch gates …`: list, show and answer the gates of runs.
 
+mod wait;
+
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -16,25 +18,27 @@ use crate::failure::Failure;
 use crate::gate_prompt::GatePrompt;
 use crate::print::{self, QUIET, STRONG, visible};
 use crate::question::{Person, bounded, judged};
-use crate::{front, pager, passphrase, question};
+use crate::{completion, front, pager, passphrase, question};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gates {
-    /// List the questions that runs wait for, the oldest first
+    /// List open gates (questions that runs wait for), oldest first
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show a question whole, page by page where a terminal reads
+    /// Show a gate in full, in a pager on a terminal
     Show(Show),
-    /// Answer a question that a run waits for
+    Wait(wait::Wait),
+    /// Answer a gate
     Answer(Answer),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The gate, as 'gates list' names it; or its run, while that asks one thing only
+    /// Gate, as 'gates list' shows it; or its run, if that has one open gate
+    #[arg(add = completion::gates())]
     gate: String,
     /// Print JSON
     #[arg(long)]
@@ -43,18 +47,17 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 pub(crate) struct Answer {
-    /// The gate, as 'gates list' names it; or its run, if that never asked anything else; without one, all questions are asked, the
-    /// oldest first
-    #[arg(value_name = "GATE")]
+    /// Gate, as 'gates list' shows it; or its run, if that has asked nothing else; without one, all open gates are asked, oldest first
+    #[arg(value_name = "GATE", add = completion::gates())]
     run: Option<String>,
-    /// The choice, by its number or in its words; any text where there is nothing to choose from
+    /// Choice, by its number or its text; any text if the gate has no choices
     ///
-    /// Without one, and without fields, the question is asked here.
+    /// Without a choice and without fields, the question is asked here.
     choice: Option<String>,
-    /// A field of the form that the gate asks for; may be given more than once
+    /// Field of the form (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = field, conflicts_with = "choice", requires = "run")]
     field: Vec<(String, String)>,
-    /// The gate, where its run stands first
+    /// Gate, if the first argument is its run
     #[arg(long, value_name = "ID", requires = "run")]
     gate: Option<String>,
     /// Read the approver's passphrase from the first line of standard input
@@ -78,6 +81,7 @@ impl Gates {
         match self {
             Self::List { json } => list(place, json).await,
             Self::Show(command) => command.run(place).await,
+            Self::Wait(command) => command.run(place).await,
             Self::Answer(command) => command.run(place).await,
         }
     }
@@ -146,7 +150,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     }
     if locked > 0 {
         let runs = if locked == 1 { "1 run waits and is".to_owned() } else { format!("{locked} runs wait and are") };
-        print::note(&format!("{runs} locked since the daemon was started anew; open with: steplatch approver unlock"));
+        print::note(&format!("{runs} locked since the daemon restarted; unlock with: steplatch approver unlock"));
     }
     if gates.is_empty() && locked == 0 {
         print::note("no run waits for an answer");
@@ -190,6 +194,13 @@ pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) ->
     lines.extend(gate.remarks().into_iter().map(|remark| format!("{indent}{QUIET}{remark}{QUIET:#}")));
     lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.named()));
     lines
+}
+
+/// Returns a question and how to answer it on one line: `Deploy? (yes | no), answer with: …`.
+pub(crate) fn gate_line(gate: &GateInfo) -> String {
+    let choices = gate.choices.iter().map(|choice| visible(choice)).collect::<Vec<_>>().join(" | ");
+    let choices = if choices.is_empty() { String::new() } else { format!(" ({choices})") };
+    format!("{}{choices}, answer with: steplatch gates answer {}", visible(&gate.prompt), gate.named())
 }
 
 /// Returns whether a run is locked: this one, or if `None`, any.
@@ -295,7 +306,7 @@ impl Answer {
         let given = self.field.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
         form.fill(&given.collect()).map_err(|wrong| {
             let wrong: Vec<String> = wrong.iter().map(|wrong| format!("\n  {}", visible(wrong))).collect();
-            Failure::usage(format!("the form is not filled in well:{}", wrong.concat()))
+            Failure::usage(format!("invalid form:{}", wrong.concat()))
         })
     }
 
@@ -316,9 +327,12 @@ impl Answer {
             answer.passphrase = Some(passphrase::ask(person, "the approver's passphrase:").await?);
             reply = give(place, &answer).await?;
         }
+        if let Some(person) = &mut person {
+            person.end_question();
+        }
         if !reply.success {
             let error = reply.error.clone();
-            let error = error.unwrap_or_else(|| "the answer was not taken, and the daemon did not say why".to_owned());
+            let error = error.unwrap_or_else(|| "the answer was rejected, and the daemon gave no reason".to_owned());
             return Err(Failure::work(error).with(&reply));
         }
         if self.json {
@@ -349,7 +363,7 @@ impl Answer {
     ) -> Result<ExitCode, Failure> {
         let Some(mut person) = person else {
             return Err(Failure::usage(
-                "no person can be asked here: say what you answer, with: steplatch gates answer GATE CHOICE",
+                "no question can be asked here, because input or output is not a terminal; answer with: steplatch gates answer GATE CHOICE",
             ));
         };
         if gates.is_empty() {
@@ -358,23 +372,25 @@ impl Answer {
         }
         let mut interrupted = signal(SignalKind::interrupt())?;
         for gate in gates {
+            person.end_question();
             person.listen();
             question::shown(&gate, print::width()).iter().try_for_each(print::line)?;
             let mut asking = GatePrompt::new(gate);
             loop {
                 asking.lead().iter().try_for_each(|line| print::line(format!("    {line}")))?;
-                if asking.is_secret() {
-                    person.listen_unseen();
+                match asking.is_secret() {
+                    true => person.listen_unseen(),
+                    false => person.end_question(),
                 }
                 print::ask(&asking.prompt())?;
                 let line = tokio::select! {
                     line = person.line() => line,
                     _ = interrupted.recv() => None,
                 };
-                person.end_question();
                 let Some(line) = line else {
+                    person.end_question();
                     print::line("")?;
-                    return Err(Failure::work("not everything was answered; what is left waits on"));
+                    return Err(Failure::work("not every question was answered; the others stay open"));
                 };
                 if line.trim().is_empty() && asking.may_be_left() {
                     print::note("  left open");

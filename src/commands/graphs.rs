@@ -15,13 +15,13 @@ use crate::print::{self, visible};
 pub(crate) enum Graphs {
     /// List the graphs that this project declares, in steplatch.toml or steplatch.json
     List(List),
-    /// Run a graph and print the output of its last step; exit code 0 when it succeeded, 1 when it failed
+    /// Run a graph and print the output of its last step; exit code 0 if it succeeded, 1 if it failed
     Run(Run),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those with this text in their name or description
+    /// Only entries with this text in their name or description
     containing: Option<String>,
     /// Print the list as JSON
     #[arg(long)]
@@ -31,6 +31,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Name of the graph
+    #[arg(add = crate::completion::graphs())]
     name: String,
     #[command(flatten)]
     given: NodeInput,

@@ -17,7 +17,7 @@ pub(crate) struct Mcp {
     #[arg(long)]
     http: bool,
 
-    /// With --http: print where it listens as JSON
+    /// With --http: print the address as JSON
     #[arg(long, requires = "http")]
     json: bool,
 
@@ -31,9 +31,7 @@ impl Mcp {
             return over_http(&place, self.options, self.json).await;
         }
         if self.options.has_options() {
-            return Err(Failure::usage(
-                "where to listen is said together with --http; without it, MCP is on standard input",
-            ));
+            return Err(Failure::usage("options of the HTTP server need --http; without it, MCP is on standard input"));
         }
         let daemon = ReconnectingClient::new(place, front::starter()?, front::hello("mcp"));
         serve_stdio(daemon).await.map_err(|error| Failure::work(format!("the client did not speak MCP: {error}")))?;
@@ -49,7 +47,7 @@ async fn over_http(place: &DaemonPaths, options: ListenOptions, json: bool) -> R
         let add =
             format!("claude mcp add --transport http steplatch {url}/mcp --header \"Authorization: Bearer {token}\"");
         print::line(format!("  {QUIET}add it   {QUIET:#}  {add}"))?;
-        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
+        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals continue{QUIET:#}"))?;
     }
     HttpListener::serve(listener.server).await?;
     Ok(ExitCode::SUCCESS)

@@ -17,15 +17,15 @@ use crate::print::{self, BAD, QUIET, STRONG, visible};
 pub(crate) enum Nodes {
     /// List the nodes that this project declares, in steplatch.toml or steplatch.json
     List(List),
-    /// Show a node: what it is and how it is declared
+    /// Show a node and its declaration
     Show(Show),
-    /// Call a node and print its output; exit code 0 when it succeeded, 1 when it failed
+    /// Call a node and print its output; exit code 0 if it succeeded, 1 if it failed
     Run(Run),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those with this text in their name or description
+    /// Only entries with this text in their name or description
     containing: Option<String>,
     /// Print the list as JSON
     #[arg(long)]
@@ -35,6 +35,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// Name of the node, or of a graph
+    #[arg(add = crate::completion::nodes())]
     name: String,
     /// Print everything as JSON
     #[arg(long)]
@@ -44,21 +45,22 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Name of the node
+    #[arg(add = crate::completion::nodes())]
     name: String,
     #[command(flatten)]
     given: NodeInput,
 }
 
-/// What a call is given, and how it is told.
+/// The input of a call, and the format of its output.
 #[derive(Debug, Args)]
 pub(super) struct NodeInput {
-    /// What it is given, as text; - reads standard input
+    /// Input, as text; - reads standard input
     #[arg(allow_negative_numbers = true)]
     input: Option<String>,
     /// The input is JSON
     #[arg(long)]
     input_json: bool,
-    /// Seconds that it may take
+    /// Time limit in seconds
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
     /// Print the whole result as JSON
@@ -118,7 +120,7 @@ pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item =
 pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
     if files.is_empty() {
         let example = "[nodes.NAME] with type = \"bash\" and command = \"…\"";
-        print::note(&format!("{folder} declares none: write a steplatch.toml there, with {example}"));
+        print::note(&format!("{folder} declares none; declare one in its steplatch.toml, with {example}"));
     } else {
         print::note(&format!("in {}", files.join(" and ")));
     }
@@ -210,7 +212,7 @@ impl NodeInput {
     pub(super) fn input(&self) -> Result<Value, Failure> {
         let text = match self.input.as_deref() {
             None if self.input_json => {
-                return Err(Failure::usage("--input-json says that the input is JSON, and there is no input"));
+                return Err(Failure::usage("--input-json needs an input"));
             }
             None => return Ok(Value::Null),
             Some("-") => {
@@ -252,7 +254,7 @@ impl NodeInput {
         if reply.success {
             return Ok(ExitCode::SUCCESS);
         }
-        let error = reply.error.clone().unwrap_or_else(|| "it failed, and did not say why".to_owned());
+        let error = reply.error.clone().unwrap_or_else(|| "it failed without a reason".to_owned());
         let failure = if reply.node_type.is_none() && reply.error_type.as_deref() == Some("not_found") {
             Failure::usage(error)
         } else {

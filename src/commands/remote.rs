@@ -23,6 +23,7 @@ pub(crate) enum Remote {
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Only this service
+    #[arg(add = crate::completion::remotes())]
     remote: Option<String>,
     /// Print JSON
     #[arg(long)]

@@ -20,28 +20,26 @@ use crate::failure::{FAILED, Failure};
 use crate::gate_prompt::GatePrompt;
 use crate::question::{Person, TWICE_WITHIN};
 use crate::run_view::{Shown, View};
-use crate::{front, passphrase, print};
-
-/// The exit code of a run that waits on a gate.
-const WAITING: u8 = 3;
+use crate::wait::AT_GATE;
+use crate::{completion, front, passphrase, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// A workflow: a JSON file, a .py file with a function (FILE.py:NAME where there are several), or the name of a saved one
+    /// Workflow: a JSON file, a .py file with a function (FILE.py:NAME selects one of several), or the name of a saved workflow
     ///
-    /// What contains a slash, ends in .json or .py or is a file that exists is a file.
-    #[arg(value_name = "FILE|NAME")]
+    /// An argument with a slash, with the ending .json or .py, or that is an existing file is a file.
+    #[arg(value_name = "FILE|NAME", add = completion::files_and_workflows())]
     workflow: String,
     /// Set a workflow variable (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
-    /// Terminal to work in; without it the workflow opens its own
-    #[arg(long, value_name = "ID")]
+    /// Terminal to use; without it the workflow opens its own
+    #[arg(long, value_name = "TERMINAL", add = completion::terminals())]
     session: Option<String>,
     /// Maximum number of states to execute
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_states: Option<u32>,
-    /// Seconds that the run may take (1 to 7200; default 1800), waiting for people and pauses not counted
+    /// Time limit of the run in seconds (1 to 7200; default 1800); gates and pauses do not count
     #[arg(long, value_name = "SECONDS", value_parser = time_of_a_run)]
     timeout: Option<f64>,
     /// Leave terminals open when the run fails or is cancelled
@@ -50,14 +48,14 @@ pub(crate) struct Run {
     /// Idempotency key: the same key returns the existing run
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Save the workflow in the library when it runs to its end
+    /// Save the workflow in the library if the run completes
     // A person already has the file, and two copies diverge; an agent's workflow is lost unless it is saved.
     #[arg(long)]
     save: bool,
-    /// Start the run, print its id and leave it to itself
+    /// Start the run, print its id and exit
     #[arg(long, short)]
     detach: bool,
-    /// Print the result as JSON, and nothing else
+    /// Print only the result, as JSON
     #[arg(long)]
     json: bool,
 }
@@ -125,7 +123,7 @@ impl Run {
         } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {
             print::note(unsaved);
         }
-        Ok(ExitCode::from(if rest == Rest::Waits { WAITING } else { code(&reply) }))
+        Ok(ExitCode::from(if rest == Rest::Waits { AT_GATE } else { code(&reply) }))
     }
 
     fn verb(self) -> Result<RunWorkflow, Failure> {
@@ -156,7 +154,7 @@ impl Run {
 fn code(reply: &RunReply) -> u8 {
     match reply.status.as_str() {
         "completed" => 0,
-        "waiting" => WAITING,
+        "waiting" => AT_GATE,
         _ => FAILED,
     }
 }
@@ -216,7 +214,7 @@ impl Watching<'_> {
                 }
                 _ = interrupted.recv() => {
                     if cancelled {
-                        return Err(Failure::work(format!("stopped watching; the run goes on: {}", self.run)));
+                        return Err(Failure::work(format!("stopped watching; the run continues: {}", self.run)));
                     }
                     if let Some(asked) = self.questions.front().map(|question| question.gate().clone()) {
                         self.end_question();
@@ -304,6 +302,7 @@ impl Watching<'_> {
 
     /// Shows the first question, if there is one.
     fn ask(&mut self) -> Result<(), Failure> {
+        self.end_question();
         if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
             // First, because the person may type as soon as the question is visible.
             person.listen();
@@ -316,8 +315,9 @@ impl Watching<'_> {
     /// Shows the prompt for the next line of the first question.
     fn ask_on(&mut self) -> Result<(), Failure> {
         if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
-            if asking.is_secret() {
-                person.listen_unseen();
+            match asking.is_secret() {
+                true => person.listen_unseen(),
+                false => person.end_question(),
             }
             for line in asking.lead() {
                 self.view.lead(&line)?;
@@ -335,9 +335,11 @@ impl Watching<'_> {
 
     /// Passes a line to the first question, and sends the answer to the daemon once it is complete.
     async fn answer(&mut self, line: Option<String>) -> Result<Option<Rest>, Failure> {
-        self.end_question();
         let Some(mut asking) = self.questions.pop_front() else { return Ok(None) };
-        let Some(line) = line else { return self.leave_to_others(asking.gate()) };
+        let Some(line) = line else {
+            self.end_question();
+            return self.leave_to_others(asking.gate());
+        };
         let refused = match asking.line(&line) {
             Ok(Some(answer)) => match self.give(&answer).await? {
                 Some(reply) => match asking.refused(answer, &reply) {
@@ -377,7 +379,7 @@ impl Watching<'_> {
                 Ok(AnswerGateReply { retry_after_seconds: Some(seconds), .. }) => {
                     self.view.remark(&passphrase::pause(seconds))?;
                     if !passphrase::wait_out(seconds).await? {
-                        return Err(Failure::work(format!("stopped watching; the run goes on: {}", self.run)));
+                        return Err(Failure::work(format!("stopped watching; the run continues: {}", self.run)));
                     }
                 }
                 Ok(reply) => return Ok(Some(reply).filter(|reply| !reply.success)),
@@ -417,9 +419,9 @@ async fn cancel(cancelling: &mut Option<Cancelling>) -> Result<(), AskError> {
 
 fn lost(run: &str, error: FollowError) -> Failure {
     match error {
-        FollowError::Unknown(_) => Failure::work(format!(
-            "the daemon does not know run {run} any more; see which there are with: steplatch runs list"
-        )),
+        FollowError::Unknown(_) => {
+            Failure::work(format!("the daemon no longer knows run {run}; list runs with: steplatch runs list"))
+        }
         error => error.into(),
     }
 }

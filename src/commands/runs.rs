@@ -5,6 +5,7 @@ mod moment;
 mod pause;
 mod show;
 mod stories;
+pub(super) mod wait;
 
 use std::process::ExitCode;
 
@@ -14,29 +15,31 @@ use steplatch_protocol::{CancelWorkflow, DaemonPaths, ListWorkflowRuns, RunRecor
 
 use crate::failure::{FAILED, Failure};
 use crate::translation::for_people;
-use crate::{front, print};
+use crate::{completion, front, pick, print};
 
 /// How many runs are requested at a time.
 const PAGE: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// List runs, the newest first
+    /// List runs, newest first
     List(List),
-    /// Show one run: how far it is, what it waits for, what it returned
+    /// Show a run: its steps, what it waits for, its result
     Show {
-        /// The run: its id, or an unambiguous beginning of it
-        id: String,
-        /// Print JSON, with everything that happened
+        /// Run: its id or an unambiguous prefix; without one the only run, or one picked from a list
+        #[arg(value_name = "RUN", add = completion::runs())]
+        id: Option<String>,
+        /// Print JSON, with the full log
         #[arg(long)]
         json: bool,
     },
-    /// Print what happened in a run, one event a line
+    /// Print the events of a run, one a line
     Events(events::Events),
+    Wait(wait::Wait),
     /// Pause runs after their current step
     Pause {
-        /// The runs: their ids, or unambiguous beginnings of them
-        #[arg(required = true)]
+        /// Runs: ids or unambiguous prefixes
+        #[arg(required = true, value_name = "RUN", add = completion::runs_in_progress())]
         ids: Vec<String>,
         /// Print JSON
         #[arg(long)]
@@ -44,8 +47,8 @@ pub(crate) enum Runs {
     },
     /// Resume paused runs
     Resume {
-        /// The runs: their ids, or unambiguous beginnings of them
-        #[arg(required = true)]
+        /// Runs: ids or unambiguous prefixes
+        #[arg(required = true, value_name = "RUN", add = completion::runs_in_progress())]
         ids: Vec<String>,
         /// Print JSON
         #[arg(long)]
@@ -53,8 +56,8 @@ pub(crate) enum Runs {
     },
     /// Cancel runs
     Cancel {
-        /// The runs: their ids, or unambiguous beginnings of them
-        #[arg(required = true)]
+        /// Runs: ids or unambiguous prefixes
+        #[arg(required = true, value_name = "RUN", add = completion::runs_in_progress())]
         ids: Vec<String>,
         /// Print JSON
         #[arg(long)]
@@ -65,15 +68,15 @@ pub(crate) enum Runs {
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Only runs of this workflow
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completion::workflows())]
     workflow: Option<String>,
     /// Only runs in this state: pending, running, waiting, completed, failed or cancelled
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, value_name = "STATE", add = completion::run_states())]
     state: Option<String>,
-    /// Only runs that began then or later: so long ago (30m, 2h, 3d), a day, or a moment (ISO 8601)
+    /// Only runs that started at this time or later: an age (30m, 2h, 3d), a day, or a timestamp (ISO 8601)
     #[arg(long, value_name = "TIME", value_parser = moment::moment)]
     since: Option<String>,
-    /// Only runs that began before that
+    /// Only runs that started before this time
     #[arg(long, value_name = "TIME", value_parser = moment::moment)]
     until: Option<String>,
     /// Maximum number of results
@@ -88,8 +91,9 @@ impl Runs {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(command) => command.run(place).await,
-            Self::Show { id, json } => show::show(place, &find(place, &id).await?, json).await,
+            Self::Show { id, json } => show::show(place, &pick::run(place, id).await?, json).await,
             Self::Events(command) => command.run(place).await,
+            Self::Wait(command) => command.run(place).await,
             Self::Pause { ids, json } => pause::pause(place, &ids, json).await,
             Self::Resume { ids, json } => pause::resume(place, &ids, json).await,
             Self::Cancel { ids, json } => cancel(place, &ids, json).await,
@@ -106,9 +110,9 @@ impl List {
         if self.json {
             print::json(&serde_json::json!({ "runs": runs }))?;
         } else if runs.is_empty() {
-            print::note(if filtered { "no run matches" } else { "there are no runs; begin one with: steplatch run" });
+            print::note(if filtered { "no run matches" } else { "there are no runs; start one with: steplatch run" });
         } else {
-            let head = ["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"].map(str::to_owned).to_vec();
+            let head = ["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"].map(str::to_owned).to_vec();
             let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(row)).collect();
             let table = print::table(&rows);
             for line in table.lines() {
@@ -127,7 +131,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
         }
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
-        (None, Some(_)) if run.locked => "locked; opens with: steplatch approver unlock".to_owned(),
+        (None, Some(_)) if run.locked => "locked; unlock with: steplatch approver unlock".to_owned(),
         // The exception of a traceback.
         (None, Some(error)) => for_people(error.trim_end().lines().next_back().unwrap_or_default()),
         (None, None) => String::new(),
@@ -168,9 +172,7 @@ pub(crate) async fn listed(
 async fn asked_for(place: &DaemonPaths, wanted: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
     let reply = front::ask(place, wanted).await?;
     if !reply.success {
-        return Err(Failure::usage(
-            reply.error.unwrap_or_else(|| "the daemon did not say which runs there are".into()),
-        ));
+        return Err(Failure::usage(reply.error.unwrap_or_else(|| "the daemon did not list the runs".into())));
     }
     Ok(reply.runs)
 }
@@ -205,20 +207,23 @@ pub(crate) async fn find(place: &DaemonPaths, meant: &str) -> Result<String, Fai
     match found[..] {
         [run] => Ok(run.run_id.clone()),
         [] => Err(Failure::usage(format!(
-            "no run's id begins with '{}'; see which there are with: steplatch runs list",
+            "no run id starts with '{}'; list runs with: steplatch runs list",
             print::visible(meant)
         ))),
         _ => {
             let rows: Vec<_> = found.iter().map(|run| row(run)).collect();
             let candidates = print::table(&rows).replace('\n', "\n  ");
-            Err(Failure::usage(format!("'{}' may be any of these runs:\n  {candidates}", print::visible(meant))))
+            Err(Failure::usage(format!(
+                "'{}' is ambiguous; it matches these runs:\n  {candidates}",
+                print::visible(meant)
+            )))
         }
     }
 }
 
 /// Returns the failure that there is no such run.
 pub(crate) fn not_found(id: &str) -> Failure {
-    Failure::usage(format!("run '{id}' not found; see which there are with: steplatch runs list"))
+    Failure::usage(format!("run '{id}' not found; list runs with: steplatch runs list"))
 }
 
 async fn cancel(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
@@ -234,8 +239,8 @@ async fn cancel(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitC
     let failed = replies.iter().any(|reply| !reply.success);
     for reply in &replies {
         if !reply.success {
-            let why = reply.error.as_deref().unwrap_or("it is not known why");
-            print::error(&format!("run '{}' is not cancelled: {}", reply.run_id, print::visible(why)));
+            let why = reply.error.as_deref().unwrap_or("no reason was given");
+            print::error(&format!("run '{}' was not cancelled: {}", reply.run_id, print::visible(why)));
         } else if !json {
             print::line(format!("{}: {}", reply.run_id, reply.message))?;
         }

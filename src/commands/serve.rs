@@ -20,16 +20,16 @@ pub(crate) struct Serve {
     #[command(flatten)]
     options: ListenOptions,
 
-    /// Print where it listens as JSON
+    /// Print the address as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum ServeRequest {
-    /// Tell where the token is that requests carry, or make a new one
+    /// Show where the access token is, or create a new one
     Token {
-        /// Make a new one; the old one opens nothing any more
+        /// Create a new token; the old one becomes invalid
         #[arg(long)]
         new: bool,
         /// Print JSON
@@ -64,7 +64,7 @@ async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool) -> Resul
         print::line(format!(
             "  {QUIET}try it   {QUIET:#}  curl -H \"Authorization: Bearer {token}\" {url}/api/v1/runs"
         ))?;
-        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
+        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals continue{QUIET:#}"))?;
     }
     HttpListener::serve(listener.server.with_api()).await?;
     Ok(ExitCode::SUCCESS)
@@ -80,14 +80,12 @@ fn token(place: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, Failure
             print::json(&json!({"success": true, "file": shown, "token": token}))?;
         } else {
             print::line(token)?;
-            print::note(&format!("kept in {shown}; the one before opens nothing any more"));
+            print::note(&format!("stored in {shown}; the old token is invalid now"));
         }
         return Ok(ExitCode::SUCCESS);
     }
     if !file.exists() {
-        return Err(Failure::work(
-            "there is no token yet; 'steplatch serve' makes one, and so does: steplatch serve token --new",
-        ));
+        return Err(Failure::work("there is no token yet; create one with: steplatch serve token --new"));
     }
     if json {
         print::json(&json!({"success": true, "file": shown}))?;

@@ -13,16 +13,16 @@ use crate::print::{self, BAD, GOOD, QUIET};
 
 #[derive(Debug, Args)]
 pub(crate) struct Setup {
-    /// Only this client, whether it is found or not; may be given several times
+    /// Only this client, found or not (repeatable)
     #[arg(long, value_name = "NAME", value_parser = names())]
     client: Vec<String>,
-    /// For whom
+    /// Who gets the entry
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,
-    /// Take the entry out again
+    /// Remove the entry
     #[arg(long)]
     remove: bool,
-    /// Show what would be changed, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
     /// Print JSON
@@ -131,10 +131,10 @@ impl Setup {
             .any(|done| matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. } | Outcome::Removed))));
         match (changed, self.dry_run) {
             (false, _) => {}
-            (true, true) => print::note("nothing was changed; without --dry-run it will be"),
-            (true, false) if self.remove => print::note("clients that run let go of it when they are started again"),
+            (true, true) => print::note("dry run: nothing was changed"),
+            (true, false) if self.remove => print::note("restart running clients to apply the change"),
             (true, false) => {
-                print::note("clients that run see it when they are started again; check it with: steplatch doctor");
+                print::note("restart running clients to apply the change; check it with: steplatch doctor");
                 print::note("so that only you answer gates, set a passphrase with: steplatch approver set");
             }
         }
@@ -159,12 +159,12 @@ impl Done {
         let would = |done: &str, would: &str| if dry_run { would.to_owned() } else { done.to_owned() };
         match &self.outcome {
             None => (quiet, "not found".to_owned()),
-            Some(Err(_)) => (format!("{BAD}✗{BAD:#}"), "left as it was".to_owned()),
+            Some(Err(_)) => (format!("{BAD}✗{BAD:#}"), "unchanged".to_owned()),
             Some(Ok(Outcome::Added)) => (good, would("added", "would be added")),
             Some(Ok(Outcome::Changed { .. })) => (good, would("changed", "would be changed")),
             Some(Ok(Outcome::Removed)) => (good, would("removed", "would be removed")),
-            Some(Ok(Outcome::Kept)) => (good, "is there already".to_owned()),
-            Some(Ok(Outcome::KeptUrl(_))) => (good, "is there, over HTTP".to_owned()),
+            Some(Ok(Outcome::Kept)) => (good, "already registered".to_owned()),
+            Some(Ok(Outcome::KeptUrl(_))) => (good, "already registered, over HTTP".to_owned()),
             Some(Ok(Outcome::Absent)) => (quiet, "has no entry".to_owned()),
         }
     }
@@ -181,7 +181,7 @@ impl Done {
 
     fn complaint(&self, around: &UserPaths) -> Option<String> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
-        Some(format!("{} of {} stays as it was: {error}", around.shown(&self.file), self.client.label))
+        Some(format!("{} of {} was not changed: {error}", around.shown(&self.file), self.client.label))
     }
 
     fn document(&self, dry_run: bool) -> Value {

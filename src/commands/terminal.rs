@@ -1,5 +1,7 @@
 //! `steplatch terminal …`: open, use and close terminals.
 
+pub(super) mod wait;
+
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use steplatch_protocol::{
 use crate::attach::{DetachKey, attach};
 use crate::failure::{FAILED, Failure};
 use crate::record::record;
-use crate::{front, print};
+use crate::{completion, front, pick, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Terminal {
@@ -29,34 +31,37 @@ pub(crate) enum Terminal {
         #[arg(long)]
         json: bool,
     },
-    /// Use a terminal as if it were yours
+    /// Connect this terminal to a terminal of the daemon
     Attach {
-        /// Id or name of the terminal
-        id: String,
-        /// Key that leaves the terminal and lets it go on
+        /// Id or name of the terminal; without one the only open terminal, or one picked from a list
+        #[arg(value_name = "TERMINAL", add = completion::terminals())]
+        id: Option<String>,
+        /// Key that detaches; the terminal keeps running
         #[arg(long, value_name = "KEY", default_value = "ctrl-\\")]
         detach_key: DetachKey,
-        /// Take over: nobody else can type until you leave
+        /// Take over: only you can type until you detach
         #[arg(long)]
         hold: bool,
     },
     /// Type into a terminal
     Send(Send),
-    /// Run one command in a terminal's shell; print what it printed, exit with its exit code
+    /// Run a command in a terminal's shell, print its output and exit with its exit code
     Run(RunOne),
+    Wait(wait::Wait),
     /// Print the screen of a terminal, or its output
     Screen(Screen),
-    /// Record what a terminal shows, until it ends or ctrl-c
+    /// Record the output of a terminal until it ends or ctrl-c
     Record {
         /// Id or name of the terminal
+        #[arg(value_name = "TERMINAL", add = completion::terminals())]
         id: String,
-        /// File to write (asciicast v3), which must be new; - is standard output [default: ID.cast]
+        /// New file to write (asciicast v3); - is standard output [default: TERMINAL.cast]
         file: Option<PathBuf>,
-        /// The longest pause that players show
+        /// Longest pause in a replay
         #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         idle_limit: Option<f64>,
     },
-    /// Close a terminal and end what runs in it
+    /// Close a terminal and end its processes
     Close(Close),
 }
 
@@ -65,10 +70,10 @@ pub(crate) struct Open {
     /// Program to start, with its arguments [default: bash]
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<String>,
-    /// A name that may be used in place of the id
+    /// Name to use in place of the id
     #[arg(long)]
     name: Option<String>,
-    /// Folder to start in [default: this one]
+    /// Directory to start in [default: the current one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
     /// Columns and rows
@@ -92,6 +97,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// Id or name of the terminal
+    #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: String,
     /// Text to type; - reads it from standard input
     #[arg(default_value = "")]
@@ -99,10 +105,10 @@ pub(crate) struct Send {
     /// Press Enter after the text
     #[arg(long, short)]
     enter: bool,
-    /// A key to press after the text, such as ctrl-c or up; may be given more than once
+    /// Key to press after the text, such as ctrl-c or up (repeatable)
     #[arg(long, short, value_name = "KEY")]
     key: Vec<String>,
-    /// The text is a secret: hide it wherever it comes back
+    /// The text is a secret: redact it in all output
     #[arg(long)]
     secret: bool,
     /// Print JSON
@@ -113,14 +119,15 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 pub(crate) struct RunOne {
     /// Id or name of the terminal; its shell must be at its prompt
+    #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: String,
-    /// The command: one argument in the shell's own language, or its words
+    /// The command: one argument in the language of the shell, or a program with its arguments
     #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<String>,
-    /// Seconds to wait for its end
+    /// Seconds to wait for the end of the command
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
     timeout: f64,
-    /// Folder to change to first
+    /// Directory to change to first
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
     /// Print JSON
@@ -130,18 +137,19 @@ pub(crate) struct RunOne {
 
 #[derive(Debug, Args)]
 pub(crate) struct Screen {
-    /// Id or name of the terminal
-    id: String,
+    /// Id or name of the terminal; without one the only open terminal, or one picked from a list
+    #[arg(value_name = "TERMINAL", add = completion::terminals())]
+    id: Option<String>,
     /// All output since the terminal was opened
     #[arg(long, conflicts_with = "tail")]
     history: bool,
     /// The last lines of the output
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
-    /// Keep the colours of the screen: the same as --format ansi
+    /// Keep the colours of the screen (short for --format ansi)
     #[arg(long, conflicts_with_all = ["history", "tail", "format"])]
     color: bool,
-    /// How the screen is written
+    /// Format of the screen
     #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with_all = ["history", "tail"])]
     format: Format,
     /// File to write to
@@ -167,11 +175,12 @@ enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct Close {
     /// Id or name of the terminal
+    #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: String,
-    /// Signal to begin with, such as TERM [default: HUP]
+    /// First signal to send, such as TERM [default: HUP]
     #[arg(long)]
     signal: Option<String>,
-    /// Kill at once
+    /// Send KILL at once
     #[arg(long)]
     force: bool,
     /// Print JSON
@@ -187,9 +196,13 @@ impl Terminal {
         match self {
             Self::Open(command) => command.run(place).await,
             Self::List { json } => list(place, json).await,
-            Self::Attach { id, detach_key, hold } => attach(place, &id, detach_key, hold).await,
+            Self::Attach { id, detach_key, hold } => {
+                let id = pick::terminal(place, id).await?;
+                attach(place, &id, detach_key, hold).await
+            }
             Self::Send(command) => command.run(place).await,
             Self::Run(command) => command.run(place).await,
+            Self::Wait(command) => command.run(place).await,
             Self::Screen(command) => command.run(place).await,
             Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
             Self::Close(command) => command.run(place).await,
@@ -201,7 +214,7 @@ fn worked(success: bool, error: Option<&String>, reply: &impl Serialize) -> Resu
     if success {
         return Ok(());
     }
-    let error = error.cloned().unwrap_or_else(|| "it did not work, and the daemon did not say why".to_owned());
+    let error = error.cloned().unwrap_or_else(|| "it failed, and the daemon gave no reason".to_owned());
     Err(Failure::work(error).with(reply))
 }
 
@@ -238,7 +251,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     } else if reply.sessions.is_empty() {
         print::note("no terminals are open; open one with: steplatch terminal open");
     } else {
-        let head = ["ID", "NAME", "STATE", "SIZE", "OPENED BY", "COMMAND", "FOLDER"].map(str::to_owned).to_vec();
+        let head = ["ID", "NAME", "STATE", "SIZE", "OPENED BY", "COMMAND", "DIRECTORY"].map(str::to_owned).to_vec();
         let rows: Vec<_> = std::iter::once(head).chain(reply.sessions.iter().map(row)).collect();
         print::line(print::table(&rows))?;
     }
@@ -257,7 +270,7 @@ fn state(session: &SessionInfo) -> String {
     }
     let waits = session.awaiting_input == Some(true);
     match (session.busy, waits) {
-        _ if session.password => "wants a password",
+        _ if session.password => "asks for a password",
         (Some(false), _) => "at prompt",
         (_, true) => "waits for input",
         (Some(true), false) => "busy",
@@ -266,7 +279,8 @@ fn state(session: &SessionInfo) -> String {
     .to_owned()
 }
 
-fn row(session: &SessionInfo) -> Vec<String> {
+/// Returns a terminal as a row of a table.
+pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
     let state = state(session);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     vec![
@@ -382,7 +396,7 @@ impl Screen {
             (false, None) => ContentMode::Screen,
         };
         let mut verb = GetScreenContent {
-            session_id: self.id,
+            session_id: pick::terminal(place, self.id).await?,
             content_mode,
             line_count: self.tail,
             offset: self.history.then_some(0),
@@ -398,7 +412,9 @@ impl Screen {
         };
         let mut out = Destination::open(self.output.as_deref())?;
         if self.format == Format::Png && !self.json && out.is_terminal() {
-            return Err(Failure::usage("a terminal does not show images; name a file with --output, or send them on"));
+            return Err(Failure::usage(
+                "a terminal can not show images; name a file with --output, or pipe the output",
+            ));
         }
         loop {
             let reply = front::ask(place, verb.clone()).await?;
@@ -428,7 +444,7 @@ impl Close {
         let verb = ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force };
         let reply = front::ask(place, verb).await?;
         if !reply.success && reply.message == "Session not found" {
-            let error = format!("terminal '{}' not found; see which there are with: steplatch terminal list", self.id);
+            let error = format!("terminal '{}' not found; list terminals with: steplatch terminal list", self.id);
             return Err(Failure::work(error).with(&reply));
         }
         worked(reply.success, Some(&reply.message), &reply)?;

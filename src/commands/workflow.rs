@@ -19,11 +19,11 @@ use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
-    /// List the saved workflows of this project, and your own
+    /// List saved workflows of this project and of the user
     List(list::List),
     /// Show a saved workflow: its arguments, its states and how its runs went
     Show(show::Show),
-    /// Save workflows, so that they can be run by name
+    /// Save workflows, to run them by name
     Load(load::Load),
     /// Remove saved workflows
     Rm(remove::Remove),

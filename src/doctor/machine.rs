@@ -42,12 +42,16 @@ fn program(checks: &mut Checks, around: &UserPaths, ours: &OwnEntry) {
         Some(other) => {
             let said =
                 format!("version {version}, {shown}; by its name another one is found: {}", around.shown(&other));
-            checks.warn("program", said, "remove the one that you do not want, or put its folder later in PATH");
+            checks.warn("program", said, "remove the other one, or move its directory behind this one in PATH");
         }
         None => {
             let folder = ours.program.parent().unwrap_or(Path::new("/"));
             let said = format!("version {version}, {shown}; not found by its name");
-            checks.warn("program", said, format!("add its folder to PATH: export PATH=\"$PATH:{}\"", folder.display()));
+            checks.warn(
+                "program",
+                said,
+                format!("add its directory to PATH: export PATH=\"$PATH:{}\"", folder.display()),
+            );
         }
     }
 }
@@ -56,17 +60,17 @@ fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
     let shown = around.shown(folder);
     let found = match folder.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return checks.good(about, format!("{shown}, made when it is first needed"));
+            return checks.good(about, format!("{shown}, created at the first use"));
         }
         Err(error) => {
-            let mend = "see to it that you may enter the folders above it";
-            return checks.problem(about, format!("{shown} can not be looked at: {error}"), mend);
+            let fix = "check the permissions of the directories above it";
+            return checks.problem(about, format!("{shown} can not be read: {error}"), fix);
         }
         Ok(found) => found,
     };
     if !found.is_dir() {
-        let mend = format!("move it out of the way: mv '{0}' '{0}.old'", folder.display());
-        return checks.problem(about, format!("{shown} is no folder"), mend);
+        let fix = format!("move it out of the way: mv '{0}' '{0}.old'", folder.display());
+        return checks.problem(about, format!("{shown} is not a directory"), fix);
     }
     let own = rustix::process::getuid().as_raw();
     if found.uid() != own {
@@ -74,22 +78,24 @@ fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &UserPaths) {
         return checks.problem(about, said, "remove it, or set another one: STEPLATCH_STATE_DIR, XDG_RUNTIME_DIR");
     }
     if rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err() {
-        let mend = format!("allow it with: chmod u+rwx '{}'", folder.display());
-        return checks.problem(about, format!("{shown} can not be written"), mend);
+        let fix = format!("allow it with: chmod u+rwx '{}'", folder.display());
+        return checks.problem(about, format!("{shown} can not be written"), fix);
     }
     if found.mode() & 0o077 != 0 {
-        let said = format!("{shown} can be entered by others, until the daemon is started next");
+        let said = format!("other users can enter {shown} until the next start of the daemon");
         return checks.warn(about, said, format!("close it now with: chmod 700 '{}'", folder.display()));
     }
-    checks.good(about, format!("{shown}, yours alone"));
+    checks.good(about, format!("{shown}, private"));
 }
 
 fn socket(checks: &mut Checks, place: &DaemonPaths) {
     let length = place.socket().as_os_str().len();
     if length > LONGEST_SOCKET {
-        let said =
-            format!("its path has {length} bytes, and {LONGEST_SOCKET} are the most: {}", place.socket().display());
-        checks.problem("socket", said, "set XDG_RUNTIME_DIR to a folder with a shorter path");
+        let said = format!(
+            "its path has {length} bytes, more than the limit of {LONGEST_SOCKET}: {}",
+            place.socket().display()
+        );
+        checks.problem("socket", said, "set XDG_RUNTIME_DIR to a directory with a shorter path");
     } else {
         checks.good("socket", format!("its path has {length} of {LONGEST_SOCKET} bytes"));
     }
@@ -105,10 +111,10 @@ fn disk(checks: &mut Checks, folder: &Path, around: &UserPaths) {
         }
     };
     let said = format!("{} free for the journal of runs", size(free));
-    let mend = format!("free disk space in {}", around.shown(existing));
+    let fix = format!("free disk space in {}", around.shown(existing));
     match free {
-        0..FULL => checks.problem("disk", said, mend),
-        FULL..TIGHT => checks.warn("disk", said, mend),
+        0..FULL => checks.problem("disk", said, fix),
+        FULL..TIGHT => checks.warn("disk", said, fix),
         _ => checks.good("disk", said),
     }
 }
@@ -123,8 +129,8 @@ fn size(bytes: u64) -> String {
 fn shells(checks: &mut Checks, around: &UserPaths) {
     let found: Vec<&str> = SHELLS.into_iter().filter(|shell| around.find(shell).is_some()).collect();
     if found.is_empty() {
-        let said = "none of bash, zsh and fish is found; others work without marks for prompts and exit codes";
-        checks.warn("shells", said, "install bash, or add its folder to PATH");
+        let said = "bash, zsh and fish are missing; other shells work without marks for prompts and exit codes";
+        checks.warn("shells", said, "install bash, or add its directory to PATH");
     } else {
         checks.good("shells", found.join(", "));
     }

@@ -87,16 +87,16 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
             let aside = String::from_utf8_lossy(&aside.unwrap_or_default()).into_owned();
             let last = aside.lines().rev().find(|line| !line.trim().is_empty());
             return Err(last
-                .map_or(why.clone(), |line| format!("{why}; it says: {}", print::fitted(&print::visible(line), 200))));
+                .map_or(why.clone(), |line| format!("{why}; its log: {}", print::fitted(&print::visible(line), 200))));
         }
     };
     let gone = Instant::now();
     drop(conversation);
     match tokio::time::timeout(PATIENCE, server.wait()).await {
-        Err(_) => return Err("it goes on when its client is gone".to_owned()),
+        Err(_) => return Err("it keeps running when its client is gone".to_owned()),
         Ok(Err(error)) => return Err(format!("its end can not be waited for: {error}")),
         Ok(Ok(status)) if !status.success() => {
-            return Err(format!("it ended badly when its client was gone: {status}"));
+            return Err(format!("it failed when its client was gone: {status}"));
         }
         Ok(Ok(_)) => spoken.ended = gone.elapsed(),
     }
@@ -160,14 +160,14 @@ impl Conversation {
         loop {
             let line = match tokio::time::timeout(PATIENCE, self.output.next_line()).await {
                 Err(_) => return Err(silent()),
-                Ok(Err(error)) => return Err(format!("what it says can not be read: {error}")),
-                Ok(Ok(None)) => return Err("it ended before it answered".to_owned()),
+                Ok(Err(error)) => return Err(format!("its output can not be read: {error}")),
+                Ok(Ok(None)) => return Err("it ended without an answer".to_owned()),
                 Ok(Ok(Some(line))) => line,
             };
             let message = serde_json::from_str::<Value>(&line).ok().filter(|message| message["jsonrpc"] == "2.0");
             let Some(message) = message else {
                 let line = print::fitted(&print::visible(&line), 80);
-                return Err(format!("it prints what is no MCP: '{line}'"));
+                return Err(format!("it prints text that is not MCP: '{line}'"));
             };
             if message["id"] != id || message["method"].is_string() {
                 continue;
@@ -185,7 +185,7 @@ impl Conversation {
         let written = tokio::time::timeout(PATIENCE, self.input.write_all(line.as_bytes())).await;
         // If the server has ended, the missing response shows it.
         match written {
-            Err(_) => Err("it does not read what it is told".to_owned()),
+            Err(_) => Err("it does not read its input".to_owned()),
             Ok(_) => Ok(()),
         }
     }

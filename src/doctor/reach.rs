@@ -25,7 +25,7 @@ pub(super) async fn settings() -> Checks {
             checks.problem(
                 "settings",
                 problem,
-                "fix it: the daemon does not start with it, and keeps its old settings",
+                "fix it: the daemon does not start with it, and a running one keeps its old settings",
             );
         } else {
             checks.warn("settings", problem, "fix it, and check again with: steplatch config check");
@@ -48,10 +48,10 @@ pub(super) async fn daemon(place: &DaemonPaths) -> Checks {
             Err(error) => Err(error),
         })
     });
-    const RESTART: &str = "start it again with: steplatch daemon restart (terminals and runs go on)";
+    const RESTART: &str = "restart it with: steplatch daemon restart (terminals and runs survive)";
     match asked.await {
         Err(_) => checks.problem("daemon", "it does not answer", RESTART),
-        Ok(Err(ConnectError::NotRunning(_))) => checks.absent("daemon", "not running; it is started when it is needed"),
+        Ok(Err(ConnectError::NotRunning(_))) => checks.absent("daemon", "not running; it starts on demand"),
         Ok(Err(error)) => checks.problem("daemon", error.to_string(), RESTART),
         Ok(Ok(Err(error))) => checks.problem("daemon", error.to_string(), RESTART),
         Ok(Ok(Ok((status, approver)))) => {
@@ -83,10 +83,10 @@ fn check_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) 
         match host.state.as_str() {
             "current" => checks.good("host", said),
             "older" => {
-                let said = format!("{said}; older: it opens no new ones");
+                let said = format!("{said}; older version: it opens no new terminals");
                 checks.warn("host", said, "it ends with its last terminal");
             }
-            "foreign" => checks.problem("host", format!("{said}; it speaks another version"), end),
+            "foreign" => checks.problem("host", format!("{said}; its protocol version differs"), end),
             _ => checks.problem("host", format!("{said}; it does not answer"), end),
         }
     }
@@ -101,7 +101,7 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
     let mut told = match ask(place, ListRemoteWorkflows::default()).await {
         Ok(reply) => reply.remotes,
         Err(error) => {
-            checks.problem("services", error, "see how the daemon is with: steplatch daemon status");
+            checks.problem("services", error, "check the daemon with: steplatch daemon status");
             return checks;
         }
     };
@@ -120,8 +120,8 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
         match told.iter().find(|told| told.name == *name) {
             Some(told) => check_remote(&mut checks, told),
             None => {
-                let said = "the daemon does not know it: it was started with other settings, or another environment";
-                checks.warn(name, said, "start it again with: steplatch daemon restart");
+                let said = "the daemon does not know it: it was started with other settings or another environment";
+                checks.warn(name, said, "restart it with: steplatch daemon restart");
             }
         }
     }
@@ -131,12 +131,12 @@ pub(super) async fn remotes(place: &DaemonPaths) -> Checks {
 fn check_remote(checks: &mut Checks, told: &RemoteInfo) {
     let last = told.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
     let said = format!(
-        "{}; workflows: {}, listed {last}; under way: {}, waiting: {}",
+        "{}; workflows: {}, listed {last}; running: {}, queued: {}",
         told.base_url, told.workflows, told.running, told.queued
     );
-    let again = format!("mend what it says, and ask again with: steplatch remote refresh {}", told.name);
+    let again = format!("fix the reported problem, then retry with: steplatch remote refresh {}", told.name);
     if !told.reachable {
-        let why = told.error.as_deref().unwrap_or("it was not reached yet");
+        let why = told.error.as_deref().unwrap_or("not reached yet");
         checks.problem(&told.name, format!("{said}; {}", print::visible(why)), again);
     } else if told.skipped.is_empty() {
         checks.good(&told.name, said);
@@ -148,10 +148,10 @@ fn check_remote(checks: &mut Checks, told: &RemoteInfo) {
 
 /// Checks that the address of a URL accepts connections; an error is the rest of a sentence.
 pub(super) async fn listens(url: &str) -> Result<(), String> {
-    let Some((host, port)) = address(url) else { return Err("that is no address".to_owned()) };
+    let Some((host, port)) = address(url) else { return Err("the URL has no valid address".to_owned()) };
     match tokio::time::timeout(CONNECTING, tokio::net::TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(format!("nobody listens there: {error}")),
+        Ok(Err(error)) => Err(format!("connection failed: {error}")),
         Err(_) => Err("it can not be reached".to_owned()),
     }
 }

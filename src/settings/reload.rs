@@ -68,7 +68,7 @@ impl Reload {
             Ok(settings) => settings,
             Err(bad) if self.complaint.as_ref() == Some(&bad) => return,
             Err(bad) => {
-                tracing::warn!("the settings stay as they are: {bad}");
+                tracing::warn!("the settings were not changed: {bad}");
                 self.complaint = Some(bad);
                 return;
             }

@@ -73,7 +73,7 @@ const WAYS: [&str; 6] =
     ["plainly", "handed on", "without a trace", "far below", "below one that has ended", "without its host"];
 
 /// The messages to a caller that does not count as a person.
-const REFUSALS: [&str; 3] = ["in a terminal that steplatch keeps", "was started by steplatch", "can not be told"];
+const REFUSALS: [&str; 3] = ["in a terminal that steplatch keeps", "was started by steplatch", "is unknown"];
 
 fn is_refused(reply: &Value) -> bool {
     let error = reply["error"].as_str().unwrap_or_default();

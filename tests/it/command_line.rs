@@ -80,7 +80,7 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
     assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
     assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1@")), "{shown}");
 
-    refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["'4' is none of the choices", "2  it is broken"]);
+    refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["invalid answer '4'", "2  it is broken"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
     let gate = home.runs(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
     let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
@@ -126,7 +126,7 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
     let listed = home.runs(&["runs", "list"]).well();
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines.len(), 4, "{listed}");
-    assert!(lines[0].starts_with("ID ") && lines[0].ends_with("ABOUT"), "{listed}");
+    assert!(lines[0].starts_with("ID ") && lines[0].ends_with("DETAILS"), "{listed}");
     assert!(lines[1].contains("  nap       completed  "), "the newest first, and aligned: {listed}");
     assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{listed}");
     let ids = |arguments: &[&str]| {
@@ -146,10 +146,10 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
     assert_eq!(ids(&["--until", &began]), std::slice::from_ref(&one));
     refused(&home.runs(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
     refused(&home.runs(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
-    refused(&home.runs(&["runs", "show", "run_"]), 2, &["'run_' may be any of these runs", &one, &other]);
-    refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run's id begins with 'zzzz'", "steplatch runs list"]);
+    refused(&home.runs(&["runs", "show", "run_"]), 2, &["'run_' is ambiguous; it matches these runs", &one, &other]);
+    refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run id starts with 'zzzz'", "steplatch runs list"]);
     refused(&home.runs(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
-    refused(&home.runs(&["runs", "cancel", &one, "run_"]), 2, &["may be any"]);
+    refused(&home.runs(&["runs", "cancel", &one, "run_"]), 2, &["is ambiguous"]);
     assert_eq!(ids(&["--state", "waiting"]).len(), 2, "nothing is cancelled when one of them is not what it seems");
 
     let cancelled = home.runs(&["runs", "cancel", &one, &other]).well();
@@ -322,7 +322,7 @@ fn errors_name_terminals_and_commands() {
     let error = said(&["terminal", "screen", "nope"]);
     assert!(error.contains(&format!("terminal 'nope' not found; open terminals: {} (one)", id.trim())), "{error}");
     let error = said(&["runs", "cancel", "run_0123456789abcdef"]);
-    assert!(error.contains("see which there are with: steplatch runs list"), "{error}");
+    assert!(error.contains("list runs with: steplatch runs list"), "{error}");
     // Programs get the daemon's own text.
     let json = home.runs(&["terminal", "screen", "nope", "--json"]);
     let reply: Value = serde_json::from_str(&json.stdout).unwrap();
@@ -428,8 +428,8 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
         (&["daemon", "status"][..], 1, "no daemon"),
         (&["runs", "show", "run_0123456789abcdef"], 2, "'run_0123456789abcdef' not found"),
         (&["runs", "events", "run_0123456789abcdef"], 2, "'run_0123456789abcdef' not found"),
-        (&["runs", "show", "nothing"], 2, "no run's id begins with 'nothing'"),
-        (&["runs", "cancel", "nothing"], 2, "no run's id begins with 'nothing'"),
+        (&["runs", "show", "nothing"], 2, "no run id starts with 'nothing'"),
+        (&["runs", "cancel", "nothing"], 2, "no run id starts with 'nothing'"),
         (&["gates", "answer", "run_0123456789abcdef", "1"], 2, "'run_0123456789abcdef' not found"),
         (&["run", "./nothing.json"], 2, "nothing.json"),
         (&["run", "nothing"], 2, "nothing"),
@@ -440,7 +440,7 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
         (&["terminal", "run", "term_nothing", "ls"], 1, "term_nothing"),
         // Invalid command lines.
         (&["runs", "list", "--limit", "none"], 2, "none"),
-        (&["gates", "answer"], 2, "no person can be asked here"),
+        (&["gates", "answer"], 2, "no question can be asked here"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
         told_twice(&home.runs(&arguments), code, part);

@@ -219,7 +219,7 @@ async fn what_can_not_be_meant_is_explained_and_runs_nothing() {
         ("#greet", "^error: 'greet' is a node; write @greet"),
         ("@greet ::0", "^error: ::0 refers to nothing: there are no results yet"),
         ("@greet ::wait", "^error: ::wait refers to nothing: 'wait' was not called yet"),
-        ("hello", "^error: nothing is asked; call a node with @"),
+        ("hello", "^error: no question is open; call a node with @"),
         ("/hlep", "^error: there is no command '/hlep', did you mean /help\\?"),
         ("/help cooking", "^error: there is no help about 'cooking'; the topics are nodes"),
         (":help gates", "^gates: questions that runs wait for$"),
@@ -244,7 +244,7 @@ async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
         )
         .await;
     assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
-    desk.says("3", "^error: '3' is none of the choices; answer 1 to 2").await;
+    desk.says("3", "^error: invalid answer '3'; choose ").await;
     // Other things can be called meanwhile.
     desk.says("@greet meanwhile", "^✓ ::1 @greet").await;
     desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
@@ -291,9 +291,9 @@ async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_ke
 async fn slow_work_goes_to_the_background_and_reports_above_the_line_that_is_typed() {
     let project = Project::new();
     let desk = Desk::sits_down(&project).await;
-    desk.says("@wait", "^::0 @wait goes on in the background; /fg 0 waits for it").await;
+    desk.says("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
     desk.says("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
-    desk.shows("^::1 @greet goes on in the background").await;
+    desk.shows("^::1 @greet continues in the background").await;
     desk.says("/bg", "^::1 +@greet +waits .*for an earlier result").await;
     desk.says("/show ::1['output']", "^this waits for ::1").await;
     desk.presses("@greet half a li").await;
@@ -324,7 +324,7 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     desk.presses("\x03").await;
     desk.shows("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
     assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
-    desk.says("1", "^error: nothing is asked").await;
+    desk.says("1", "^error: no question is open").await;
     desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
     desk.says("/answer 2", "^✓ completed in").await;
 
@@ -334,11 +334,11 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     // A number is never a prefix of a run's id, even if one begins with it.
     desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
     // No id contains an l, an o or a u.
-    desk.says("/cancel lou", "^error: no run's id begins with 'lou'").await;
+    desk.says("/cancel lou", "^error: no run id starts with 'lou'").await;
     desk.says("/cancel 2", "✗ cancelled in").await;
 
     // A foreground run that was started here is cancelled.
-    desk.says("%./sleeps.json", "^::3 %./sleeps.json goes on in the background").await;
+    desk.says("%./sleeps.json", "^::3 %./sleeps.json continues in the background").await;
     desk.says("/fg", "^waiting for ::3 %./sleeps.json").await;
     desk.shows("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] rest").await;
     desk.presses("\x03").await;
@@ -358,14 +358,14 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
 async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_they_return() {
     let project = Project::new();
     let desk = Desk::sits_down(&project).await;
-    desk.says("@wait", "^::0 @wait goes on in the background").await;
+    desk.says("@wait", "^::0 @wait continues in the background").await;
     desk.says("/bg %release 7", "^  \\? Release 7\\?").await;
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
     desk.presses("\x04").await;
     let screen = desk.shows("^left with 0\n echo").await;
     assert!(screen.contains("::0 @wait ends here"), "{screen}");
     assert!(
-        screen.contains(&format!("%release goes on as {run}; answer it with: steplatch gates answer {run}")),
+        screen.contains(&format!("%release continues as {run}; answer it with: steplatch gates answer {run}")),
         "{screen}"
     );
     drop(desk);
@@ -394,13 +394,16 @@ async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnin
     desk.shows("2 questions are left open").await;
     let listed = desk.says("/runs waiting", &format!("^{one} +release +waiting")).await;
     assert!(listed.contains(&other), "{listed}");
-    desk.says("/show run_", "^error: 'run_' may be any of these runs:\n.*\n.*release").await;
-    desk.says(&format!("/fg {}", &one[..12]), "^Ctrl-C leaves it; it goes on\nrelease run_(.*\n)*  \\? Release 1\\?")
-        .await;
+    desk.says("/show run_", "^error: 'run_' is ambiguous; it matches these runs:\n.*\n.*release").await;
+    desk.says(
+        &format!("/fg {}", &one[..12]),
+        "^Ctrl-C stops watching; the run continues\nrelease run_(.*\n)*  \\? Release 1\\?",
+    )
+    .await;
     desk.says("1", "^✓ completed in(.*\n)*  its result is ::0").await;
     desk.says(&format!("/cancel {}", &other[4..12]), &format!("^{other}: Run cancelled")).await;
     assert!(project.listed("waiting").is_empty());
-    desk.says("/show release", "^error: no run's id begins with 'release'").await;
+    desk.says("/show release", "^error: no run id starts with 'release'").await;
 }
 
 #[tokio::test]
@@ -475,7 +478,7 @@ fn a_script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let waits = project.script("%story.py notes\n@greet ::story\n");
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
     assert_eq!(waits.code, 3, "{}", waits.stdout);
-    let told = format!("%story.py goes on as {run}; answer it with: steplatch gates answer {run}/gate/1@");
+    let told = format!("%story.py continues as {run}; answer it with: steplatch gates answer {run}/gate/1@");
     assert!(waits.stderr.contains(&told), "{}", waits.stderr);
     assert!(
         waits.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),

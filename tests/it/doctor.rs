@@ -67,7 +67,7 @@ fn check<'a>(checks: &'a [Value], about: &str) -> (&'a str, &'a str) {
     let check = checks.iter().find(|check| check["about"] == about);
     let check = check.unwrap_or_else(|| panic!("no check of {about} in {checks:?}"));
     let bad = matches!(check["state"].as_str(), Some("warning" | "problem"));
-    assert_eq!(check["mend"].is_string(), bad, "what is wrong can be mended: {check}");
+    assert_eq!(check["fix"].is_string(), bad, "a problem has a fix: {check}");
     (check["state"].as_str().unwrap(), check["said"].as_str().unwrap())
 }
 
@@ -111,12 +111,12 @@ read -r line; read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}
     let (code, checks) = desk.examined(&[]);
     assert_eq!(code, 1);
     for (about, state, part) in [
-        ("Cursor", "problem", "starts '/no/such/steplatch mcp', and there is no such program"),
-        ("Gemini CLI", "problem", "it prints what is no MCP: 'hello there'"),
+        ("Cursor", "problem", "starts '/no/such/steplatch mcp': program not found"),
+        ("Gemini CLI", "problem", "it prints text that is not MCP: 'hello there'"),
         ("Claude Code", "problem", "~/.claude.json can not be read: line 2, column "),
         ("Claude Code (project)", "problem", "which is another server: other"),
-        ("Cursor (project)", "problem", "it ended before it answered; it says: no licence"),
-        ("Codex", "warning", "does not know steplatch"),
+        ("Cursor (project)", "problem", "it ended without an answer; its log: no licence"),
+        ("Codex", "warning", "has no entry for steplatch"),
         ("handshake", "ok", ""),
     ] {
         let (found, said) = check(&checks, about);
@@ -138,7 +138,7 @@ fn an_entry_over_http_needs_somebody_who_listens() {
     drop(listener);
     let (code, checks) = desk.examined(&["--client", "cursor"]);
     let (state, said) = check(&checks, "Cursor");
-    assert!(code == 1 && state == "problem" && said.contains("nobody listens there"), "{said}");
+    assert!(code == 1 && state == "problem" && said.contains("connection failed"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,5 +189,5 @@ fn settings_folders_and_services_are_looked_at() {
     assert_eq!(said.code, 1);
     let checks = said.json()["checks"].as_array().unwrap().clone();
     let (state, said) = check(&checks, "socket");
-    assert!(state == "problem" && said.contains("107 are the most"), "{said}");
+    assert!(state == "problem" && said.contains("the limit of 107"), "{said}");
 }

@@ -108,7 +108,7 @@ fn files_are_loaded_by_pattern_and_one_that_is_wrong_stops_no_other() {
         "flows/nodes.py, line 2: bash 'wrong': /comand: unknown key 'comand' in a bash node, did you mean 'command'?";
     assert!(loaded.stderr.contains(node), "{loaded:?}");
     assert!(loaded.stderr.contains("nowhere/*.py: no file that ends in .json or .py is called so"), "{loaded:?}");
-    assert!(loaded.stderr.contains("missing.py' was not loaded: it is not there"), "{loaded:?}");
+    assert!(loaded.stderr.contains("missing.py' was not loaded: it does not exist"), "{loaded:?}");
     assert!(!project.library("nodes.py").exists() && !project.library("bad.py").exists(), "nothing of it is kept");
 
     // Loading again changes nothing; lint reports the same and stores nothing.
@@ -156,7 +156,7 @@ fn what_is_loaded_is_found_by_its_id_and_its_runs_are_counted_whatever_happens_t
     assert_eq!(project.runs("hello"), "hello you");
     let listed = project.counted("hello", 3);
     assert!(
-        listed["note"].as_str().unwrap().ends_with("flows/hello.py, which is not followed any more: it is not there"),
+        listed["note"].as_str().unwrap().ends_with("flows/hello.py, which is not followed any more: it does not exist"),
         "{listed}"
     );
     let shown = project.types(&["workflow", "show", "hello"]).well();

@@ -77,7 +77,7 @@ fn services_are_shown_without_their_tokens() {
     assert_eq!(shown["remote.lost.token"]["origin"], file.display().to_string());
     assert_eq!(shown["remote.lost.retry_attempts"]["origin"], "default");
     let table = home.runs(&["config", "show"]);
-    assert!(table.stdout.contains("env:NO_SUCH_TOKEN_HERE (not there)"), "{table:?}");
+    assert!(table.stdout.contains("env:NO_SUCH_TOKEN_HERE (missing)"), "{table:?}");
     let checked = home.runs(&["config", "check"]);
     assert!(checked.code == 2 && checked.stderr.contains("remote.lost.token: "), "{checked:?}");
     fs::write(&file, service("clear", "sk-very-secret")).unwrap();
@@ -93,7 +93,7 @@ fn a_mistake_in_the_file_is_logged_once_and_changes_nothing() {
     let (home, file) = running();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps'\n").unwrap();
-    let complaint = "the settings stay as they are: ";
+    let complaint = "the settings were not changed: ";
     logged(&home, complaint);
     logged(&home, "tools.library must be true or false, not perhaps");
     fs::write(&file, "daemon.log = 'info'\ntools.library = 'perhaps' # not sure\n").unwrap();
@@ -118,9 +118,9 @@ fn a_daemon_does_not_start_with_settings_that_can_not_be_meant() {
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     let file = home.path().join(".config/steplatch/config.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    fs::write(&file, "terminals.most = 0\ntools.library = 'perhaps'\n").unwrap();
+    fs::write(&file, "terminals.max = 0\ntools.library = 'perhaps'\n").unwrap();
     let said = home.runs(&["daemon", "start"]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("terminals.most must be a whole number from 1 to 10000, not 0"), "{said:?}");
+    assert!(said.stderr.contains("terminals.max must be a whole number from 1 to 10000, not 0"), "{said:?}");
     assert!(said.stderr.contains("tools.library must be true or false, not perhaps"), "{said:?}");
 }

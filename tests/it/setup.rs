@@ -158,7 +158,7 @@ fn a_file_that_is_broken_is_left_alone_and_the_others_are_served() {
     let said = desk.setup(&[]);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(
-        said.stderr.contains("~/.claude.json of Claude Code stays as it was: line 2, column 9: Trailing commas"),
+        said.stderr.contains("~/.claude.json of Claude Code was not changed: line 2, column 9: Trailing commas"),
         "{said:?}"
     );
     assert_eq!(desk.read(".claude.json"), "{\n  \"a\": 1,\n}\n");

@@ -107,7 +107,7 @@ fn exit_codes_tell_how_a_run_ended() {
     let home = home();
     let failed = home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5"]);
     assert_eq!(failed.code, 1);
-    assert!(failed.stdout.contains("failed in") && failed.stdout.contains("the screen as it was left:"));
+    assert!(failed.stdout.contains("failed in") && failed.stdout.contains("the last screen:"));
     let missing = home.runs(&["run", "no-such-file.json"]);
     assert_eq!(missing.code, 2);
     assert!(missing.stderr.contains("no-such-file.json' can not be read"), "{}", missing.stderr);
@@ -144,7 +144,7 @@ fn a_terminal_is_opened_listed_driven_read_and_closed() {
     assert!(closed.starts_with(&format!("closed {id}")), "{closed}");
     let gone = home.runs(&["terminal", "close", "build"]);
     assert_eq!(gone.code, 1);
-    assert!(gone.stderr.contains("terminal 'build' not found; see which there are with: steplatch terminal list"));
+    assert!(gone.stderr.contains("terminal 'build' not found; list terminals with: steplatch terminal list"));
 }
 
 #[test]
@@ -318,7 +318,7 @@ async fn a_person_attaches_types_resizes_and_leaves() {
     desk.presses(b"until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
     desk.shows("^resized").await;
     desk.presses(b"\x1c").await;
-    desk.shows("detached; the terminal goes on: steplatch terminal attach term_").await;
+    desk.shows("detached; the terminal keeps running: steplatch terminal attach term_").await;
     let listed = home.runs(&["terminal", "list"]).well();
     assert!(listed.contains("shared") && listed.contains("100x30"), "it is as large as it was:\n{listed}");
 }
@@ -422,12 +422,12 @@ fn a_screen_is_written_as_text_ansi_html_and_png() {
     assert_eq!(elsewhere.code, 2);
     assert!(elsewhere.stderr.contains("'no/such/folder.png' can not be written"), "{}", elsewhere.stderr);
     let again = home.runs(&["terminal", "record", "colours", "screen.png"]);
-    assert!(again.code == 2 && again.stderr.contains("is there already; choose another file"), "{}", again.stderr);
+    assert!(again.code == 2 && again.stderr.contains("already exists; choose another file"), "{}", again.stderr);
 }
 
 #[test]
 fn attach_without_a_terminal_says_what_it_needs() {
     let said = home().runs(&["terminal", "attach", "x"]);
     assert_eq!(said.code, 2);
-    assert!(said.stderr.contains("attach needs a terminal of yours"), "{}", said.stderr);
+    assert!(said.stderr.contains("attach needs a terminal on"), "{}", said.stderr);
 }

@@ -135,7 +135,7 @@ fn what_is_shown_of_a_run_is_not_disturbed_by_daemons_that_go_away() {
     let lines: Vec<String> = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "story run_x");
     assert_eq!(lines[1], "✓ one send_input make⏎ 0 µs");
-    assert_eq!(lines[2], "? two sleep 1 s → nobody knows: the daemon went away meanwhile 0 µs");
+    assert_eq!(lines[2], "? two sleep 1 s → unknown: the daemon ended meanwhile 0 µs");
     assert_eq!(lines[3], "✓ completed in 6.0 s, 2 states", "as the events tell it");
     assert_eq!(lines.len(), 4, "{said}");
     assert_eq!(daemon.asked("SUBSCRIBE").len(), story().len());
@@ -153,8 +153,7 @@ fn a_run_that_is_forgotten_while_it_is_watched_is_said_to_be() {
     });
     let said = daemon.home.runs(&["run", "./story.json"]);
     assert_eq!(said.code, 1);
-    let expected =
-        "error: the daemon does not know run run_x any more; see which there are with: steplatch runs list\n";
+    let expected = "error: the daemon no longer knows run run_x; list runs with: steplatch runs list\n";
     assert_eq!(said.stderr, expected);
 }
 
@@ -220,7 +219,7 @@ fn a_person_is_asked_what_holds_and_answers_with_a_number() {
         assert!(screen.contains(part), "no {part:?} on:\n{screen}");
     }
     person.sends(json!({"input_text": "7\n"}));
-    person.sees("'7' is none of the choices; answer 1 to 3");
+    person.sees("invalid answer '7'; choose ");
     person.sends(json!({"input_text": "2\n"}));
     let screen = person.sees("exit-code-0");
     assert!(screen.contains("answered: it is broken") && screen.contains("✓ repair"), "{screen}");

@@ -39,20 +39,20 @@ pub enum PersonRefusal {
     Started,
     /// The kernel does not say where it comes from.
     #[error(
-        "This gate waits for a person, and where this command comes from can not be told: it has ended, or has too many \
-         parents; answer it in a terminal of your own"
+        "This gate waits for a person, and the origin of this command is unknown: it has ended, or has too many parents; \
+         answer it in a terminal of your own"
     )]
     Unknown,
     /// The kernel hides where it comes from. Only the approver's passphrase proves a person here.
     #[error(
-        "This gate waits for a person, and this system hides processes of other users (hidepid), so where this command comes \
-         from can not be told; set a passphrase with 'steplatch approver set', which proves a person instead"
+        "This gate waits for a person, and this system hides processes of other users (hidepid), so the origin of this \
+         command is unknown; set a passphrase with 'steplatch approver set', which proves a person instead"
     )]
     Hidden,
     /// The caller connects over the network from this machine, and the kernel does not show which process it is.
     #[error(
-        "This gate waits for a person, and who asks over the network is on this machine and can not be told; answer it in \
-         a terminal of your own"
+        "This gate waits for a person, and the client on this machine that sent this over the network is unknown; answer it \
+         in a terminal of your own"
     )]
     UnknownClient,
 }

@@ -54,7 +54,7 @@ pub enum StartError {
     Folder(#[from] NotPrivate),
     /// The path of the socket is longer than sockets allow.
     #[error(
-        "the path of the socket is too long for the system ({length} bytes): '{path}'; set XDG_RUNTIME_DIR to a shorter folder"
+        "the path of the socket is too long for the system ({length} bytes): '{path}'; set XDG_RUNTIME_DIR to a directory with a shorter path"
     )]
     SocketPath {
         /// The path.
@@ -63,7 +63,7 @@ pub enum StartError {
         length: usize,
     },
     /// The journal of runs cannot be used.
-    #[error("the runs can not be written down: {}; {}", whole(.0), what_to_do(.0))]
+    #[error("the journal of runs can not be opened: {}; {}", whole(.0), what_to_do(.0))]
     Journal(#[from] OpenError),
     /// The system refused.
     #[error("the daemon could not start: {0}")]
@@ -73,11 +73,11 @@ pub enum StartError {
 /// Says how to continue without a journal that cannot be used.
 fn what_to_do(error: &OpenError) -> &'static str {
     match error {
-        OpenError::Newer { .. } => "start a newer version, or give another folder with --state-dir",
-        OpenError::Foreign { .. } => "give another folder with --state-dir",
-        OpenError::File { .. } => "see who may write there, or give another folder with --state-dir",
+        OpenError::Newer { .. } => "start a newer version, or select another directory with --state-dir",
+        OpenError::Foreign { .. } => "select another directory with --state-dir",
+        OpenError::File { .. } => "check its permissions, or select another directory with --state-dir",
         OpenError::Storage { .. } => {
-            "if it stays so, move the file away: the runs in it are not listed then, and new ones begin in a new file"
+            "if this persists, move the file away: its runs are not listed then, and new runs go to a new file"
         }
     }
 }

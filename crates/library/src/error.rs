@@ -9,7 +9,7 @@ use steplatch_ids::{InvalidId, WorkflowName};
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// It may be read and not written.
-    #[error("the library '{}' can only be read", .folder.display())]
+    #[error("the library '{}' is read-only", .folder.display())]
     ReadOnly {
         /// The folder.
         folder: PathBuf,
@@ -18,7 +18,7 @@ pub enum FolderError {
         cause: io::Error,
     },
     /// The disk is full, or a quota is reached.
-    #[error("there is no room for '{}'", .file.display())]
+    #[error("no disk space for '{}'", .file.display())]
     NoRoom {
         /// The file.
         file: PathBuf,

@@ -27,8 +27,8 @@ pub enum DiskError {
     LibraryInterrupted(JoinError),
     /// A library did not answer within the time limit. The work may be done later.
     #[error(
-        "The library of workflows did not answer for {} s, so it is not known what came of this: its disk hangs, or another \
-         program holds its lock (the file .lock in its folder).",
+        "The library of workflows did not answer for {} s, so the outcome is unknown: its disk hangs, or another \
+         program holds its lock (the file .lock in its directory).",
         .limit.as_secs()
     )]
     LibraryTimeout {
@@ -133,7 +133,7 @@ pub(crate) enum TakeOverError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Another client changed the file of the library at the same time.
-    #[error("somebody else has changed it meanwhile")]
+    #[error("another program changed it meanwhile")]
     Conflict,
     /// The library does not take the text.
     #[error("{}", with_causes(.0))]
@@ -273,7 +273,7 @@ pub(crate) enum LoadError {
         cause: LookupError,
     },
     /// Another client loads a file of that name at the same time.
-    #[error("The file '{}' was not loaded: somebody else loads one of its name; do it again.", .file.display())]
+    #[error("The file '{}' was not loaded: another client loads a file of this name; try again.", .file.display())]
     Conflict {
         /// The file.
         file: PathBuf,
@@ -312,10 +312,10 @@ pub(crate) enum FileReadError {
     #[error("it belongs to another user")]
     OtherUser,
     /// There is no such file.
-    #[error("it is not there")]
+    #[error("it does not exist")]
     NotThere,
     /// The path is a directory.
-    #[error("it is a folder")]
+    #[error("it is a directory")]
     Folder,
     /// The path is a pipe or a device.
     #[error("it is not a file")]
@@ -430,9 +430,9 @@ pub(crate) fn with_causes(error: &impl FolderCause) -> String {
     }
     match error.with_folder() {
         Some(FolderError::ReadOnly { .. }) => {
-            format!("{words}. Set STEPLATCH_LIBRARY to a folder that you may write, or change who may write this one.")
+            format!("{words}. Set STEPLATCH_LIBRARY to a writable directory, or change the permissions of this one.")
         }
-        Some(FolderError::NoRoom { .. }) => format!("{words}. Make room there, and do it again."),
+        Some(FolderError::NoRoom { .. }) => format!("{words}. Free disk space there, and try again."),
         Some(FolderError::Failed { .. }) | None => words,
     }
 }

@@ -118,9 +118,9 @@ mod tests {
         };
         fs::write(folder.path().join("secret.txt"), "x").unwrap();
         assert_eq!(reads("secret.txt").unwrap_err().to_string(), "its name does not end in .py");
-        assert_eq!(reads("gone.py").unwrap_err().to_string(), "it is not there");
+        assert_eq!(reads("gone.py").unwrap_err().to_string(), "it does not exist");
         fs::create_dir(folder.path().join("folder.py")).unwrap();
-        assert_eq!(reads("folder.py").unwrap_err().to_string(), "it is a folder");
+        assert_eq!(reads("folder.py").unwrap_err().to_string(), "it is a directory");
         fs::write(folder.path().join("large.py"), "#".repeat((1 << 20) + 1)).unwrap();
         assert_eq!(reads("large.py").unwrap_err().to_string(), "it has more than 1024 KB, which is the most");
         let strange = folder.path().join("strange.py");

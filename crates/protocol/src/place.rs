@@ -34,7 +34,7 @@ pub struct DaemonRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum NotPrivate {
     /// It belongs to another user.
-    #[error("folder '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a folder of yours", .folder.display())]
+    #[error("directory '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a directory of yours", .folder.display())]
     Foreign {
         /// The folder.
         folder: PathBuf,
@@ -42,10 +42,10 @@ pub enum NotPrivate {
         owner: u32,
     },
     /// Something that is not a folder has its name.
-    #[error("'{}' is not a folder", .0.display())]
+    #[error("'{}' is not a directory", .0.display())]
     NotAFolder(PathBuf),
     /// The system refused.
-    #[error("folder '{}' can not be used", .folder.display())]
+    #[error("directory '{}' can not be used", .folder.display())]
     System {
         /// The folder.
         folder: PathBuf,
@@ -77,7 +77,7 @@ impl DaemonPaths {
         let Some(state) = asked.or_else(|| usual.clone()) else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "no state folder: set HOME, XDG_STATE_HOME or STEPLATCH_STATE_DIR",
+                "no state directory: set HOME, XDG_STATE_HOME or STEPLATCH_STATE_DIR",
             ));
         };
         let state = std::path::absolute(state)?;

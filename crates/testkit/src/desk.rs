@@ -78,7 +78,8 @@ impl<'a> Person<'a> {
     /// # Panics
     /// When it does not come within a minute.
     pub fn sees(&self, pattern: &str) -> String {
-        let asked = json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60});
+        let asked =
+            json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60, "screen": "full"});
         let waited = self.agent.calls("await_output", asked);
         let screen = waited["screen_content"].as_str().unwrap();
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{screen}");
@@ -90,7 +91,7 @@ impl<'a> Person<'a> {
     /// # Panics
     /// When it is not within a minute.
     pub fn shows(&self, pattern: &str) {
-        let asked = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60});
+        let asked = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
         let waited = self.agent.calls("await_output", asked);
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
     }

@@ -6,25 +6,25 @@ use clap::Args;
 use serde_json::Value;
 use steplatch_protocol::{DaemonPaths, FollowError, RunEvent};
 
+use super::not_found;
 use super::stories::{Stories, StorySelection};
-use super::{find, not_found};
 use crate::action::{self, Outcome};
 use crate::failure::Failure;
-use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
-use crate::question;
+use crate::{completion, front, pick, question};
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// The run: its id, or an unambiguous beginning of it
-    id: String,
+    /// Run: its id or an unambiguous prefix; without one the only run, or one picked from a list
+    #[arg(value_name = "RUN", add = completion::runs())]
+    id: Option<String>,
     /// Start at event N
     #[arg(long, value_name = "N", default_value_t = 1)]
     from: u64,
-    /// Go on with what happens from now on, until the run is over
+    /// Keep printing new events until the run ends
     #[arg(long, short)]
     follow: bool,
-    /// Tell what happens in the runs that it starts as well
+    /// Include the events of nested runs
     #[arg(long)]
     nested: bool,
     /// Print each event as one line of JSON
@@ -34,7 +34,7 @@ pub(crate) struct Events {
 
 impl Events {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let id = find(place, &self.id).await?;
+        let id = pick::run(place, self.id).await?;
         let wanted = StorySelection { follow: self.follow, nested: self.nested };
         let unknown = |error| match error {
             FollowError::Unknown(_) => not_found(&id),
@@ -65,9 +65,9 @@ fn line(event: &RunEvent) -> String {
         }
         "state_completed" => {
             let outcome = match Outcome::of(value("outcome").as_str(), value("result")) {
-                Outcome::TimedOut => "time is up".to_owned(),
+                Outcome::TimedOut => "timed out".to_owned(),
                 Outcome::Succeeded => "succeeded".to_owned(),
-                Outcome::Unknown => "nobody knows whether it happened".to_owned(),
+                Outcome::Unknown => "outcome unknown".to_owned(),
                 Outcome::Failed => {
                     format!("failed: {}", visible(value("result")["error"].as_str().unwrap_or("no reason was given")))
                 }

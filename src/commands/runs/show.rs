@@ -1,27 +1,27 @@
 //! `steplatch runs show`: the record of a run.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
-use steplatch_protocol::{DaemonPaths, GetRun, GetWorkflowRun, ListTerminalSessions, RunRecord, RunReply};
+use steplatch_protocol::{DaemonPaths, GetRun, GetWorkflowRun, ListTerminalSessions, RunEvent, RunRecord, RunReply};
 
 use super::{not_found, took};
-use crate::action::{self, Outcome};
 use crate::commands::gates;
 use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
 use crate::question::bounded;
+use crate::run_view::Shown;
 use crate::translation::for_people;
 
 /// Shows one run.
 pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {
-    let (record, report) = looked_up(place, id).await?;
     if json {
+        let (record, report) = looked_up(place, id).await?;
         print::json(&together(&record, &report))?;
     } else {
-        let is_open = is_open(place, &report).await?;
-        run_lines(&record, &report, is_open).iter().try_for_each(print::line)?;
+        lines(place, id).await?.iter().try_for_each(print::line)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -30,7 +30,38 @@ pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<Ex
 pub(super) async fn lines(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
     let (record, report) = looked_up(place, id).await?;
     let is_open = is_open(place, &report).await?;
-    Ok(run_lines(&record, &report, is_open))
+    let steps = match front::steady(place)?.events(id, 1, EVERY_EVENT).await {
+        Ok(found) => step_lines(&found.events),
+        Err(error) => vec![format!("  {QUIET}the steps can not be read: {error}{QUIET:#}")],
+    };
+    Ok(run_lines(&record, &report, is_open, steps))
+}
+
+/// The limit of events that are read: more than any history has.
+const EVERY_EVENT: u64 = 1 << 40;
+
+/// The most steps that are shown; of a longer run, the last ones.
+const MOST_STEPS: usize = 100;
+
+/// Returns the steps of a run as `steplatch run` draws them, and the current one.
+fn step_lines(events: &[RunEvent]) -> Vec<String> {
+    let mut view = Shown::new(std::io::stdout().is_terminal());
+    let mut lines = Vec::new();
+    for event in events {
+        let drawn = view.event_lines(event, 0);
+        // The head and the end of the run are in its record.
+        if event.event_type != "workflow_started" && !event.is_last() {
+            lines.extend(drawn);
+        }
+    }
+    let left_out = lines.len().saturating_sub(MOST_STEPS);
+    if left_out > 0 {
+        let run = events.first().map(|event| event.run_id.as_str()).unwrap_or_default();
+        let note = format!("  {QUIET}… {left_out} earlier lines: steplatch runs events {run}{QUIET:#}");
+        lines.splice(..left_out, [note]);
+    }
+    lines.extend(view.current_line());
+    lines
 }
 
 /// Returns whether the terminal of a run is open: a failed run closes its own.
@@ -67,8 +98,13 @@ fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     all
 }
 
-/// Returns a run as lines. `is_open` is whether its terminal is open.
-fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
+/// Returns a fact about a run as a line.
+fn fact(name: &str, value: &str) -> String {
+    format!("  {QUIET}{name:<9}{QUIET:#} {value}")
+}
+
+/// Returns a run as lines, with its `steps`. `is_open` is whether its terminal is open.
+fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<String>) -> Vec<String> {
     let style = match record.state.as_str() {
         "completed" => GOOD,
         "failed" | "cancelled" => BAD,
@@ -76,7 +112,7 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String
     };
     let mut lines =
         vec![format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(&record.workflow_id), record.run_id)];
-    let mut say = |name: &str, value: String| lines.push(format!("  {QUIET}{name:<9}{QUIET:#} {value}"));
+    let mut say = |name: &str, value: String| lines.push(fact(name, &value));
     say("state", format!("{style}{}{style:#}", record.state));
     if let Some(pause) = &record.paused {
         say(
@@ -84,23 +120,12 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String
             format!("by {} {} {QUIET}{}{QUIET:#}", visible(&pause.by), print::ago(&pause.since), pause.since),
         );
     }
-    say("began", format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), record.started_at));
-    say("took", took(record));
+    say("started", format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), record.started_at));
+    say("duration", took(record));
     if let Some(state) = &report.final_state {
         let states = if report.states_executed == 1 { "1 state" } else { "states" };
         let count = if report.states_executed == 1 { String::new() } else { format!("{} ", report.states_executed) };
         say("at", format!("{state} {QUIET}({count}{states} executed){QUIET:#}"));
-    }
-    if let Some(last) = report.execution_log.iter().rev().find(|entry| entry["phase"] == "execution") {
-        let text = |name: &str| last[name].as_str().unwrap_or_default();
-        let outcome = Outcome::of(None, &last["result"]).describe(text("tool"), &last["result"]);
-        let told = action::led_to(&action::detail(text("tool"), &last["params"]), &outcome);
-        say(
-            "last",
-            format!("{} {} {QUIET}{}{QUIET:#}", text("state"), text("tool"), print::fitted(&told, 80))
-                .trim_end()
-                .to_owned(),
-        );
     }
     if let Some(terminal) = &report.session_id {
         let closed = if is_open { String::new() } else { format!(" {QUIET}(closed){QUIET:#}") };
@@ -126,6 +151,12 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String
     for (index, (name, value)) in record.params.iter().enumerate() {
         say(if index == 0 { "params" } else { "" }, format!("{} = {}", visible(name), text(value)));
     }
+    if !steps.is_empty() {
+        lines.push(String::new());
+        lines.extend(steps);
+        lines.push(String::new());
+    }
+    let mut say = |name: &str, value: String| lines.push(fact(name, &value));
     for (index, (name, value)) in report.return_values.iter().enumerate() {
         say(if index == 0 { "returned" } else { "" }, format!("{name} = {}", text(value)));
     }
@@ -151,6 +182,9 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String
     for gate in &record.pending_gates {
         lines.push(String::new());
         lines.extend(gates::question_lines(gate, &bounded(gate), "  "));
+    }
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
     }
     lines
 }

@@ -15,9 +15,9 @@ use crate::print;
 #[derive(Debug, Args)]
 pub(crate) struct Graph {
     /// File with the workflow, in JSON, or the name of a saved one
-    #[arg(value_name = "FILE|NAME")]
+    #[arg(value_name = "FILE|NAME", add = crate::completion::files_and_workflows())]
     workflow: String,
-    /// Draw a picture in SVG instead
+    /// Draw an SVG picture instead
     #[arg(long)]
     svg: bool,
     /// File to write to

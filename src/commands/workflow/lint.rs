@@ -15,8 +15,8 @@ use crate::print;
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
-    /// Files with workflows, in JSON or, where the name ends in .py, in Python syntax; or names of saved workflows; a file that exists comes first
-    #[arg(required = true, value_name = "FILE|NAME")]
+    /// Files with workflows, in JSON or in Python syntax (.py), or names of saved workflows; an existing file takes precedence
+    #[arg(required = true, value_name = "FILE|NAME", add = crate::completion::files_and_workflows())]
     files: Vec<String>,
     /// Print the problems as JSON
     #[arg(long)]

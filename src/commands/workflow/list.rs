@@ -14,7 +14,7 @@ const ALL: u32 = 10_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those with this text in their name or description
+    /// Only entries with this text in their name or description
     containing: Option<String>,
     /// Print the list as JSON
     #[arg(long)]

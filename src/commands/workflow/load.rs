@@ -15,15 +15,15 @@ use crate::{front, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Files: machines in JSON, and functions in Python syntax, whose names end in .py
+    /// Files: machines in JSON, and functions in Python syntax (.py)
     ///
-    /// A pattern such as 'flows/**/*.py' means all files that it matches, also when the shell leaves it as it is.
+    /// A pattern such as 'flows/**/*.py' selects all files that match, also if the shell does not expand it.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Replace saved machines of the same names, and files of functions that are another's or were edited in the library
+    /// Replace saved machines of the same name, and files of functions that differ in origin or were edited in the library
     #[arg(long)]
     overwrite: bool,
-    /// Print what came of each file as JSON
+    /// Print the outcome for each file as JSON
     #[arg(long)]
     json: bool,
 }

@@ -10,10 +10,10 @@ use crate::{front, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
-    /// Names of workflows; or of files of functions, as notes.py, with everything that they declare
-    #[arg(required = true)]
+    /// Names of workflows, or of files of functions such as notes.py with all their declarations
+    #[arg(required = true, add = crate::completion::workflows())]
     names: Vec<String>,
-    /// Print what came of each as JSON
+    /// Print the outcome for each as JSON
     #[arg(long)]
     json: bool,
 }

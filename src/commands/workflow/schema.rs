@@ -12,10 +12,10 @@ use crate::print;
 
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Print a page to read instead, in Markdown
+    /// Print the documentation in Markdown instead
     #[arg(long)]
     documentation: bool,
-    /// Print JSON: the schema, or with --documentation an object with the page
+    /// Print JSON: the schema, or with --documentation an object with the text
     #[arg(long)]
     json: bool,
 }

@@ -14,6 +14,7 @@ use crate::{front, print};
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// Name of the workflow
+    #[arg(add = crate::completion::workflows())]
     name: String,
     /// Print everything as JSON, with the definition and a diagram
     #[arg(long)]

@@ -45,15 +45,15 @@ Exit code: 0 completed, 1 failed, 2 not valid, or the stubs do not say what come
 #[command(after_long_help = STUB_FILE)]
 pub(crate) struct Test {
     /// File with the workflow, in JSON, or the name of a saved one
-    #[arg(value_name = "FILE|NAME")]
+    #[arg(value_name = "FILE|NAME", add = crate::completion::files_and_workflows())]
     workflow: String,
-    /// File with what actions, gates and the shell answer, in JSON; --help shows one
+    /// JSON file with the results of actions, gates and the shell; --help shows an example
     #[arg(long, value_name = "FILE")]
     stub: Option<PathBuf>,
     /// Set a workflow variable (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
     input: Vec<(String, String)>,
-    /// States to execute at most
+    /// Maximum number of states to execute
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_states: u32,
     /// Seconds that the run may take

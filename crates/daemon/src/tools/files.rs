@@ -60,7 +60,7 @@ impl Files {
                     && let Err(error) = self.begin(&mut inner, &folder)
                 {
                     // Changes made through the daemon are reported all the same.
-                    tracing::warn!(folder = %folder.display(), %error, "changes in a folder are not seen");
+                    tracing::warn!(folder = %folder.display(), %error, "changes in a directory are not detected");
                     continue;
                 }
                 *inner.watched.entry(folder.clone()).or_default() += 1;

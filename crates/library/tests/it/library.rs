@@ -464,7 +464,7 @@ fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
             assert!(matches!(&delete, LookupError::Folder(error) if read_only(error)), "{delete:?}");
             let note = library.note_run(&name("build"), &hash, true, 1, noon()).unwrap_err();
             assert!(matches!(&note, LookupError::Folder(error) if read_only(error)), "{note:?}");
-            assert!(note.to_string().ends_with(".terminal_control_workflows' can only be read"), "{note}");
+            assert!(note.to_string().ends_with(".terminal_control_workflows' is read-only"), "{note}");
         });
         as_somebody.join().unwrap();
     });

@@ -1,0 +1,200 @@
+//! `steplatch terminal wait`: wait for output, a prompt or the end of a program.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil, DaemonPaths, ReconnectingClient,
+};
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+use crate::print::{self, visible};
+use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
+use crate::{completion, front};
+
+/// Wait for output, a prompt or the end of terminals, and print a line for each
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Wait {
+    /// Ids or names of the terminals
+    #[arg(value_name = "TERMINAL", required = true, add = completion::terminals())]
+    terminals: Vec<String>,
+    /// Wait for output that matches this regular expression (repeatable; the first match counts)
+    #[arg(long, short, value_name = "REGEX")]
+    pattern: Vec<String>,
+    /// Wait for this as well [default: prompt without --pattern, otherwise nothing else]
+    #[arg(long, value_enum, value_name = "EVENT")]
+    until: Option<Until>,
+    /// Search the screen as drawn, for full-screen programs
+    #[arg(long, requires = "pattern")]
+    screen: bool,
+    /// Return at the first terminal instead of waiting for all
+    #[arg(long)]
+    any: bool,
+    #[command(flatten)]
+    options: WaitOptions,
+}
+
+const HELP: &str = "\
+The end of the program ends every wait.
+
+Examples:
+  steplatch terminal wait build                    # until the command in 'build' has ended
+  steplatch terminal wait server -p 'listening on' --timeout 60
+  steplatch terminal wait one two --until exit --any
+
+Exit codes: 0 matched, at the prompt after exit code 0, or ended with exit code 0; 1 the command or \
+program failed, or the program ended without a match; 3 a program asks for input; 124 timed out.";
+
+/// An event that ends a wait besides a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Until {
+    /// The shell is at its prompt, or the program asks for input
+    Prompt,
+    /// The program asks for input
+    Input,
+    /// The program ended
+    Exit,
+    /// Half a second without output
+    Quiet,
+}
+
+impl From<Until> for AwaitUntil {
+    fn from(until: Until) -> Self {
+        match until {
+            Until::Prompt => Self::Prompt,
+            Until::Input => Self::Input,
+            Until::Exit => Self::Exit,
+            Until::Quiet => Self::Quiet,
+        }
+    }
+}
+
+impl Wait {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let until = self.until.or(self.pattern.is_empty().then_some(Until::Prompt));
+        let until = until.map_or(AwaitUntil::Match, AwaitUntil::from);
+        let limit = TimeLimit::start(self.options.timeout);
+        let daemon = front::steady(place)?;
+        let mut waits = JoinSet::new();
+        for terminal in &self.terminals {
+            let verb = AwaitOutput {
+                session_id: terminal.clone(),
+                patterns: Some(self.pattern.clone()).filter(|patterns| !patterns.is_empty()),
+                target: if self.screen { AwaitTarget::Screen } else { AwaitTarget::Output },
+                until,
+                ..AwaitOutput::default()
+            };
+            let (daemon, terminal) = (daemon.clone(), terminal.clone());
+            waits.spawn(async move { (awaited(&daemon, verb).await, terminal) });
+        }
+        let mut open = self.terminals.clone();
+        let mut worst = WaitOutcome::Done;
+        loop {
+            let ended = tokio::select! {
+                ended = waits.join_next() => ended,
+                () = limit.passed() => return Err(Failure::timed_out(format!("still waiting for: {}", open.join(", ")))),
+            };
+            let Some(ended) = ended else { return Ok(worst.code()) };
+            let (reply, terminal) = ended.map_err(|error| Failure::work(error.to_string()))?;
+            let reply = reply?;
+            open.retain(|other| *other != terminal);
+            if self.options.json {
+                print::json_line(&document(&terminal, &reply))?;
+            } else {
+                print::line(format!("{}  {}", visible(&terminal), describe(&reply)).trim_end())?;
+            }
+            worst = worst.max(outcome(&reply, until));
+            if self.any {
+                return Ok(worst.code());
+            }
+        }
+    }
+}
+
+/// The longest wait of one request, in seconds.
+const WINDOW: f64 = 3600.0;
+
+/// Waits without a time limit: asks again for as long as the daemon's own limit ends the wait.
+pub(crate) async fn awaited(daemon: &ReconnectingClient, verb: AwaitOutput) -> Result<AwaitOutputReply, Failure> {
+    loop {
+        let reply = daemon.call(AwaitOutput { timeout: WINDOW, ..verb.clone() }).await?;
+        if !reply.success {
+            let error =
+                reply.error.clone().unwrap_or_else(|| "the wait failed, and the daemon gave no reason".to_owned());
+            return Err(Failure::work(error).with(&reply));
+        }
+        if reply.reason != AwaitReason::Timeout {
+            return Ok(reply);
+        }
+    }
+}
+
+/// Returns how a wait for `until` ended.
+pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcome {
+    let done = |is_done: bool| if is_done { WaitOutcome::Done } else { WaitOutcome::Failed };
+    let succeeded = reply.exit_code.is_none_or(|code| code == 0);
+    match reply.reason {
+        AwaitReason::Match | AwaitReason::Quiet => WaitOutcome::Done,
+        AwaitReason::Prompt => done(succeeded),
+        AwaitReason::Exit => done(until == AwaitUntil::Exit && succeeded),
+        AwaitReason::Input if until == AwaitUntil::Input => WaitOutcome::Done,
+        AwaitReason::Input => WaitOutcome::Asks,
+        AwaitReason::Timeout | AwaitReason::Error => WaitOutcome::Failed,
+    }
+}
+
+/// Returns the reason of a reply as it is written in JSON.
+pub(crate) fn reason(reply: &AwaitOutputReply) -> String {
+    serde_json::to_value(reply.reason).ok().and_then(|reason| Some(reason.as_str()?.to_owned())).unwrap_or_default()
+}
+
+/// Returns why a wait ended: `prompt  exit code 0`, `match  BUILD OK`.
+fn describe(reply: &AwaitOutputReply) -> String {
+    format!("{}  {}", reason(reply), detail(reply)).trim_end().to_owned()
+}
+
+/// Returns what is worth knowing about the end of a wait besides its reason.
+pub(crate) fn detail(reply: &AwaitOutputReply) -> String {
+    match (&reply.match_text, reply.exit_code) {
+        (Some(text), _) => visible(text.trim_end()),
+        (None, Some(code)) => format!("exit code {code}"),
+        (None, None) if reply.password => "asks for a password".to_owned(),
+        (None, None) => String::new(),
+    }
+}
+
+/// Returns the end of a wait as an object for programs: the fields of AWAIT_OUTPUT, and the terminal as it was named.
+fn document(terminal: &str, reply: &AwaitOutputReply) -> Value {
+    let mut document = json!(reply);
+    document["terminal"] = terminal.into();
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_follows_from_what_ended_the_wait() {
+        use AwaitUntil::{Exit, Input, Match, Prompt, Quiet};
+        use WaitOutcome::{Asks, Done, Failed};
+        let reply = |reason, exit_code| AwaitOutputReply { reason, exit_code, ..AwaitOutputReply::default() };
+        for (reply, until, expected) in [
+            (reply(AwaitReason::Match, None), Match, Done),
+            (reply(AwaitReason::Prompt, Some(0)), Prompt, Done),
+            (reply(AwaitReason::Prompt, None), Prompt, Done),
+            (reply(AwaitReason::Prompt, Some(2)), Prompt, Failed),
+            (reply(AwaitReason::Input, None), Prompt, Asks),
+            (reply(AwaitReason::Input, None), Input, Done),
+            (reply(AwaitReason::Quiet, None), Quiet, Done),
+            (reply(AwaitReason::Exit, Some(0)), Exit, Done),
+            (reply(AwaitReason::Exit, Some(1)), Exit, Failed),
+            (reply(AwaitReason::Exit, Some(0)), Match, Failed),
+        ] {
+            assert_eq!(outcome(&reply, until), expected, "{reply:?}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! `steplatch watch`: one line for each event of runs and terminals.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AwaitOutput, AwaitReason, AwaitUntil, DaemonPaths, ListTerminalSessions, ReconnectingClient, RunRecord,
+    SessionInfo, Since,
+};
+use tokio::sync::mpsc;
+
+use super::gates::gate_line;
+use super::runs::{find, wait as run_wait};
+use super::terminal::wait as terminal_wait;
+use crate::failure::Failure;
+use crate::print::{self, QUIET, STRONG, padded, visible};
+use crate::run_changes::{RunChange, RunChanges, RunUpdate, has_ended};
+use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
+use crate::{completion, front};
+
+/// Print a line for each event of runs, gates and terminals, as it happens
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Watch {
+    /// Runs and terminals: ids, names of terminals, or unambiguous prefixes of run ids [default: all runs]
+    #[arg(value_name = "TARGET", add = completion::runs_and_terminals())]
+    targets: Vec<String>,
+    /// Print matches of this regular expression in the terminals instead of their prompts (repeatable)
+    #[arg(long, short, value_name = "REGEX", requires = "targets")]
+    pattern: Vec<String>,
+    /// End at the first event
+    #[arg(long)]
+    any: bool,
+    #[command(flatten)]
+    options: WaitOptions,
+}
+
+const HELP: &str = "\
+Events: a run started, paused, resumed, completed, failed or was cancelled; a gate opened or closed; a \
+terminal is at its prompt, asks for input, matched a pattern or ended. What holds at the start, such as an open gate, is an \
+event too. With targets, the command ends when all of them have ended.
+
+Examples:
+  steplatch watch                    # all runs and gates, until Ctrl-C
+  steplatch watch run_c54r build     # a run and the terminal 'build', until both have ended
+  steplatch watch --any --timeout 600 run_c54r run_d81x server -p 'ERROR|panicked'
+
+Exit codes: 0 all ended well, 1 a run or program failed, 124 timed out; with --any, 3 if the first event is a gate \
+or a question of a program.";
+
+/// How many events may wait to be printed.
+const AHEAD: usize = 64;
+
+/// An event, as it is printed.
+struct Event {
+    /// The run, or the terminal as it was named.
+    subject: String,
+    /// What happened, in one word.
+    kind: &'static str,
+    /// Details on one line.
+    detail: String,
+    /// Details for programs.
+    data: Value,
+    /// The exit code if this is the first event of `--any`.
+    outcome: WaitOutcome,
+    /// Whether it is the last event of its subject.
+    is_last: bool,
+}
+
+impl Watch {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let limit = TimeLimit::start(self.options.timeout);
+        let daemon = front::steady(place)?;
+        let targets = Targets::find(place, &daemon, &self.targets).await?;
+        if targets.terminals.is_empty() && !self.pattern.is_empty() {
+            return Err(Failure::usage("--pattern needs a terminal among the targets"));
+        }
+        let mut open = targets.runs.len() + targets.terminals.len();
+        let is_bounded = open > 0;
+        let (sender, mut events) = mpsc::channel(AHEAD);
+        if !targets.runs.is_empty() || !is_bounded {
+            let wanted = Some(targets.runs).filter(|_| is_bounded);
+            tokio::spawn(watch_runs(RunChanges::of(daemon.clone(), wanted), sender.clone()));
+        }
+        for terminal in targets.terminals {
+            tokio::spawn(watch_terminal(daemon.clone(), terminal, self.pattern.clone(), sender.clone()));
+        }
+        drop(sender);
+        let mut worst = WaitOutcome::Done;
+        loop {
+            let event = tokio::select! {
+                event = events.recv() => event,
+                () = limit.passed() => {
+                    let what = if self.any { "nothing happened" } else { "stopped watching" };
+                    return Err(Failure::timed_out(what));
+                }
+            };
+            let Some(event) = event.transpose()? else { return Ok(worst.code()) };
+            self.print(&event)?;
+            if self.any {
+                return Ok(event.outcome.code());
+            }
+            if event.is_last {
+                worst = worst.max(event.outcome);
+                open = open.saturating_sub(1);
+                if is_bounded && open == 0 {
+                    return Ok(worst.code());
+                }
+            }
+        }
+    }
+
+    fn print(&self, event: &Event) -> Result<(), Failure> {
+        let now = jiff::Timestamp::now();
+        if self.options.json {
+            let mut document = event.data.clone();
+            document["timestamp"] = format!("{now:.3}").into();
+            document["event"] = event.kind.into();
+            print::json_line(&document)?;
+            return Ok(());
+        }
+        let time = now.strftime("%H:%M:%S");
+        let Event { subject, kind, detail, .. } = event;
+        let line =
+            format!("{QUIET}{time}{QUIET:#}  {}  {STRONG}{}{STRONG:#}  {detail}", padded(subject, 20), padded(kind, 9));
+        print::line(line.trim_end())?;
+        Ok(())
+    }
+}
+
+/// What is watched.
+struct Targets {
+    runs: BTreeSet<String>,
+    /// Ids or names.
+    terminals: Vec<String>,
+}
+
+impl Targets {
+    /// Finds runs and terminals by what a person wrote. A terminal takes precedence over the prefix of a run's id.
+    async fn find(place: &DaemonPaths, daemon: &ReconnectingClient, written: &[String]) -> Result<Self, Failure> {
+        let mut targets = Self { runs: BTreeSet::new(), terminals: Vec::new() };
+        if written.is_empty() {
+            return Ok(targets);
+        }
+        let listed = daemon.call(ListTerminalSessions {}).await?.sessions;
+        for target in written {
+            let is_it = |session: &SessionInfo| session.session_id == *target || session.name.as_ref() == Some(target);
+            if listed.iter().any(is_it) {
+                targets.terminals.push(target.clone());
+            } else {
+                let no_terminal =
+                    |failure: Failure| Failure::usage(format!("no terminal '{target}'; {}", failure.message()));
+                targets.runs.insert(find(place, target).await.map_err(no_terminal)?);
+            }
+        }
+        targets.terminals.sort_unstable();
+        targets.terminals.dedup();
+        Ok(targets)
+    }
+}
+
+type Sender = mpsc::Sender<Result<Event, Failure>>;
+
+/// Sends the events of runs until nothing receives them.
+async fn watch_runs(mut changes: RunChanges, sender: Sender) {
+    loop {
+        match changes.next().await {
+            Ok(RunUpdate { record, changes }) => {
+                for change in changes {
+                    if sender.send(Ok(run_event(&record, &change))).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error)).await;
+                return;
+            }
+        }
+    }
+}
+
+fn run_event(record: &RunRecord, change: &RunChange) -> Event {
+    let workflow = visible(&record.workflow_id);
+    let by = || record.paused.as_ref().map(|pause| format!(" by {}", visible(&pause.by))).unwrap_or_default();
+    let (kind, detail) = match change {
+        RunChange::Started => ("started", workflow),
+        RunChange::GateOpened(gate) => ("gate", format!("{workflow}: {}", gate_line(gate))),
+        RunChange::GateClosed(gate) => ("closed", format!("{workflow}: gate {gate}")),
+        RunChange::Paused => ("paused", format!("{workflow}{}", by())),
+        RunChange::Resumed => ("resumed", workflow),
+        RunChange::Ended => {
+            let kind = match record.state.as_str() {
+                "completed" => "completed",
+                "cancelled" => "cancelled",
+                _ => "failed",
+            };
+            (kind, format!("{workflow} {}", run_wait::detail(record)))
+        }
+    };
+    let mut data = json!({"run_id": record.run_id, "workflow_id": record.workflow_id, "state": record.state});
+    match change {
+        RunChange::GateOpened(gate) => data["gate"] = json!(gate),
+        RunChange::GateClosed(gate) => data["gate_id"] = gate.as_str().into(),
+        RunChange::Ended => data = run_wait::document(record),
+        RunChange::Started | RunChange::Paused | RunChange::Resumed => {}
+    }
+    let outcome = match change {
+        RunChange::GateOpened(_) => WaitOutcome::Asks,
+        RunChange::Ended if record.state != "completed" => WaitOutcome::Failed,
+        _ => WaitOutcome::Done,
+    };
+    Event {
+        subject: record.run_id.clone(),
+        kind,
+        detail,
+        data,
+        outcome,
+        is_last: has_ended(record) && *change == RunChange::Ended,
+    }
+}
+
+/// Sends the events of a terminal until its program ends, or nothing receives them.
+async fn watch_terminal(daemon: ReconnectingClient, terminal: String, patterns: Vec<String>, sender: Sender) {
+    let mut since = None;
+    loop {
+        let verb = AwaitOutput { session_id: terminal.clone(), since, ..AwaitOutput::default() };
+        let verb = match patterns.is_empty() {
+            true => AwaitOutput { until: AwaitUntil::Prompt, ..verb },
+            false => AwaitOutput { patterns: Some(patterns.clone()), ..verb },
+        };
+        let reply = match terminal_wait::awaited(&daemon, verb).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                let _ = sender.send(Err(error)).await;
+                return;
+            }
+        };
+        let is_last = reply.reason == AwaitReason::Exit;
+        let kind = match reply.reason {
+            AwaitReason::Match => "match",
+            AwaitReason::Exit => "exit",
+            AwaitReason::Prompt => "prompt",
+            AwaitReason::Input => "input",
+            AwaitReason::Quiet | AwaitReason::Timeout | AwaitReason::Error => "quiet",
+        };
+        let data = json!({
+            "terminal": terminal, "session_id": reply.session_id, "match_text": reply.match_text,
+            "groups": reply.groups, "pattern": reply.pattern, "exit_code": reply.exit_code, "offset": reply.offset,
+            "awaiting_input": reply.awaiting_input, "password": reply.password,
+        });
+        let outcome = terminal_wait::outcome(&reply, AwaitUntil::Exit);
+        let detail = terminal_wait::detail(&reply);
+        let event = Event { subject: terminal.clone(), kind, detail, data, outcome, is_last };
+        if sender.send(Ok(event)).await.is_err() || is_last {
+            return;
+        }
+        since = Some(Since::Offset(reply.offset));
+        if patterns.is_empty() {
+            // A program that stays at its prompt is no further event: some output comes first.
+            let verb = AwaitOutput {
+                session_id: terminal.clone(),
+                since,
+                pattern: r"\S".to_owned(),
+                ..AwaitOutput::default()
+            };
+            match terminal_wait::awaited(&daemon, verb).await {
+                // The end of the program is the next event.
+                Ok(_) => {}
+                Err(error) => {
+                    let _ = sender.send(Err(error)).await;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_protocol::GateInfo;
+
+    use super::*;
+
+    #[test]
+    fn an_event_of_a_run_is_one_line_with_what_to_do() {
+        let record = |state: &str| RunRecord {
+            run_id: "run_a".to_owned(),
+            workflow_id: "release".to_owned(),
+            state: state.to_owned(),
+            started_at: "2026-01-01T10:00:00Z".to_owned(),
+            completed_at: Some("2026-01-01T10:00:02Z".to_owned()),
+            error: (state == "failed").then(|| "Traceback\nit broke\n".to_owned()),
+            ..RunRecord::default()
+        };
+        let gate = GateInfo {
+            gate_id: "run_a/ask/1".to_owned(),
+            prompt: "Deploy?\nnow".to_owned(),
+            choices: vec!["yes".to_owned(), "no".to_owned()],
+            ..GateInfo::default()
+        };
+        for (record, change, kind, detail, outcome) in [
+            (record("running"), RunChange::Started, "started", "release", WaitOutcome::Done),
+            (
+                record("waiting"),
+                RunChange::GateOpened(Box::new(gate)),
+                "gate",
+                "release: Deploy?⏎now (yes | no), answer with: steplatch gates answer run_a/ask/1",
+                WaitOutcome::Asks,
+            ),
+            (record("completed"), RunChange::Ended, "completed", "release in 2.0 s", WaitOutcome::Done),
+            (record("failed"), RunChange::Ended, "failed", "release in 2.0 s: it broke", WaitOutcome::Failed),
+        ] {
+            let event = run_event(&record, &change);
+            assert_eq!((event.kind, event.detail.as_str(), event.outcome), (kind, detail, outcome));
+            assert_eq!(event.is_last, change == RunChange::Ended);
+        }
+    }
+}

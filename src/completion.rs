@@ -1,0 +1,223 @@
+//! Completion of ids and names by the shell.
+//!
+//! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and it
+//! answers with candidates. Ids and names are requested from a running daemon, within a time limit: a completion starts
+//! no daemon and never hangs. Without an answer there are no candidates.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
+use clap_complete::env::Shells;
+use steplatch_protocol::{
+    DaemonPaths, Hello, ListGraphs, ListNodes, ListRemoteWorkflows, ListTerminalSessions, ListWorkflowRuns,
+    ListWorkflows, RunRecord, Verb, connect,
+};
+
+use crate::front;
+use crate::print::{fitted, visible};
+
+/// The variable by which the script of a shell requests candidates.
+const VARIABLE: &str = "STEPLATCH_COMPLETE";
+
+/// The time limit of a request to the daemon.
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// How many runs are offered, the newest first.
+const MOST_RUNS: u32 = 100;
+
+/// Answers a request for candidates and exits; returns at any other start of the program.
+pub(crate) fn answer(command: fn() -> clap::Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// Returns the script that makes a shell request candidates; `None` for an unknown shell.
+pub(crate) fn script(shell: &str) -> Option<Vec<u8>> {
+    let shells = Shells::builtins();
+    let mut script = Vec::new();
+    // Writing to memory does not fail.
+    shells.completer(shell)?.write_registration(VARIABLE, "steplatch", "steplatch", "steplatch", &mut script).ok()?;
+    Some(script)
+}
+
+/// Completes the ids of runs.
+pub(crate) fn runs() -> ArgValueCompleter {
+    completer(|current| runs_like(current, |_| true))
+}
+
+/// Completes the ids of runs that have not ended.
+pub(crate) fn runs_in_progress() -> ArgValueCompleter {
+    completer(|current| runs_like(current, |run| matches!(run.state.as_str(), "pending" | "running" | "waiting")))
+}
+
+/// Completes the states of runs.
+pub(crate) fn run_states() -> ArgValueCompleter {
+    completer(|current| {
+        let states = ["pending", "running", "waiting", "completed", "failed", "cancelled"];
+        states.into_iter().filter_map(|state| candidate(current, state, None)).collect()
+    })
+}
+
+/// Completes the ids of open gates.
+pub(crate) fn gates() -> ArgValueCompleter {
+    completer(|current| {
+        let wanted = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
+        let runs = asked(wanted).map(|reply| reply.runs).unwrap_or_default();
+        let own = runs.iter().flat_map(|run| {
+            run.pending_gates.iter().filter(|gate| gate.run_id == run.run_id).map(|gate| (&gate.gate_id, &gate.prompt))
+        });
+        own.filter_map(|(id, prompt)| without_prefix(current, id, prompt)).collect()
+    })
+}
+
+/// Completes the ids and names of open terminals.
+pub(crate) fn terminals() -> ArgValueCompleter {
+    completer(terminals_like)
+}
+
+/// Completes terminals and runs.
+pub(crate) fn runs_and_terminals() -> ArgValueCompleter {
+    completer(|current| {
+        let mut found = terminals_like(current);
+        found.extend(runs_like(current, |run| run.completed_at.is_none()));
+        found
+    })
+}
+
+/// Completes the names of saved workflows.
+pub(crate) fn workflows() -> ArgValueCompleter {
+    completer(workflows_like)
+}
+
+/// Completes files and the names of saved workflows.
+pub(crate) fn files_and_workflows() -> ArgValueCompleter {
+    completer(|current| {
+        let mut found = workflows_like(current);
+        found.extend(PathCompleter::file().complete(OsStr::new(current)));
+        found
+    })
+}
+
+/// Completes the names of the nodes of the project.
+pub(crate) fn nodes() -> ArgValueCompleter {
+    completer(|current| {
+        let nodes = asked(ListNodes::default()).map(|reply| reply.nodes).unwrap_or_default();
+        nodes.iter().filter_map(|node| candidate(current, &node.id, node.description.as_deref())).collect()
+    })
+}
+
+/// Completes the names of the graphs of the project.
+pub(crate) fn graphs() -> ArgValueCompleter {
+    completer(|current| {
+        let graphs = asked(ListGraphs::default()).map(|reply| reply.graphs).unwrap_or_default();
+        graphs.iter().filter_map(|graph| candidate(current, &graph.id, graph.description.as_deref())).collect()
+    })
+}
+
+/// Completes the names of remote services.
+pub(crate) fn remotes() -> ArgValueCompleter {
+    completer(|current| {
+        let remotes = asked(ListRemoteWorkflows::default()).map(|reply| reply.remotes).unwrap_or_default();
+        remotes.iter().filter_map(|remote| candidate(current, &remote.name, Some(&remote.base_url))).collect()
+    })
+}
+
+fn completer(candidates: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueCompleter {
+    // A word that is not UTF-8 is no beginning of an id or a name.
+    ArgValueCompleter::new(move |current: &OsStr| current.to_str().map(candidates).unwrap_or_default())
+}
+
+fn runs_like(current: &str, wanted: fn(&RunRecord) -> bool) -> Vec<CompletionCandidate> {
+    let newest = ListWorkflowRuns { limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
+    let runs = asked(newest).map(|reply| reply.runs).unwrap_or_default();
+    let about = |run: &RunRecord| format!("{} {}", run.workflow_id, run.state);
+    runs.iter().filter(|run| wanted(run)).filter_map(|run| without_prefix(current, &run.run_id, &about(run))).collect()
+}
+
+fn terminals_like(current: &str) -> Vec<CompletionCandidate> {
+    let sessions = asked(ListTerminalSessions {}).map(|reply| reply.sessions).unwrap_or_default();
+    let names = sessions.iter().flat_map(|session| {
+        let name = session.name.as_deref().unwrap_or(&session.session_id);
+        candidate(current, name, Some(&session.command))
+    });
+    let mut found: Vec<_> = names.collect();
+    if !current.is_empty() {
+        let named = sessions.iter().filter(|session| session.name.is_some());
+        found.extend(named.filter_map(|session| candidate(current, &session.session_id, Some(&session.command))));
+    }
+    found
+}
+
+fn workflows_like(current: &str) -> Vec<CompletionCandidate> {
+    let workflows = asked(ListWorkflows::default()).map(|reply| reply.workflows).unwrap_or_default();
+    workflows.iter().filter_map(|known| candidate(current, &known.name, known.description.as_deref())).collect()
+}
+
+/// Returns a candidate if it begins with `current`.
+fn candidate(current: &str, value: &str, about: Option<&str>) -> Option<CompletionCandidate> {
+    let about = about.map(|about| fitted(&visible(about.lines().next().unwrap_or_default()), 60)).map(Into::into);
+    value.starts_with(current).then(|| CompletionCandidate::new(value).help(about))
+}
+
+/// Returns the id of a run or gate as a candidate, without its `run_` if `current` was written without it.
+fn without_prefix(current: &str, id: &str, about: &str) -> Option<CompletionCandidate> {
+    let bare = id.strip_prefix("run_").unwrap_or(id);
+    candidate(current, id, Some(about)).or_else(|| candidate(current, bare, Some(about)))
+}
+
+/// Requests `verb` from a running daemon, within the time limit.
+fn asked<V: Verb>(verb: V) -> Option<V::Reply> {
+    let place = DaemonPaths::from_environment(state_dir().as_deref()).ok()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let hello = Hello { environment: None, ..front::hello("steplatch") };
+    let reply = runtime.block_on(async {
+        let asking = async {
+            let (client, _) = connect(&place, hello).await.ok()?;
+            client.call(verb).await.ok()
+        };
+        tokio::time::timeout(WITHIN, asking).await.ok().flatten()
+    });
+    runtime.shutdown_background();
+    reply
+}
+
+/// Returns the state directory that the command line to complete names.
+fn state_dir() -> Option<PathBuf> {
+    let mut words = std::env::args_os();
+    while let Some(word) = words.next() {
+        if word == "--state-dir" {
+            return words.next().map(PathBuf::from);
+        }
+        if let Some(directory) = word.to_str().and_then(|word| word.strip_prefix("--state-dir=")) {
+            return Some(PathBuf::from(directory));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_has_a_script_that_asks_this_program() {
+        for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+            let script = String::from_utf8(script(shell).unwrap()).unwrap();
+            assert!(script.contains(VARIABLE) && script.contains("steplatch"), "{shell}: {script}");
+        }
+        assert!(script("tcsh").is_none());
+    }
+
+    #[test]
+    fn an_id_is_completed_with_and_without_its_prefix() {
+        let value = |current: &str| {
+            without_prefix(current, "run_abc", "hello completed").map(|found| found.get_value().to_owned())
+        };
+        assert_eq!(value(""), Some("run_abc".into()));
+        assert_eq!(value("run_a"), Some("run_abc".into()));
+        assert_eq!(value("ab"), Some("abc".into()));
+        assert_eq!(value("b"), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! A list to pick from, where a person at a terminal leaves out an id.
+
+use std::io::{self, BufRead as _};
+
+use steplatch_protocol::{DaemonPaths, ListTerminalSessions};
+
+use crate::commands::{runs, terminal};
+use crate::failure::Failure;
+use crate::front;
+use crate::print;
+use crate::question::Person;
+
+/// The most runs that are offered.
+const MOST_RUNS: u32 = 20;
+
+/// Returns the terminal that is named, the only one that is open, or the one that the person picks.
+///
+/// # Errors
+/// When none is named, and there is none or no person to ask.
+pub(crate) async fn terminal(place: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let missing = "no terminal was given; list terminals with: steplatch terminal list";
+    if Person::here().is_none() {
+        return Err(Failure::usage(missing));
+    }
+    let sessions = front::ask(place, ListTerminalSessions {}).await?.sessions;
+    let rows = sessions.iter().map(|session| (session.session_id.clone(), terminal::row(session)));
+    pick("terminal", rows.collect(), "no terminals are open; open one with: steplatch terminal open").await
+}
+
+/// Returns the run that is named, the only one there is, or the one that the person picks.
+///
+/// # Errors
+/// When none is named, and there is none or no person to ask.
+pub(crate) async fn run(place: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
+    if let Some(named) = named {
+        return runs::find(place, &named).await;
+    }
+    let missing = "no run was given; list runs with: steplatch runs list";
+    if Person::here().is_none() {
+        return Err(Failure::usage(missing));
+    }
+    let listed = runs::listed(place, None, None, MOST_RUNS).await?;
+    let rows = listed.iter().map(|run| (run.run_id.clone(), runs::row(run)));
+    pick("run", rows.collect(), "there are no runs; start one with: steplatch run").await
+}
+
+/// Returns the only id, or the one that the person picks by the number of its row.
+async fn pick(what: &str, rows: Vec<(String, Vec<String>)>, none: &str) -> Result<String, Failure> {
+    let (ids, cells): (Vec<String>, Vec<Vec<String>>) = rows.into_iter().unzip();
+    match ids.as_slice() {
+        [] => return Err(Failure::usage(none)),
+        [only] => return Ok(only.clone()),
+        _ => {}
+    }
+    let numbered = cells.into_iter().enumerate().map(|(index, cells)| {
+        let mut row = vec![format!("{:>3}", index + 1)];
+        row.extend(cells);
+        row
+    });
+    let table = print::table(&numbered.collect::<Vec<_>>());
+    for line in table.lines() {
+        print::line(print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width)))?;
+    }
+    print::ask(&format!("{what}, by number:"))?;
+    // Read here rather than by a thread that reads ahead: what follows may read the keyboard itself.
+    let line = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    let line = line.await.map_err(io::Error::other)??;
+    picked(&ids, &line).cloned().ok_or_else(|| Failure::usage(format!("no {what} was picked")))
+}
+
+/// Returns the id that a line selects: by its number, or as it is.
+fn picked<'i>(ids: &'i [String], line: &str) -> Option<&'i String> {
+    let line = line.trim();
+    let by_number = line.parse::<usize>().ok().and_then(|number| ids.get(number.checked_sub(1)?));
+    by_number.or_else(|| ids.iter().find(|id| *id == line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_picked_by_its_number_or_its_id() {
+        let ids = ["run_a", "run_b"].map(str::to_owned);
+        for (line, id) in [(" 2\n", Some(1)), ("run_a\n", Some(0)), ("0", None), ("3", None), ("", None)] {
+            assert_eq!(picked(&ids, line), id.map(|at: usize| &ids[at]), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Changes of runs as they happen: starts, gates, pauses, ends.
+//!
+//! Subscribes to the changes that the daemon publishes, reads the records of the runs concerned, and compares each with
+//! the record before. After a restart of the daemon it subscribes again and compares every record, so no end and no
+//! open gate is missed. A gate that opens and closes within the 0.1 s in which the daemon collects changes is not reported.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use steplatch_protocol::{
+    AskError, Change, Events, GateInfo, GetWorkflowRun, ListWorkflowRuns, ReconnectingClient, RunRecord, Watch,
+};
+
+use crate::failure::Failure;
+
+/// How long to try to reach a daemon that went away.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause between two such tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How many runs are requested at a time.
+const PAGE: u32 = 1000;
+
+/// A change of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum RunChange {
+    /// It started.
+    Started,
+    /// A gate opened, of the run or of one of its descendants.
+    GateOpened(Box<GateInfo>),
+    /// The gate with this id closed: answered, timed out or withdrawn.
+    GateClosed(String),
+    /// It was paused.
+    Paused,
+    /// It was resumed.
+    Resumed,
+    /// It completed, failed or was cancelled, as its record says.
+    Ended,
+}
+
+/// A run with its latest changes, which may be none at the first look.
+#[derive(Debug)]
+pub(crate) struct RunUpdate {
+    pub(crate) record: RunRecord,
+    pub(crate) changes: Vec<RunChange>,
+}
+
+/// Returns whether a run has ended.
+pub(crate) fn has_ended(record: &RunRecord) -> bool {
+    matches!(record.state.as_str(), "completed" | "failed" | "cancelled")
+}
+
+/// Returns the changes between two records of a run. Without an earlier record: what holds now, and that it started
+/// if it `is_new`.
+fn changes_between(before: Option<&RunRecord>, now: &RunRecord, is_new: bool) -> Vec<RunChange> {
+    let mut changes = Vec::new();
+    if before.is_none() && is_new {
+        changes.push(RunChange::Started);
+    }
+    let earlier = before.map(|record| record.pending_gates.as_slice()).unwrap_or_default();
+    let is_in = |gates: &[GateInfo], gate: &GateInfo| gates.iter().any(|other| other.gate_id == gate.gate_id);
+    let closed = earlier.iter().filter(|gate| !is_in(&now.pending_gates, gate));
+    changes.extend(closed.map(|gate| RunChange::GateClosed(gate.gate_id.clone())));
+    let opened = now.pending_gates.iter().filter(|gate| !is_in(earlier, gate));
+    changes.extend(opened.map(|gate| RunChange::GateOpened(Box::new(gate.clone()))));
+    match (before.is_some_and(|record| record.paused.is_some()), now.paused.is_some()) {
+        (false, true) => changes.push(RunChange::Paused),
+        (true, false) if !has_ended(now) => changes.push(RunChange::Resumed),
+        _ => {}
+    }
+    if has_ended(now) && before.is_none_or(|record| !has_ended(record)) {
+        changes.push(RunChange::Ended);
+    }
+    changes
+}
+
+/// A subscription to the changes of runs, across restarts of the daemon.
+pub(crate) struct RunChanges {
+    daemon: ReconnectingClient,
+    /// The runs to report; `None` reports all.
+    wanted: Option<BTreeSet<String>>,
+    known: HashMap<String, RunRecord>,
+    /// The reported run of which each nested run is a descendant.
+    ancestors: HashMap<String, String>,
+    events: Option<Events>,
+    /// Whether the runs that existed at the start are known.
+    has_looked: bool,
+    ready: VecDeque<RunUpdate>,
+}
+
+impl RunChanges {
+    /// Subscribes to the given runs, or to all.
+    pub(crate) fn of(daemon: ReconnectingClient, wanted: Option<BTreeSet<String>>) -> Self {
+        Self {
+            daemon,
+            wanted,
+            known: HashMap::new(),
+            ancestors: HashMap::new(),
+            events: None,
+            has_looked: false,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Returns the next run with changes. The first updates tell what holds at the start: of the given runs each one is
+    /// returned, of all runs those that have an open gate or are paused.
+    ///
+    /// # Errors
+    /// When no daemon can be reached, or it does not know a given run.
+    pub(crate) async fn next(&mut self) -> Result<RunUpdate, Failure> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                return Ok(update);
+            }
+            match &mut self.events {
+                None => {
+                    self.events = Some(self.subscribed().await?);
+                    self.look().await?;
+                }
+                Some(events) => match events.next().await.map(serde_json::from_value::<Change>) {
+                    Some(Ok(Change::Run { run_id })) => self.changed(run_id).await?,
+                    // Other changes, and those of a newer daemon, are not about runs.
+                    Some(Ok(Change::Tools) | Err(_)) => {}
+                    None => self.events = None,
+                },
+            }
+        }
+    }
+
+    async fn subscribed(&self) -> Result<Events, Failure> {
+        let began = Instant::now();
+        loop {
+            let tried = match self.daemon.client().await {
+                Ok(client) => client.subscribe(Watch {}).await.map_err(AskError::from),
+                Err(error) => Err(error.into()),
+            };
+            match tried {
+                Ok((reply, events)) => match reply.error {
+                    None => return Ok(events),
+                    Some(error) => return Err(Failure::work(error)),
+                },
+                // The daemon may be stopping or starting, so this is retried.
+                Err(_) if self.has_looked && began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads the record of every run that may have changed.
+    async fn look(&mut self) -> Result<(), Failure> {
+        let mut runs: BTreeSet<String> = match &self.wanted {
+            Some(wanted) => wanted.clone(),
+            None => self.known.keys().cloned().collect(),
+        };
+        if self.wanted.is_none() {
+            for state in ["running", "waiting"] {
+                runs.extend(self.in_state(state).await?);
+            }
+        }
+        for run in runs {
+            self.read(&run).await?;
+        }
+        self.has_looked = true;
+        Ok(())
+    }
+
+    async fn in_state(&self, state: &str) -> Result<Vec<String>, Failure> {
+        let mut runs: Vec<String> = Vec::new();
+        loop {
+            let (state, before) = (Some(state.to_owned()), runs.last().cloned());
+            let page = ListWorkflowRuns { state, before, limit: Some(PAGE), ..ListWorkflowRuns::default() };
+            let reply = self.daemon.call(page).await?;
+            let is_last = reply.runs.len() < PAGE as usize;
+            runs.extend(reply.runs.into_iter().map(|run| run.run_id));
+            if is_last {
+                return Ok(runs);
+            }
+        }
+    }
+
+    async fn changed(&mut self, run: String) -> Result<(), Failure> {
+        let Some(wanted) = &self.wanted else { return self.read(&run).await };
+        if wanted.contains(&run) {
+            return self.read(&run).await;
+        }
+        let ancestor = match self.ancestors.get(&run) {
+            Some(known) => known.clone(),
+            None => {
+                let found = self.wanted_above(&run).await?.unwrap_or_default();
+                self.ancestors.insert(run, found.clone());
+                found
+            }
+        };
+        // An ancestor lists the gates of its descendants.
+        if ancestor.is_empty() { Ok(()) } else { self.read(&ancestor).await }
+    }
+
+    /// Returns the nearest given run that a run is a descendant of.
+    async fn wanted_above(&self, run: &str) -> Result<Option<String>, Failure> {
+        let mut run = run.to_owned();
+        loop {
+            let reply = self.daemon.call(GetWorkflowRun { run_id: run }).await?;
+            let Some(parent) = reply.run.and_then(|record| record.parent_run_id) else { return Ok(None) };
+            if self.wanted.as_ref().is_some_and(|wanted| wanted.contains(&parent)) {
+                return Ok(Some(parent));
+            }
+            run = parent;
+        }
+    }
+
+    /// Reads the record of a run, and keeps its changes for [`Self::next`].
+    async fn read(&mut self, run: &str) -> Result<(), Failure> {
+        let is_first = !self.known.contains_key(run);
+        if self.known.get(run).is_some_and(has_ended) {
+            return Ok(());
+        }
+        let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
+        let Some(mut record) = reply.run else {
+            // A finished run may have been removed meanwhile.
+            return match &self.wanted {
+                Some(_) if is_first => Err(crate::commands::runs::not_found(run)),
+                _ => Ok(()),
+            };
+        };
+        if self.wanted.is_none() {
+            // Each descendant is reported as a run of its own.
+            record.pending_gates.retain(|gate| gate.gate_id.starts_with(&format!("{run}/")));
+        }
+        let changes = changes_between(self.known.get(run), &record, self.has_looked && self.wanted.is_none());
+        self.known.insert(run.to_owned(), record.clone());
+        if !changes.is_empty() || (is_first && self.wanted.is_some()) {
+            self.ready.push_back(RunUpdate { record, changes });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_protocol::PauseInfo;
+
+    use super::*;
+
+    fn record(state: &str, gates: &[&str]) -> RunRecord {
+        let gate = |id: &&str| GateInfo { gate_id: (*id).to_owned(), ..GateInfo::default() };
+        RunRecord {
+            run_id: "run_a".to_owned(),
+            state: state.to_owned(),
+            pending_gates: gates.iter().map(gate).collect(),
+            ..RunRecord::default()
+        }
+    }
+
+    #[test]
+    fn changes_follow_from_two_records() {
+        let gate = |id: &str| RunChange::GateOpened(Box::new(record("waiting", &[id]).pending_gates.remove(0)));
+        let closed = |id: &str| RunChange::GateClosed(id.to_owned());
+        let running = record("running", &[]);
+        let paused = RunRecord { paused: Some(PauseInfo::default()), ..running.clone() };
+        let cases = [
+            (None, running.clone(), vec![]),
+            (None, record("waiting", &["a"]), vec![gate("a")]),
+            (None, record("failed", &[]), vec![RunChange::Ended]),
+            (Some(running.clone()), running.clone(), vec![]),
+            (Some(record("waiting", &["a"])), record("waiting", &["a"]), vec![]),
+            (Some(record("waiting", &["a"])), record("waiting", &["b"]), vec![closed("a"), gate("b")]),
+            (Some(record("waiting", &["a"])), record("completed", &[]), vec![closed("a"), RunChange::Ended]),
+            (Some(running.clone()), paused.clone(), vec![RunChange::Paused]),
+            (Some(paused.clone()), running.clone(), vec![RunChange::Resumed]),
+            (Some(paused), record("cancelled", &[]), vec![RunChange::Ended]),
+        ];
+        for (before, now, changes) in cases {
+            assert_eq!(changes_between(before.as_ref(), &now, false), changes, "{before:?} → {now:?}");
+        }
+        assert_eq!(changes_between(None, &running, true), [RunChange::Started]);
+    }
+}

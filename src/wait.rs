@@ -1,0 +1,104 @@
+//! What waiting commands share: their options, their time limit, and the exit code that says how a wait ended.
+
+use std::future::pending;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::Instant;
+
+/// The exit code of a command that ended at a gate, or at a question of a program.
+pub(crate) const AT_GATE: u8 = 3;
+
+/// The exit code of a command whose time limit passed, as that of timeout(1).
+pub(crate) const TIMED_OUT: u8 = 124;
+
+/// The longest time limit in seconds: a year.
+const LONGEST: f64 = 31_536_000.0;
+
+/// The options of every waiting command.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WaitOptions {
+    /// Time limit in seconds [default: none]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<f64>,
+    /// Print each event as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let parsed = text.parse().ok().filter(|seconds| (0.0..=LONGEST).contains(seconds));
+    parsed.ok_or_else(|| format!("is a number of seconds from 0 to {LONGEST}"))
+}
+
+/// How a wait ended. Of several the greatest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WaitOutcome {
+    /// The awaited event happened: a match, a prompt, the success of a run.
+    Done,
+    /// A run waits at a gate, or a program asks for input.
+    Asks,
+    /// A run or a program failed, or ended before the awaited event.
+    Failed,
+}
+
+impl WaitOutcome {
+    pub(crate) fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Done => 0,
+            Self::Asks => AT_GATE,
+            Self::Failed => crate::failure::FAILED,
+        })
+    }
+}
+
+/// The end of a wait by time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimeLimit {
+    end: Option<Instant>,
+}
+
+impl TimeLimit {
+    /// Starts a limit of so many seconds; without a number it is unlimited.
+    pub(crate) fn start(seconds: Option<f64>) -> Self {
+        Self { end: seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds)) }
+    }
+
+    /// Returns when the limit has passed; never if there is none.
+    pub(crate) async fn passed(self) {
+        match self.end {
+            Some(end) => tokio::time::sleep_until(end).await,
+            None => pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_outcomes_a_failure_counts_most() {
+        use WaitOutcome::{Asks, Done, Failed};
+        assert_eq!([Done, Failed, Asks].into_iter().max(), Some(Failed));
+        assert_eq!([Done, Asks].into_iter().max(), Some(Asks));
+    }
+
+    #[test]
+    fn a_time_limit_is_a_number_of_seconds() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for wrong in ["-1", "NaN", "inf", "soon", "1e9"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_passes_and_no_limit_never_does() {
+        let began = Instant::now();
+        TimeLimit::start(Some(1.5)).passed().await;
+        assert_eq!(began.elapsed(), Duration::from_millis(1500));
+        let unlimited = tokio::time::timeout(Duration::from_secs(1_000_000), TimeLimit::start(None).passed());
+        assert!(unlimited.await.is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! Ids and names where a person leaves them out: completion by the shell, and lists to pick from. Manual pages.
+
+use serde_json::Value;
+use steplatch_testkit::{Agent, CommandOutput, Home, Person};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Returns what bash is offered for the last of `words`.
+fn offered(home: &Home, words: &[&str]) -> Vec<String> {
+    let mut program = home.steplatch();
+    let last = words.len() - 1;
+    let index = last.to_string();
+    program.env("STEPLATCH_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index).env("_CLAP_IFS", "\n");
+    program.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "true");
+    let said = CommandOutput::of(&program.arg("--").args(words).output().unwrap());
+    said.well().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn ids_and_names_are_completed_from_the_running_daemon() {
+    let home = Home::new(STEPLATCH);
+    assert!(offered(&home, &["steplatch", "wat"]) == ["watch"]);
+    assert_eq!(offered(&home, &["steplatch", "runs", "show", "run_"]), [""; 0], "no daemon runs, and none is started");
+    assert!(!home.path().join("state").exists());
+
+    let id = home.runs(&["terminal", "open", "--name", "build"]).well();
+    for command in ["attach", "send", "run", "wait", "screen", "record", "close"] {
+        assert_eq!(offered(&home, &["steplatch", "terminal", command, "bu"]), ["build"], "{command}");
+    }
+    assert_eq!(offered(&home, &["steplatch", "terminal", "screen", &id[..8]]), [id.trim()]);
+    let machine = home.path().join("ask.json");
+    std::fs::write(
+        &machine,
+        r#"{"name": "ask", "description": "for a test", "initial_state": "a", "states": {"a": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}}"#,
+    )
+    .unwrap();
+    home.runs(&["workflow", "load", machine.to_str().unwrap()]).well();
+    let run = home.runs(&["run", "ask", "--detach"]).well().trim().to_owned();
+    assert_eq!(home.runs(&["runs", "wait", &run]).code, 3);
+    for command in [["runs", "show"], ["runs", "cancel"], ["runs", "wait"]] {
+        let words = ["steplatch", command[0], command[1], "run_"];
+        assert_eq!(offered(&home, &words), [run.as_str()], "{command:?}");
+    }
+    assert_eq!(offered(&home, &["steplatch", "runs", "show", &run[4..9]]), [&run[4..]], "without its prefix");
+    assert_eq!(offered(&home, &["steplatch", "gates", "answer", "run_"]), [format!("{run}/a/1")]);
+    assert_eq!(offered(&home, &["steplatch", "run", "as"]), ["ask", "ask.json"]);
+    assert_eq!(offered(&home, &["steplatch", "watch", "b"]), ["build"]);
+    let elsewhere = ["steplatch", "--state-dir", "/nonexistent", "runs", "show", "run_"];
+    assert_eq!(offered(&home, &elsewhere), [""; 0], "another daemon is asked");
+}
+
+#[test]
+fn an_id_that_is_left_out_is_the_only_one_or_picked_from_a_list() {
+    let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let agent = Agent::new(&outer);
+    let none = home.runs(&["terminal", "screen"]);
+    assert!(none.code == 2 && none.stderr.contains("list terminals with: steplatch terminal list"), "{none:?}");
+    assert_eq!(home.runs(&["runs", "show"]).code, 2, "nothing is picked without a terminal");
+    home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "echo first; cat"]).well();
+    home.runs(&["terminal", "wait", "one", "-p", "first"]).well();
+    let only = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
+    let screen = only.sees("exit-code-0");
+    assert!(screen.contains("first") && !screen.contains("by number"), "{screen}");
+
+    home.runs(&["terminal", "open", "--name", "two", "--", "sh", "-c", "echo second; cat"]).well();
+    home.runs(&["terminal", "wait", "two", "-p", "second"]).well();
+    let listed = home.runs(&["terminal", "list", "--json"]).json();
+    let names = listed["sessions"].as_array().unwrap().iter().map(|session| session["name"].clone());
+    let at = names.collect::<Vec<Value>>().iter().position(|name| name == "two").unwrap() + 1;
+    let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
+    person.sees("terminal, by number:");
+    person.types(&at.to_string());
+    assert!(person.sees("exit-code-0").contains("second"));
+    let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
+    person.sees("terminal, by number:");
+    person.types("9");
+    assert!(person.sees("exit-code-2").contains("no terminal was picked"));
+}
+
+#[test]
+fn a_person_who_attaches_reads_how_to_leave() {
+    let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let agent = Agent::new(&outer);
+    home.runs(&["terminal", "open", "--name", "one", "--", "cat"]).well();
+    let person = Person::runs(&agent, &home, STEPLATCH, "terminal attach one");
+    person.shows(r"\(ctrl-\\ detaches\)");
+    person.presses("ctrl-\\");
+    assert!(person.sees("exit-code-0").contains("detached; the terminal keeps running"));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let home = Home::new(STEPLATCH);
+    home.runs(&["man", "pages/man1"]).well();
+    let pages = home.path().join("pages/man1");
+    let page = std::fs::read_to_string(pages.join("steplatch-terminal-wait.1")).unwrap();
+    assert!(page.contains(".TH") && page.contains("Exit codes:"), "{page}");
+    assert!(pages.join("steplatch.1").exists() && !pages.join("steplatch-worker.1").exists());
+    assert!(!home.path().join("state").exists(), "and nothing was started for it");
+}

@@ -1,0 +1,190 @@
+//! Commands that wait: `terminal wait`, `runs wait`, `gates wait` and `watch`.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+use steplatch_testkit::Home;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn home() -> Home {
+    let home = Home::new(STEPLATCH);
+    let machines = [
+        ("nap", json!({"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}})),
+        ("broken", json!({"a": {"action": {"tool": "fail", "params": {"message": "it broke"}}}})),
+        ("ask", json!({"a": {"action": {"tool": "gate", "params": {"prompt": "Deploy?", "choices": ["yes", "no"]}}}})),
+        ("above", json!({"a": {"action": {"tool": "run_workflow", "params": {"workflow_name": "ask"}}}})),
+    ];
+    for (name, states) in machines {
+        let machine = json!({"name": name, "description": "for a test", "initial_state": "a", "states": states});
+        let file = home.path().join(format!("{name}.json"));
+        std::fs::write(&file, machine.to_string()).unwrap();
+        home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
+    }
+    home
+}
+
+/// Starts a run of a saved workflow and returns its id.
+fn starts(home: &Home, workflow: &str) -> String {
+    home.runs(&["run", workflow, "--detach"]).well().trim().to_owned()
+}
+
+/// A command that prints lines as something happens.
+struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn of(home: &Home, arguments: &[&str]) -> Self {
+        let mut child = home.steplatch().args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Returns the next line, as soon as it is printed.
+    fn line(&mut self) -> String {
+        self.lines.next().expect("a further line").unwrap()
+    }
+
+    fn json(&mut self) -> Value {
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    /// Returns the exit code.
+    fn ends(mut self) -> i32 {
+        assert!(self.lines.next().is_none(), "no line is left");
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended unless the test failed or it watches without an end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_wait_for_a_terminal_ends_at_a_match_a_prompt_or_its_end() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "one"]).well();
+    let mut matched = Running::of(&home, &["terminal", "wait", "one", "--pattern", r"go \w+"]);
+    home.runs(&["terminal", "send", "one", "-e", "echo go $((40+2))"]).well();
+    assert_eq!(matched.line(), "one  match  go 42");
+    assert_eq!(matched.ends(), 0);
+
+    home.runs(&["terminal", "send", "one", "-e", "false"]).well();
+    let failed = home.runs(&["terminal", "wait", "one"]);
+    assert_eq!((failed.code, failed.stdout.as_str()), (1, "one  prompt  exit code 1\n"));
+    let json = home.runs(&["terminal", "wait", "one", "--json"]);
+    assert_eq!((&json.json()["terminal"], &json.json()["reason"]), (&json!("one"), &json!("prompt")));
+
+    let late = home.runs(&["terminal", "wait", "one", "-p", "never", "--timeout", "0.1", "--json"]);
+    assert_eq!((late.code, &late.json()["timed_out"]), (124, &json!(true)), "{late:?}");
+    assert!(late.stderr.contains("timed out; still waiting for: one"), "{late:?}");
+
+    home.runs(&["terminal", "open", "--name", "two", "--", "sh", "-c", "read line; exit 3"]).well();
+    let asks = home.runs(&["terminal", "wait", "two"]);
+    assert_eq!((asks.code, asks.stdout.as_str()), (3, "two  input\n"), "{asks:?}");
+    assert_eq!(home.runs(&["terminal", "wait", "two", "--until", "input"]).code, 0);
+    let mut first = Running::of(&home, &["terminal", "wait", "one", "two", "--until", "exit", "--any"]);
+    home.runs(&["terminal", "send", "two", "-e", "on"]).well();
+    assert_eq!(first.line(), "two  exit  exit code 3");
+    assert_eq!(first.ends(), 1);
+    let gone = home.runs(&["terminal", "wait", "three"]);
+    assert!(gone.code == 1 && gone.stderr.contains("terminal 'three' not found"), "{gone:?}");
+}
+
+#[test]
+fn a_wait_for_runs_ends_with_them_or_at_a_gate() {
+    let home = home();
+    assert!(home.runs(&["runs", "wait"]).stderr.contains("no run is in progress"));
+    let (good, bad, asks) = (starts(&home, "nap"), starts(&home, "broken"), starts(&home, "ask"));
+    let waited = home.runs(&["runs", "wait", &good]);
+    assert_eq!(waited.code, 0, "{waited:?}");
+    assert!(waited.stdout.starts_with(&format!("{good}  nap  completed  in ")), "{waited:?}");
+    let waited = home.runs(&["runs", "wait", &bad, &good]);
+    assert!(waited.code == 1 && waited.stdout.contains("failed") && waited.stdout.contains("it broke"), "{waited:?}");
+    let waited = home.runs(&["runs", "wait", &good, &asks]);
+    assert_eq!(waited.code, 3, "{waited:?}");
+    let answer = format!("waiting  Deploy? (yes | no), answer with: steplatch gates answer {asks}/a/1@");
+    assert!(waited.stdout.contains(&answer), "{waited:?}");
+    let waited = home.runs(&["runs", "wait", "--through-gates", "--timeout", "0.1"]);
+    assert!(waited.code == 124 && waited.stderr.contains(&asks), "{waited:?}");
+
+    let mut through = Running::of(&home, &["runs", "wait", &asks, "--through-gates", "--json"]);
+    home.answers(&asks, "yes").well();
+    assert_eq!(through.json()["state"], "completed");
+    assert_eq!(through.ends(), 0);
+    // A gate of a nested run is a gate of the run that started it.
+    let above = starts(&home, "above");
+    assert_eq!(home.runs(&["runs", "wait", &above]).code, 3);
+}
+
+#[test]
+fn a_wait_for_a_gate_ends_when_one_opens() {
+    let home = home();
+    let none = home.runs(&["gates", "wait", "--timeout", "0.1"]);
+    assert!(none.code == 124 && none.stderr.contains("no gate is open"), "{none:?}");
+    let mut waits = Running::of(&home, &["gates", "wait", "--human"]);
+    let asks = starts(&home, "ask");
+    let line = waits.line();
+    assert!(line.starts_with(&format!("{asks}/a/1  ask  Deploy? (yes | no), answer with: ")), "{line}");
+    assert_eq!(waits.ends(), 0);
+    assert_eq!(home.runs(&["gates", "wait", &asks, "--json"]).json()["gate_id"], format!("{asks}/a/1"));
+    let good = starts(&home, "nap");
+    let ended = home.runs(&["gates", "wait", &good]);
+    assert!(ended.code == 1 && ended.stderr.contains("the runs ended without an open gate"), "{ended:?}");
+}
+
+#[test]
+fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "shell"]).well();
+    let asks = starts(&home, "ask");
+    let mut all = Running::of(&home, &["watch", "--json"]);
+    let mut named = Running::of(&home, &["watch", &asks[..10], "shell"]);
+    assert_eq!((&all.json()["event"], "gate"), (&json!("gate"), "gate"), "what holds at the start is an event");
+    let mut first = [named.line(), named.line()];
+    first.sort_by_key(|line| line.contains("gate"));
+    assert!(first[0].contains("  shell ") && first[0].contains("prompt"), "{first:?}");
+    assert!(first[1].contains(&asks) && first[1].contains("ask: Deploy? (yes | no)"), "{first:?}");
+
+    home.runs(&["daemon", "restart"]).well();
+    home.answers(&asks, "yes").well();
+    let events = [all.json(), all.json()];
+    assert_eq!((&events[0]["event"], &events[1]["event"]), (&json!("closed"), &json!("completed")), "{events:?}");
+    assert!(named.line().contains("closed") && named.line().contains("completed"));
+    home.runs(&["terminal", "send", "shell", "-e", "exit 4"]).well();
+    let last = named.line();
+    assert!(last.contains("exit") && last.ends_with("exit code 4"), "{last}");
+    assert_eq!(named.ends(), 1, "its program failed");
+
+    let good = starts(&home, "nap");
+    let (started, mut run) = (all.json(), vec![]);
+    assert_eq!((&started["event"], &started["run_id"]), (&json!("started"), &json!(good)));
+    while run.last() != Some(&json!("completed")) {
+        run.push(all.json()["event"].clone());
+    }
+}
+
+#[test]
+fn a_watch_may_end_at_the_first_event() {
+    let home = home();
+    let (asks, bad) = (starts(&home, "ask"), starts(&home, "broken"));
+    assert_eq!(home.runs(&["runs", "wait", &bad]).code, 1);
+    assert_eq!(home.runs(&["watch", "--any", &bad]).code, 1);
+    assert_eq!(home.runs(&["watch", "--any", &asks]).code, 3);
+    home.runs(&["terminal", "open", "--name", "log"]).well();
+    let late = home.runs(&["watch", "--any", "log", "--pattern", "ERROR", "--timeout", "0.1"]);
+    assert!(late.code == 124 && late.stderr.contains("timed out; nothing happened"), "{late:?}");
+    let mut watched = Running::of(&home, &["watch", "--any", "log", "--pattern", "ERR.R"]);
+    home.runs(&["terminal", "send", "log", "-e", "echo ERR''OR"]).well();
+    assert!(watched.line().ends_with("match      ERROR"));
+    assert_eq!(watched.ends(), 0);
+    let unknown = home.runs(&["watch", "nothing"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("no terminal 'nothing'"), "{unknown:?}");
+}

@@ -231,7 +231,7 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     // The agent reads the schema of workflows, and writes one with two mistakes.
-    let schema = agent.calls("get_workflow_schema", json!({}));
+    let schema = agent.calls("get_workflow_schema", json!({"topic": "actions"}));
     assert!(schema["documentation"].as_str().unwrap().contains("await_output"));
     assert!(schema["available_tools"].as_array().unwrap().contains(&json!("send_input")));
     let mut greeting = json!({

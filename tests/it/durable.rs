@@ -194,7 +194,8 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
                "save_on_success": false}),
     );
     kill(&daemon(&home)["pid"]);
-    let ended = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
+    let all = json!({"run_id": begun["run_id"], "wait_seconds": 60, "detail": "full"});
+    let ended = agent.calls("get_run", all);
     assert_eq!(ended["status"], "completed", "{ended}");
     let hidden = ["that's-nowhere", "that'\\''s-nowhere", made, "d3fault-key-of-nobody"];
     let shows = |told: &str| hidden.into_iter().any(|secret| told.contains(secret));

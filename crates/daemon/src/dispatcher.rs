@@ -305,7 +305,7 @@ impl Dispatcher {
             }
             Command::CreateWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.create(caller, verb)).await),
             Command::LoadFunctions(verb) => VerbReply::of(Box::pin(self.workflows.load(caller, verb)).await),
-            Command::GetWorkflowSchema(_) => VerbReply::of(self.workflows.schema()),
+            Command::GetWorkflowSchema(verb) => VerbReply::of(self.workflows.schema(&verb)),
             Command::ListWorkflows(verb) => VerbReply::of(Box::pin(self.tools.list_workflows(caller, verb)).await),
             Command::DescribeWorkflow(verb) => VerbReply::of(Box::pin(self.tools.describe(caller, verb)).await),
             Command::DeleteWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.delete(caller, verb)).await),

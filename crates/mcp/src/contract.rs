@@ -18,7 +18,8 @@ use rmcp::model::{
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AskError, AwaitOutput, CallError, CallTool, Decide, ErrorCode, ExitTerminal, GetRun, GetScreenContent,
-    OpenTerminal, PNG_FIELD, ReconnectingClient, RunCommand, RunDetail, RunWorkflow, ScreenMode, SendInput, Verb as _,
+    GetWorkflowSchema, OpenTerminal, PNG_FIELD, ReconnectingClient, RunCommand, RunDetail, RunWorkflow, ScreenMode,
+    SendInput, Verb as _, WorkflowTopic,
 };
 use tokio::sync::broadcast;
 
@@ -118,6 +119,7 @@ fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
     let (field, value) = match verb {
         SendInput::NAME | AwaitOutput::NAME => ("screen", json!(ScreenMode::Auto)),
         RunCommand::NAME => ("limit", OUTPUT_LIMIT.into()),
+        GetWorkflowSchema::NAME => ("topic", json!(WorkflowTopic::Overview)),
         RunWorkflow::NAME | GetRun::NAME => ("detail", json!(RunDetail::Brief)),
         _ => return arguments.map_or(Value::Null, Value::Object),
     };

@@ -10,6 +10,7 @@ mod error;
 mod folders;
 mod function_verbs;
 mod functions;
+mod guide;
 mod load;
 mod nesting;
 mod node_not_found;

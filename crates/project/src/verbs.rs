@@ -6,8 +6,8 @@ use steplatch_diagram::mermaid;
 use steplatch_library::{CreateError, Entry, Library, LookupError, Metadata, Status};
 use steplatch_protocol::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
-    DescribeWorkflowReply, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply, VariableOfContract, WorkflowInfo,
-    WorkflowMetadata,
+    DescribeWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply,
+    VariableOfContract, WorkflowInfo, WorkflowMetadata, WorkflowTopic,
 };
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{
@@ -18,6 +18,7 @@ use steplatch_workflow::{
 use super::folders::{LibraryPaths, LibrarySearch};
 use super::function_verbs;
 use crate::error::{DeleteError, FindError, with_causes};
+use crate::guide;
 use crate::project::Project;
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
@@ -52,19 +53,29 @@ impl Workflows {
         created.unwrap_or_else(|error| refused(error.to_string()))
     }
 
-    /// Returns how workflows are written.
-    pub fn schema(&self) -> GetWorkflowSchemaReply {
+    /// Returns how workflows are written: one topic, or everything about machines.
+    pub fn schema(&self, verb: &GetWorkflowSchema) -> GetWorkflowSchemaReply {
         let json_schema = schema(&TerminalTools);
         let actions = json_schema.pointer("/$defs/Action/oneOf").and_then(Value::as_array);
         let tool = |action: &Value| Some(action.pointer("/properties/tool/const")?.as_str()?.to_owned());
-        GetWorkflowSchemaReply {
-            documentation: format!(
-                "{GUIDE}\n## An example\n\n```json\n{EXAMPLE}```\n\n{}",
-                documentation(&TerminalTools).replacen("# Machines", "# Every key and every parameter", 1)
-            ),
-            available_tools: actions.into_iter().flatten().filter_map(tool).collect(),
-            schema_version: SEMANTICS_VERSION.to_string(),
-            json_schema,
+        let available_tools = actions.into_iter().flatten().filter_map(tool).collect();
+        let schema_version = SEMANTICS_VERSION.to_string();
+        match verb.topic {
+            None => GetWorkflowSchemaReply {
+                documentation: format!(
+                    "{GUIDE}\n## An example\n\n```json\n{EXAMPLE}```\n\n{}",
+                    documentation(&TerminalTools).replacen("# Machines", "# Every key and every parameter", 1)
+                ),
+                available_tools,
+                schema_version,
+                json_schema,
+            },
+            Some(topic) => GetWorkflowSchemaReply {
+                documentation: guide::page(topic),
+                available_tools,
+                schema_version,
+                json_schema: if topic == WorkflowTopic::JsonSchema { json_schema } else { Value::Object(Map::new()) },
+            },
         }
     }
 

@@ -53,7 +53,7 @@ impl RunReply {
         let failed = self.status == "failed";
         Self {
             execution_log: short_log(self.execution_log),
-            final_variables: short_object(self.final_variables),
+            final_variables: short_variables(self.final_variables),
             workflow_signature: short_object(self.workflow_signature),
             available_workflows: short_list(self.available_workflows),
             total_elapsed_time: rounded(self.total_elapsed_time),
@@ -113,13 +113,11 @@ fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value
         _ => Map::new(),
     };
     if let Some(Value::Object(after)) = entry.remove("variables_after") {
-        let of_result = |name: &str| {
-            name.strip_prefix("state_").is_some_and(|name| result.contains_key(name)) || result.contains_key(name)
-        };
+        let state = short.get("state").and_then(Value::as_str).map(|state| format!("{state}_")).unwrap_or_default();
+        let of_result = |name: &str| result.contains_key(name.strip_prefix(&state).unwrap_or(name));
         let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value) && !of_result(name));
-        let changed: Map<String, Value> =
-            changed.map(|(name, value)| (name.clone(), value.clone())).filter(|(name, _)| !is_standard(name)).collect();
-        let changed = short_object(changed);
+        let changed: Map<String, Value> = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let changed = short_variables(changed);
         if !changed.is_empty() {
             short.insert("variables_after".to_owned(), changed.into());
         }
@@ -136,10 +134,19 @@ fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value
     short
 }
 
-/// Whether a variable is set by every action: the last result, and where the run is.
+/// Names that every action sets anew: they are in the entry of the last one.
+const STANDARD: &[&str] = &["error", "exit_code", "match_text", "output", "reason", "run_id", "typed", "password"];
+
+/// Whether a variable says nothing that the log does not say: what every action sets, and the fields of results that are
+/// left out there too.
 fn is_standard(name: &str) -> bool {
-    ["last_", "previous_", "current_", "state_"].iter().any(|prefix| name.starts_with(prefix))
-        || LEFT_OUT.iter().any(|field| name.ends_with(field))
+    let is_field = |field: &&str| name == *field || name.strip_suffix(*field).is_some_and(|state| state.ends_with('_'));
+    STANDARD.contains(&name) || LEFT_OUT.iter().any(is_field)
+}
+
+/// Returns the variables that mean something to a reader, in short.
+fn short_variables(all: Map<String, Value>) -> Map<String, Value> {
+    short_object(all.into_iter().filter(|(name, value)| !is_standard(name) && !is_nothing(value)).collect())
 }
 
 fn is_nothing(value: &Value) -> bool {
@@ -222,7 +229,8 @@ mod tests {
         let screen = "user@host:~$ make\n".repeat(30);
         let result = json!({"success": true, "session_id": "term_1", "screen_content": screen, "match_text": "ready",
             "exit_code": 0, "reason": "match", "timestamp": "2026-01-01T00:00:00Z"});
-        let mut after = json!({"input": "x", "state_match_text": "ready", "state_screen_content": screen});
+        let mut after = json!({"input": "x", "match_text": "ready", "screen_content": screen});
+        after[format!("state_{number}_match_text")] = "ready".into();
         after[format!("STEP_{number}")] = format!("value {number}").into();
         vec![
             json!({"phase": "execution", "state": format!("state_{number}"), "tool": "await_output", "params": {},

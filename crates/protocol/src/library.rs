@@ -12,25 +12,10 @@ fn most_listed() -> u32 {
     200
 }
 
-/// Check a workflow and save it under its name, to be run again and again with run_workflow {"workflow_name": …}.
+/// Check a workflow and save it under its name, to be run with run_workflow {"workflow_name": …}.
 ///
-/// A workflow is a JSON state machine over the terminal tools. Each state has one action and transitions, tried in order; when
-/// none holds, the run is complete if the action succeeded, and has failed if not. A condition is an object or a word:
-/// success, failure, timeout, and pattern_match or pattern_no_match with "pattern" beside it. Every mistake is listed at once
-/// in validation_errors, each with its place; nothing is saved then. A complete example:
-///
-/// {"name": "run_tests", "description": "Runs the tests", "arguments": {"PROJECT": "Folder of the project"}, "initial_state":
-/// "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": [{"condition":
-/// {"success": true}, "next_state": "start"}]}, "start": {"action": {"tool": "send_input", "params": {"input_text": "cd
-/// {PROJECT|sh} && make test\n"}}, "transitions": [{"condition": {"success": true}, "next_state": "wait"}]}, "wait": {"action":
-/// {"tool": "await_output", "params": {"until": "prompt", "timeout": 120}}, "transitions": [{"condition": {"field_equals":
-/// {"exit_code": 0}}, "next_state": "close"}, {"condition": "success", "next_state": "broken"}], "timeout": 130}, "close":
-/// {"action": {"tool": "exit_terminal"}}, "broken": {"action": {"tool": "fail", "params": {"message": "make test ended with
-/// {exit_code}"}}}}}
-///
-/// session_id is auto-injected: the run's terminal. {NAME} is a variable, given as initial_variables. arguments are environment
-/// variables that must exist before the run (initial_variables or export NAME=value), return_values those that it must set;
-/// both are checked, and an error names what is missing. get_workflow_schema documents everything else. The file lies in
+/// A workflow is a JSON state machine over the terminal tools; get_workflow_schema shows how to write one. Every mistake is
+/// listed at once in validation_errors, each with its place; nothing is saved then. warnings name traps. The file lies in
 /// .terminal_control_workflows of the project.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateWorkflow {
@@ -144,11 +129,37 @@ pub struct FileProblem {
     pub message: String,
 }
 
-/// Learn to write workflows: the documentation of states, conditions, variables and every action, and the JSON Schema.
-///
-/// Read it before writing your first workflow.
+/// Read how workflows are written: an overview with two whole examples, and topics. Read it before your first workflow.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct GetWorkflowSchema {}
+pub struct GetWorkflowSchema {
+    /// What to read about
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<WorkflowTopic>,
+}
+
+/// A page about workflows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkflowTopic {
+    /// How to begin, with two whole examples
+    Overview,
+    /// States, variables, arguments, limits
+    Machines,
+    /// What a transition tests
+    Conditions,
+    /// Every action with its parameters
+    Actions,
+    /// Workflows in Python syntax
+    Functions,
+    /// Questions to people and agents
+    Gates,
+    /// What goes wrong, and why
+    Errors,
+    /// Whole workflows
+    Examples,
+    /// The JSON Schema of machines
+    JsonSchema,
+}
 
 /// How workflows are written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]

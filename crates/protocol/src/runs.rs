@@ -25,10 +25,8 @@ pub const RUN_WAIT_SECONDS: f64 = 20.0;
 
 /// Run a workflow: a JSON state machine over terminal actions, the same way every time.
 ///
-/// States have an action ({"tool": "send_input", "params": {…}}) and transitions ({"condition": {"pattern_match": "…"},
-/// "next_state": "…"}), tried in order; when none holds after a successful action the run is complete. {name} in params is
-/// a variable. Returns when the run ends or after wait_seconds with its run_id: then call get_run. The run goes on
-/// without you.
+/// get_workflow_schema shows how to write one. Returns when the run ends or waits at a gate, or after wait_seconds with its
+/// run_id: then call get_run. The run goes on without you.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunWorkflow {
     /// The workflow itself, as an object
@@ -38,7 +36,7 @@ pub struct RunWorkflow {
     /// Name of a saved workflow, instead of workflow_definition
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_name: Option<String>,
-    /// Path of a file with the workflow, instead of workflow_definition: JSON, or a function in a .py file
+    /// Path of a file with the workflow: JSON, or a function in a .py file
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_file: Option<String>,
     /// Terminal to work in; without it the workflow opens its own
@@ -51,21 +49,21 @@ pub struct RunWorkflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_states: Option<u32>,
-    /// Seconds that the run may take, gates and pauses not counted (default 1800)
+    /// Seconds that the run may take, without gates and pauses (default 1800)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
     /// Leave terminals of the run open when it fails or is cancelled
     #[serde(default, skip_serializing_if = "is_false")]
     pub keep_terminals: bool,
-    /// Save a workflow_definition that runs to its end, as proven, so that it can be run by name
+    /// Save a workflow_definition that runs to its end, to be run by name
     #[serde(default = "yes")]
     pub save_on_success: bool,
     /// Seconds to wait for the end of the run or a gate (default 20; 0 returns at once)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
-    /// A name for this request: asked for again with the same one, the run that it started is returned
+    /// A name for this request: the same one returns the run that it started
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// How much to tell
@@ -396,8 +394,8 @@ pub struct GetGateReply {
     pub error: Option<String>,
 }
 
-/// Answer a run that waits for a judgement, with one of the choices of its pending_gate. The run goes on where that leads.
-/// A gate whose answered_by is human is answered by a person, with steplatch gates answer; asking here is refused.
+/// Answer a run's pending_gate, if its answered_by is agent or anyone. A gate for a human is answered by a person, with
+/// steplatch gates answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Decide {
     /// The run
@@ -611,16 +609,16 @@ pub struct ListWorkflowRuns {
     /// Only runs of this workflow
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
-    /// Only runs in this state: pending, running, waiting, completed, failed or cancelled
+    /// Only runs in this state: running, waiting, completed, failed or cancelled
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Only runs that began then or later (ISO 8601, such as 2026-01-31T12:00:00Z)
+    /// Only runs that began then or later (ISO 8601)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Only runs that began before that
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Only runs that began before this one: its run_id, as the last of the page before
+    /// Only runs before this run_id, the last of the page before
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// At most so many (default 50)

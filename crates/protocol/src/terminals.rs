@@ -36,20 +36,20 @@ fn is_false(value: &bool) -> bool {
 
 /// Open a real terminal with a program in it: a shell, or any other program. Returns when the shell is at its prompt.
 ///
-/// The terminal lives on until exit_terminal, also when this connection ends. Use the returned session_id in all other
-/// calls. Then: send_input to type, await_output to wait for what it prints, get_screen_content to look.
+/// The terminal lives on until exit_terminal, also when this connection ends. Then: run_command for one command,
+/// send_input with until for programs that ask.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenTerminal {
-    /// Shell to start, with arguments if needed (split as a shell would)
+    /// Shell to start, with arguments if needed
     #[serde(default = "default_shell")]
     pub shell: String,
-    /// Folder to start in (default: the client's)
+    /// Directory to start in (default: the client's)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// Environment variables to set before the program starts
+    /// Environment variables to add
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
-    /// Program and arguments to start instead of a shell, such as ["python3", "-q"]
+    /// Program and arguments to start instead, such as ["python3", "-q"]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Columns
@@ -156,7 +156,7 @@ pub struct SendInput {
     /// Keys to press after the text: enter, tab, escape, up, f5, page-down, ctrl-c, alt-b …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<String>>,
-    /// The text is a secret: its lines, and values in them (NAME=…, -p…), are hidden in everything that is returned or stored
+    /// The text is a secret, hidden in everything that is returned or stored
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
     /// Wait until nothing was printed for so many milliseconds (0: do not wait)
@@ -346,7 +346,7 @@ impl JsonSchema for Since {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({})
+        schemars::json_schema!({"anyOf": [{"type": "integer"}, {"type": "string"}]})
     }
 }
 
@@ -373,21 +373,21 @@ pub enum AwaitReason {
 
 /// Wait until a pattern appears in a terminal's output. Returns the moment it does.
 ///
-/// Looks at what was printed since the last input first (or since an offset), then waits. The echo of what you typed does
-/// not match. Python regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
+/// Looks at what was printed since the last input first, then waits. The echo of what you typed does not match. Python
+/// regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitOutput {
     /// Terminal to watch
     #[serde(default)]
     pub session_id: String,
-    /// Regular expression to wait for (may be left out with another until)
+    /// Regular expression to wait for; not needed with another until
     #[serde(default)]
     pub pattern: String,
     /// Seconds to wait at most
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: f64,
-    /// Position in the output to look from, as returned in offset, or "last": behind your last match
+    /// Offset to look from, or "last": behind your last match
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
     /// Where to look
@@ -402,7 +402,7 @@ pub struct AwaitOutput {
     /// More terminals to watch
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ids: Option<Vec<String>>,
-    /// Of several terminals, whether the first one ends the wait or all must
+    /// Whether one of several terminals ends the wait, or all must
     #[serde(default)]
     pub mode: AwaitMode,
     /// Part of the screen to return
@@ -579,7 +579,7 @@ pub struct GetScreenContent {
     /// text; a screen with its colours also as ansi, html or png (an image)
     #[serde(default)]
     pub format: ScreenFormat,
-    /// Regular expression: return the lines of the output that match, instead of the text
+    /// Regular expression: return the lines of the output that match
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// Lines to return around each match of search (default 2)

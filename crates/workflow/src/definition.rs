@@ -37,7 +37,7 @@ use needs::NeededVariable;
 pub(crate) use parse::LONGEST_DESCRIPTION;
 pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};
-pub use schema::{documentation, schema};
+pub use schema::{action_reference, documentation, schema};
 pub(crate) use shape::{CONDITION_KEYS, CONDITION_WORDS, STUB_KEYS};
 
 /// A machine workflow that passed every check.

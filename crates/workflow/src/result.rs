@@ -21,7 +21,7 @@ pub(crate) fn judged<'o>(outcome: &'o Outcome, current: &CurrentStep, rules: Rul
     if rules.names_groups() && tool::waits(tool, params) {
         if let Some(Value::Object(waited)) = result.get("waited") {
             let field = |name: &str| (name.to_owned(), waited.get(name).cloned().unwrap_or_default());
-            judged.to_mut().extend(["match_text", "groups", "reason"].map(field));
+            judged.to_mut().extend(tool::WAIT_FIELDS.map(field));
         }
         if let Some(groups) = groups::of_match(params, &judged) {
             judged.to_mut().insert("groups".to_owned(), groups);

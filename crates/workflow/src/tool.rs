@@ -16,6 +16,9 @@ pub const EXIT_TERMINAL: &str = "exit_terminal";
 pub const SEND_INPUT: &str = "send_input";
 /// Waits for output, within a time-out of its own.
 pub const AWAIT_OUTPUT: &str = "await_output";
+
+/// The fields in which a result says how a wait ended.
+pub(crate) const WAIT_FIELDS: [&str; 3] = ["match_text", "groups", "reason"];
 /// The tool that waits for a time. Not in the catalog: the driver performs it with a timer.
 pub const SLEEP: &str = "sleep";
 

@@ -100,10 +100,10 @@ async def drive(names, call):
     exited = await done("exit_terminal", {"session_id": session})
     expect(exited["message"] == "Session destroyed", "the terminal to be closed", exited)
 
-    # A failure of the work is an answer; a failure of the arguments is an error that the model sees; a tool that does
-    # not exist is an error of the protocol.
-    unknown = await done("get_screen_content", {"session_id": session})
-    expect(unknown["success"] is False and session in unknown["error"], "an unknown session to be named", unknown)
+    # A failure of the work and one of the arguments are errors that the model sees; a tool that does not exist is an
+    # error of the protocol.
+    unknown = await call("get_screen_content", {"session_id": session})
+    expect(unknown.is_error and session in unknown.structured["error"], "an unknown session to be named", unknown)
     wrong = await call("open_terminal", {"cols": "wide"})
     expect(wrong.is_error and "cols" in wrong.text, "an argument of the wrong type to be named", wrong)
     try:

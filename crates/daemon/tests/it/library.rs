@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use steplatch_protocol::{
     Client, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DescribeWorkflow, GetWorkflowSchema, Hello,
-    ListWorkflows, PROTOCOL_VERSION, VERBS, connect,
+    ListWorkflows, PROTOCOL_VERSION, WorkflowTopic, connect,
 };
 use steplatch_testkit::TestDaemon;
 use tempfile::TempDir;
@@ -313,15 +313,14 @@ async fn a_list_can_be_searched_and_is_bounded() {
 async fn the_example_that_agents_are_given_can_be_saved_and_the_documentation_names_every_action() {
     let daemon = TestDaemon::new().await;
     let author = Author::of(&daemon).await;
-    let verb = VERBS.iter().find(|verb| verb.tool == Some("create_workflow")).unwrap();
-    let schema = (verb.parameters)();
-    let description = schema["description"].as_str().unwrap();
-    let example = &description[description.find("{\"name\"").unwrap()..];
-    let example = serde_json::Deserializer::from_str(example).into_iter::<Value>().next().unwrap().unwrap();
+    let overview = GetWorkflowSchema { topic: Some(WorkflowTopic::Overview) };
+    let overview = author.client.call(overview).await.unwrap();
+    let example = overview.documentation.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let example: Value = serde_json::from_str(example).unwrap();
     let created = author.creates(example).await;
     assert!(created.success && created.warnings.is_empty(), "{created:?}");
 
-    let schema = author.client.call(GetWorkflowSchema {}).await.unwrap();
+    let schema = author.client.call(GetWorkflowSchema::default()).await.unwrap();
     assert!(schema.available_tools.len() >= 8, "{:?}", schema.available_tools);
     for tool in &schema.available_tools {
         assert!(schema.documentation.contains(&format!("### {tool}\n")), "{tool}");

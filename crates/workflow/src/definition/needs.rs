@@ -114,6 +114,10 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         tool::RUN_WORKFLOW => return None,
         other => tools.fields(other)?,
     };
+    if tool::waits(action.tool(), action.params()) {
+        // An input that waits has the fields of a wait.
+        fields.extend(texts(&tool::WAIT_FIELDS));
+    }
     fields.extend(texts(&OF_EVERY_RESULT));
     Some(fields)
 }

@@ -73,6 +73,27 @@ pub fn documentation(tools: &dyn ToolCatalog) -> String {
     page
 }
 
+/// Returns every action with its parameters in short, in Markdown.
+#[must_use]
+pub fn action_reference(tools: &dyn ToolCatalog) -> String {
+    let mut page = String::new();
+    for (tool, params) in described(tools) {
+        let _ = write!(page, "\n## {tool}\n\n");
+        let required = |name: &str| params["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+        for (name, property) in params["properties"].as_object().into_iter().flatten() {
+            // The run's terminal is filled in.
+            if name == "session_id" && !required(name) {
+                continue;
+            }
+            let must = if required(name) { ", required" } else { "" };
+            let about = property["description"].as_str().unwrap_or_default();
+            let about = about.split_once(". ").map_or(about, |(first, _)| first).replace('\n', " ");
+            let _ = writeln!(page, "- `{name}` ({}{must}): {about}{}", kind(property), bounds(property));
+        }
+    }
+    page
+}
+
 /// Every action with the schema of its parameters.
 fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     let of_catalog = tools.tools().into_iter().map(|tool| {

@@ -3,7 +3,7 @@
 use steplatch_workflow::{Definition, State, tool};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{End, ends, on_timeout};
+use super::{End, ends, on_exhausted, on_timeout};
 
 /// Characters of a line on a card.
 const LONGEST_LINE: usize = 38;
@@ -106,6 +106,9 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     let late = on_timeout(state);
     if let Some(state) = state.on_timeout().and_then(number) {
         rows.push(Row { line: Line::new(late), way: Way::To { state, late: true } });
+    }
+    if let Some(target) = state.on_exhausted().and_then(number) {
+        rows.push(Row { line: Line::new(&on_exhausted(state)), way: Way::To { state: target, late: true } });
     }
     for End { when, completes } in ends(state) {
         let (end, way) = if completes { ("completes", Way::Completes) } else { ("fails", Way::Fails) };

@@ -41,6 +41,9 @@ pub fn mermaid(definition: &Definition) -> String {
         if let Some(target) = state.on_timeout() {
             let _ = writeln!(graph, "    s{index} --> s{}: {}", id(target), on_timeout(state));
         }
+        if let Some(target) = state.on_exhausted() {
+            let _ = writeln!(graph, "    s{index} --> s{}: {}", id(target), on_exhausted(state));
+        }
         for End { when, completes } in ends(state) {
             let target = if completes { "[*]" } else { "failed" };
             let when = if when.is_empty() { String::new() } else { format!(": {when}") };
@@ -61,6 +64,11 @@ fn on_timeout(state: &State) -> &'static str {
         tool::SLEEP | tool::GATE => "on timeout",
         _ => "on timeout or failure",
     }
+}
+
+/// Returns when the `on_exhausted` of a state is taken.
+fn on_exhausted(state: &State) -> String {
+    format!("after {} visits", state.max_visits().unwrap_or_default())
 }
 
 /// A possible end of a run in a state.

@@ -84,7 +84,11 @@ proptest! {
         prop_assert_eq!(picture.matches("<g class=").count(), definition.states().len());
         let lines = picture.matches("<path class=\"line").count();
         let ways: usize = definition.states().iter()
-            .map(|state| state.transitions().len() + usize::from(state.on_timeout().is_some())).sum();
+            .map(|state| {
+                let others = [state.on_timeout(), state.on_exhausted()].into_iter().flatten();
+                state.transitions().len() + others.count()
+            })
+            .sum();
         prop_assert_eq!(lines, ways + 1);
         let bad = |character: char| character.is_control() && character != '\n';
         prop_assert!(!picture.contains(bad) && !picture.contains("NaN") && !picture.contains("inf"));

@@ -27,7 +27,7 @@ use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::result::judged;
 use crate::substitute::{self, Lookup};
 use crate::tool;
-use crate::variables::Variables;
+use crate::variables::{VISITS, Variables};
 pub use gate::NONE_OF_THESE;
 
 /// Something that happened outside and that a run must react to.
@@ -533,9 +533,30 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Enters a state, unless the run has executed as many as it may.
+    /// Enters a state, or where its author leads a run that has entered it as often as it may.
     fn enter(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
-        let most = self.history.limits().max_states();
+        let mut name = name;
+        // Each state leads on at most once: a circle of exhausted states ends the run.
+        for _ in self.definition.states() {
+            let Some(state) = self.definition.state(name) else { break };
+            let Some(most) = state.max_visits().filter(|most| self.history.visits(name) >= *most) else { break };
+            let Some(to) = state.on_exhausted() else { break };
+            let because = format!("state '{name}' was visited {most} times");
+            self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.to_owned(), because });
+            name = to;
+        }
+        if let Some(most) = self.definition.state(name).and_then(State::max_visits)
+            && self.history.visits(name) >= most
+        {
+            let error = format!("State '{name}' was visited {most} times (max_visits), and nothing leads on");
+            return self.fail(FailureReason::TooManyStates, error, terminals);
+        }
+        self.enter_now(name, variables, terminals)
+    }
+
+    /// Enters a state, unless the run has executed as many as it may.
+    fn enter_now(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        let most = self.history.most_states();
         if self.history.states_executed() >= most {
             let error = format!("Maximum states limit ({most}) reached - possible infinite loop");
             return self.fail(FailureReason::TooManyStates, error, terminals);
@@ -545,6 +566,8 @@ impl<'a> DecisionBuilder<'a> {
         };
         let step =
             StepId { run: run.clone(), place: name.to_owned(), visit: self.history.visits(name).saturating_add(1) };
+        let visits = self.history.rules().counts_visits().then(|| step.visit.into());
+        let variables = &Entering { before: variables, visits };
         let tool = state.action().tool().to_owned();
         if self.history.rules().refuses_unresolved()
             && let Some(unresolved) = state.unresolved(variables)
@@ -659,7 +682,55 @@ impl<'a> DecisionBuilder<'a> {
         format!("State '{state}': {}", names::no_value(self.definition, self.history, name))
     }
 
-    fn fail(mut self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
+    /// Ends a run that completed, by way of its finally state.
+    fn succeed(mut self, terminals: &Terminals) -> Decision {
+        if self.has_finally() {
+            return self.begin_finally(Branch::Complete);
+        }
+        match self.history.finally().map(|finally| finally.end.clone()) {
+            Some(Branch::Fail { reason, error }) => self.end_as_failed(reason, error, terminals),
+            _ => {
+                self.record(Event::Completed { at: self.now });
+                self.decision
+            }
+        }
+    }
+
+    /// Ends a run that failed, by way of its finally state. Where that fails too, the first failure is the run's.
+    fn fail(self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
+        if self.has_finally() {
+            return self.begin_finally(Branch::Fail { reason, error });
+        }
+        match self.history.finally().map(|finally| finally.end.clone()) {
+            Some(Branch::Fail { reason, error }) => self.end_as_failed(reason, error, terminals),
+            _ => self.end_as_failed(reason, error, terminals),
+        }
+    }
+
+    /// Returns whether a finally state has to be executed before the run ends: one in which something was done.
+    fn has_finally(&self) -> bool {
+        self.definition.finally_state().is_some()
+            && self.history.finally().is_none()
+            && self.history.states_executed() > 0
+    }
+
+    /// Enters the finally state, from the history as it is after what was decided so far.
+    fn begin_finally(mut self, end: Branch) -> Decision {
+        self.record(Event::FinallyBegan { at: self.now, end });
+        let Some(name) = self.definition.finally_state() else { return self.decision };
+        if let Some(from) = self.history.last_state() {
+            let (from, to, because) = (from.to_owned(), name.to_owned(), "the run is about to end".to_owned());
+            self.record(Event::Transitioned { at: self.now, from, to, because });
+        }
+        let mut history = self.history.clone();
+        history.extend(&self.decision.events);
+        let Self { definition, now, mut decision, .. } = self;
+        decision.effects.push(Effect::ArmDeadline { after: history.time_left(now) });
+        let next = DecisionBuilder { definition, history: &history, now, paused: false, decision };
+        next.enter_now(name, history.variables(), history.terminals())
+    }
+
+    fn end_as_failed(mut self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
         self.record(Event::Failed { at: self.now, reason, error });
         self.decision.effects.extend(closing(terminals, self.history.keep_terminals()));
         self.decision
@@ -732,6 +803,26 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }
 }
 
+/// Variables including the number of the visit that begins.
+struct Entering<'a, L> {
+    before: &'a L,
+    visits: Option<Value>,
+}
+
+impl<L: Lookup> Lookup for Entering<'_, L> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.visits.as_ref().filter(|_| name == VISITS).or_else(|| self.before.get(name))
+    }
+
+    fn is_of_shell(&self, name: &str) -> bool {
+        self.before.is_of_shell(name)
+    }
+
+    fn has_paths(&self) -> bool {
+        self.before.has_paths()
+    }
+}
+
 /// Returns the parameters of a state's action, with variables replaced and the run's terminal filled in.
 fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<String, Value> {
     let action = state.action();
@@ -760,7 +851,7 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
         }
     }
     if let Some(timeout) = state.timeout().filter(|_| is_command_without_limit(action)) {
-        params.insert("timeout".to_owned(), timeout.as_secs_f64().into());
+        params.insert("timeout".to_owned(), timeout.min(tool::LONGEST_COMMAND).as_secs_f64().into());
     }
     params
 }

@@ -49,6 +49,8 @@ pub struct Definition {
     arguments: Contract,
     return_values: Contract,
     initial_state: String,
+    /// The state that is executed before a run ends.
+    finally_state: Option<String>,
     states: Vec<State>,
     /// Variables that nothing in the definition gives a value.
     needs: Vec<NeededVariable>,
@@ -63,6 +65,8 @@ pub struct State {
     transitions: Vec<Transition>,
     timeout: Option<Duration>,
     on_timeout: Option<String>,
+    max_visits: Option<u32>,
+    on_exhausted: Option<String>,
 }
 
 /// What a state does.
@@ -190,6 +194,12 @@ impl Definition {
         &self.initial_state
     }
 
+    /// Returns the name of the state that is executed before a run ends, completed or failed.
+    #[must_use]
+    pub fn finally_state(&self) -> Option<&str> {
+        self.finally_state.as_deref()
+    }
+
     /// Returns the states, in the order of the document.
     #[must_use]
     pub fn states(&self) -> &[State] {
@@ -244,6 +254,18 @@ impl State {
     #[must_use]
     pub fn on_timeout(&self) -> Option<&str> {
         self.on_timeout.as_deref()
+    }
+
+    /// Returns how often a run may enter the state, when its author set a limit.
+    #[must_use]
+    pub fn max_visits(&self) -> Option<u32> {
+        self.max_visits
+    }
+
+    /// Returns where a run goes instead of entering the state once more.
+    #[must_use]
+    pub fn on_exhausted(&self) -> Option<&str> {
+        self.on_exhausted.as_deref()
     }
 
     /// Returns the parameters in which variables are replaced. A nested definition is not among them: its placeholders

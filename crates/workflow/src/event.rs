@@ -281,6 +281,13 @@ pub enum Event {
         /// Who requested it.
         by: String,
     },
+    /// The run is about to end, and executes its finally state first.
+    FinallyBegan {
+        /// When.
+        at: Timestamp,
+        /// How the run ends after that.
+        end: Branch,
+    },
     /// The run completed.
     Completed {
         /// When.
@@ -341,6 +348,7 @@ impl Event {
             | Self::Paused { at, .. }
             | Self::HeldBack { at, .. }
             | Self::Resumed { at, .. }
+            | Self::FinallyBegan { at, .. }
             | Self::Completed { at }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,

@@ -224,6 +224,8 @@ pub struct History {
     /// The arguments that are known to be set.
     arguments: BTreeMap<String, String>,
     arguments_checked: bool,
+    /// How the run ends once its finally state has been executed, since when it is executed, and the state before it.
+    finally: Option<FinallyPhase>,
     return_values: BTreeMap<String, String>,
     /// What a `return` returned.
     result: Option<Value>,
@@ -234,6 +236,22 @@ pub struct History {
 fn opens_shell(current: &CurrentStep) -> bool {
     current.tool == tool::RUN_COMMAND && current.params.get("session_id").is_none_or(Value::is_null)
 }
+
+/// The last part of a run: its finally state and the states after it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FinallyPhase {
+    /// How the run ends after that.
+    pub(crate) end: Branch,
+    began: Timestamp,
+    /// The state that was executed last before it.
+    last_state: Option<String>,
+}
+
+/// How long the finally state and those after it may take when the time of the run is up, or nearly.
+const FINALLY_TIME: Duration = Duration::from_secs(60);
+
+/// How many states may be executed from the finally state on when the run has executed as many as it may.
+const FINALLY_STATES: u32 = 20;
 
 /// The terminals a run works with.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -415,6 +433,9 @@ impl History {
                 self.states_executed += 1;
                 self.visits.insert(step.place.clone(), step.visit);
                 self.last_state = Some(step.place.clone());
+                if self.rules().counts_visits() {
+                    self.variables.set_visits(step.visit);
+                }
                 self.current = Some(CurrentStep {
                     step: step.clone(),
                     tool: tool.clone(),
@@ -485,6 +506,12 @@ impl History {
                 self.arguments.clone_from(values);
             }
             Event::ContractChecked { side: Side::ReturnValues, values, .. } => self.return_values.clone_from(values),
+            Event::FinallyBegan { at, end } => {
+                self.abandon_all();
+                self.status = Status::Running;
+                let last_state = self.last_state.clone();
+                self.finally = Some(FinallyPhase { end: end.clone(), began: *at, last_state });
+            }
             Event::Completed { at } => self.end(Status::Completed, *at),
             Event::Failed { at, reason, error } => {
                 self.end(Status::Failed { reason: *reason, error: error.clone() }, *at);
@@ -543,6 +570,13 @@ impl History {
     fn end(&mut self, status: Status, at: Timestamp) {
         self.status = status;
         self.ended_at = Some(at);
+        self.abandon_all();
+        self.paused = None;
+        self.held = None;
+    }
+
+    /// Forgets what the run waits for.
+    fn abandon_all(&mut self) {
         if let Some(current) = self.current.take() {
             self.terminals.abandon(&current);
         }
@@ -551,8 +585,6 @@ impl History {
         self.gate = None;
         self.child = None;
         self.child_waits = false;
-        self.paused = None;
-        self.held = None;
     }
 
     /// Returns how many events this history has seen: the number of the next one, counted from 0.
@@ -663,8 +695,22 @@ impl History {
         match self.status {
             Status::Failed { reason: FailureReason::ArgumentsInvalid, .. } => Some("validation_failed"),
             Status::Failed { reason: FailureReason::ReturnValuesInvalid, .. } => Some("return_validation_failed"),
-            _ => self.last_state(),
+            _ => match &self.finally {
+                Some(finally) => finally.last_state.as_deref(),
+                None => self.last_state(),
+            },
         }
+    }
+
+    /// Returns the last part of the run, once it has begun.
+    pub(crate) fn finally(&self) -> Option<&FinallyPhase> {
+        self.finally.as_ref()
+    }
+
+    /// Returns how many states the run may execute in all.
+    pub(crate) fn most_states(&self) -> u32 {
+        let more = if self.finally.is_some() { FINALLY_STATES } else { 0 };
+        self.limits.max_states().saturating_add(more)
     }
 
     /// Returns the name of the last state that was executed, finished or not, however the run ended.
@@ -718,7 +764,9 @@ impl History {
     pub fn time_left(&self, now: Timestamp) -> Duration {
         let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
         let still = self.still_since.map_or(Duration::ZERO, |since| now.since(since));
-        self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.stood_still + still))
+        let left = self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.stood_still + still));
+        let of_finally = |finally: &FinallyPhase| FINALLY_TIME.saturating_sub(now.since(finally.began));
+        left.max(self.finally.as_ref().map_or(Duration::ZERO, of_finally))
     }
 
     /// Returns the return values that the run left in its shell, once they were read; secrets are hidden.

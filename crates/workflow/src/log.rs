@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::contract::contract_variables;
+use crate::decide::Branch;
 use crate::event::{Event, FailureReason, Purpose, Side};
 use crate::history::{CurrentStep, History};
 use crate::tool;
@@ -178,6 +179,10 @@ impl LogBuilder {
             event,
             Event::VariablesAsked { purpose: Purpose::ReadReturnValues, .. }
                 | Event::ContractChecked { side: Side::ReturnValues, .. }
+                | Event::FinallyBegan {
+                    end: Branch::Complete | Branch::Fail { reason: FailureReason::ActionFailed, .. },
+                    ..
+                }
                 | Event::Completed { .. }
                 | Event::Failed { reason: FailureReason::ActionFailed, .. }
         );
@@ -220,6 +225,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::ChildGoesOn { .. }
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
+        | Event::FinallyBegan { .. }
         | Event::Completed { .. } => None,
         Event::ContractChecked { side, values, holds, error, .. } => {
             let validation_result = ValidationResult::of(history.definition(), *side, values, *holds);

@@ -403,6 +403,7 @@ impl<'a> RehearsalState<'a> {
             | Event::ChildGoesOn { .. }
             | Event::VariablesAsked { .. }
             | Event::VariablesTold { .. }
+            | Event::FinallyBegan { .. }
             | Event::Completed { .. }
             | Event::Failed { .. }
             | Event::Cancelled { .. } => {}

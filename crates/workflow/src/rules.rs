@@ -77,4 +77,9 @@ impl Rules {
     pub(crate) fn names_groups(self) -> bool {
         self.version >= 5
     }
+
+    /// From 5: `{visits}` is how often the run entered the state.
+    pub(crate) fn counts_visits(self) -> bool {
+        self.version >= 5
+    }
 }

@@ -43,6 +43,9 @@ pub const OF_MACHINES: &[&str] = &[SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW]
 /// The tools that call a node, and a graph of nodes. Each bounds itself when it has a time limit.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
 
+/// The longest time that a command may have.
+pub(crate) const LONGEST_COMMAND: Duration = Duration::from_secs(3600);
+
 /// The time limit of a state when neither it nor its action has one.
 pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
 

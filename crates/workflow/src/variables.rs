@@ -38,7 +38,10 @@ pub(crate) const STANDARD_FIELDS: &[&str] = &[
 /// Names that a run knows without an argument, an initial variable or a state of its own: [`STANDARD_FIELDS`], and what a
 /// run begins with.
 pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
-    LazyLock::new(|| STANDARD_FIELDS.iter().chain(&[OUTPUT, "run_id", "workflow_name"]).copied().collect());
+    LazyLock::new(|| STANDARD_FIELDS.iter().chain(&[OUTPUT, VISITS, "run_id", "workflow_name"]).copied().collect());
+
+/// The name of the number of visits to the current state.
+pub(crate) const VISITS: &str = "visits";
 
 /// The standard name that version 5 of the rules added.
 const OUTPUT: &str = "output";
@@ -56,6 +59,8 @@ pub struct Variables {
     named: BTreeMap<String, Value>,
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
+    /// How often the current state was entered. In no list of variables, where it would be that of the last state.
+    visits: Option<Value>,
     initial: Map<String, Value>,
     /// Arguments as they were checked, without those that the run was started with. Before version 5 only those that are
     /// not exported to the shell.
@@ -101,7 +106,8 @@ impl Variables {
     /// Returns the value of a variable that no state gave this name to.
     fn unnamed(&self, name: &str) -> Option<&Value> {
         let given = || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
-        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(given)
+        let visits = || self.visits.as_ref().filter(|_| name == VISITS);
+        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(visits).or_else(given)
     }
 
     /// Returns what a state gave this name to.
@@ -145,6 +151,11 @@ impl Variables {
     /// Sets a standard variable.
     pub(crate) fn set_standard(&mut self, name: &str, value: impl Into<Value>) {
         self.standard.insert(name.to_owned(), value.into());
+    }
+
+    /// Sets how often the current state was entered.
+    pub(crate) fn set_visits(&mut self, visits: u32) {
+        self.visits = Some(visits.into());
     }
 
     /// Takes over what an action returned. A null is taken over only where no value is known.

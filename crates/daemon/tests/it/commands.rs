@@ -60,3 +60,33 @@ async fn a_command_that_runs_while_the_daemon_restarts_is_run_once_and_its_resul
     assert_eq!(ended.final_variables["build_output"], "once\n");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_finally_state_cleans_up_after_a_failure_and_after_a_restart() {
+    let daemon = TestDaemon::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let states = json!({
+        "make": command(&format!("touch {}", path("made")), &to("fail")),
+        "fail": {"action": {"tool": "fail", "params": {"message": "no"}}},
+        "clean": command(&format!("until test -e {}; do sleep 0.05; done; rm {}", path("go"), path("made")), &json!([])),
+    });
+    let verb = RunWorkflow {
+        workflow_definition: Some(json!({"initial_state": "make", "finally": "clean", "states": states})),
+        wait_seconds: Some(0.0),
+        ..RunWorkflow::default()
+    };
+    let begun = daemon.call(verb).await;
+    let cleaning = async || {
+        let run = daemon.call(GetRun { run_id: begun.run_id.clone(), ..GetRun::default() }).await;
+        run.states_executed == 3
+    };
+    eventually("the run cleans up", cleaning).await;
+    let daemon = daemon.restarted().await;
+    std::fs::write(path("go"), "").unwrap();
+    let ended = daemon.call(GetRun { run_id: begun.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("fail")), "{ended:?}");
+    assert_eq!(ended.error.as_deref(), Some("State 'fail' failed: no"));
+    assert!(!folder.path().join("made").exists());
+    daemon.stop().await;
+}

@@ -163,6 +163,7 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::HeldBack { .. }
+        | Event::FinallyBegan { .. }
         | Event::ScreenRead { .. } => {
             return None;
         }

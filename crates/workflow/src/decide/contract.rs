@@ -44,10 +44,10 @@ impl DecisionBuilder<'_> {
     }
 
     /// Ends a run that has nothing more to do, by way of the values that it returns.
-    pub(super) fn finish(mut self, variables: &impl Lookup, terminals: &Terminals) -> Decision {
-        if self.definition.return_values().is_empty() {
-            self.record(Event::Completed { at: self.now });
-            return self.decision;
+    pub(super) fn finish(self, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        // What a run returns was read before its finally state.
+        if self.definition.return_values().is_empty() || self.history.finally().is_some() {
+            return self.succeed(terminals);
         }
         let names: Vec<String> = self.definition.return_values().names_in_shell().map(str::to_owned).collect();
         if names.is_empty() {
@@ -187,8 +187,7 @@ impl DecisionBuilder<'_> {
             return self.refuse(Side::ReturnValues, values, error, terminals);
         }
         self.check(Side::ReturnValues, values, true, error);
-        self.record(Event::Completed { at: self.now });
-        self.decision
+        self.succeed(terminals)
     }
 
     fn ask(

@@ -37,7 +37,9 @@ impl State {
             self.endings().into_iter().filter(|ending| !self.surely_leads_on(*ending)).collect();
         PossibleOutcomes {
             completes: left.iter().any(|ending| ending.is_success()),
-            fails: left.iter().any(|ending| !ending.is_success()),
+            // A run that may not enter the state once more fails there too.
+            fails: left.iter().any(|ending| !ending.is_success())
+                || (self.max_visits.is_some() && self.on_exhausted.is_none()),
         }
     }
 

@@ -24,7 +24,10 @@ const SENSIBLE_STATES: usize = 2 * MOST_STATES;
 pub(super) const MOST_TRANSITIONS: usize = 20;
 pub(super) const LONGEST_NAME: usize = 64;
 pub(crate) const LONGEST_DESCRIPTION: usize = 500;
-const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
+/// The longest is that of a run.
+const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=7200.0;
+/// As many as a run may execute.
+const VISITS: std::ops::RangeInclusive<u64> = 1..=1000;
 
 /// The longest document that is read, in bytes of JSON without white space: ten times what the largest sensible machine
 /// takes.
@@ -111,18 +114,26 @@ impl Reader<'_> {
             self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states{meant}"));
         }
         let known = states.clone();
+        let finally_state = object.get("finally").and_then(|place| {
+            let name = self.findings.text(&place, "'finally'")?;
+            if !known.fields.contains_key(name) {
+                let meant = suggestion(name, known.fields.keys().map(String::as_str));
+                self.findings.error(&place.pointer, format!("the finally state '{name}' is not in states{meant}"));
+            }
+            Some(name.to_owned())
+        });
         let states: Vec<_> = states.iter().map(|(name, place)| self.state(name, &place, &known)).collect();
         // A state that could not be read has no targets, and would make others look unreachable.
         let states = states.into_iter().collect::<Option<Vec<State>>>()?;
         self.findings.unused_secrets(&object, &arguments, &states);
         let initial_state = initial_name?.to_owned();
+        self.findings.problems.extend(returns::warnings(&return_values, &initial_state, &states));
         if known.fields.contains_key(&initial_state) {
-            self.findings.problems.extend(reach::warnings(&initial_state, &states));
+            self.findings.problems.extend(reach::warnings(&initial_state, finally_state.as_deref(), &states));
         }
         let document = Arc::new(document.clone());
         let warnings = Vec::new();
         self.findings.problems.extend(waits::warnings(&states));
-        self.findings.problems.extend(returns::warnings(&return_values, &states));
         let needs = needs::of(self.tools, &arguments, &return_values, &states);
         self.findings.problems.extend(needs.iter().map(NeededVariable::warning));
         Some(Definition {
@@ -132,6 +143,7 @@ impl Reader<'_> {
             arguments,
             return_values,
             initial_state,
+            finally_state,
             states,
             needs,
             warnings,
@@ -171,14 +183,13 @@ impl Reader<'_> {
         let action = self.findings.required(&object, "action").and_then(|place| self.action(&place));
         let transitions = object.get("transitions").map(|place| self.transitions(name, &place, known));
         let timeout = self.timeout(&object);
-        let on_timeout = object.get("on_timeout").and_then(|place| {
-            let target = self.findings.text(&place, "'on_timeout'")?;
-            if !known.fields.contains_key(target) {
-                let meant = suggestion(target, known.fields.keys().map(String::as_str));
-                let message = format!("State '{name}' timeout target '{target}' not found{meant}");
-                self.findings.error(&place.pointer, message);
+        let on_timeout = object.get("on_timeout").and_then(|place| self.target(name, "on_timeout", &place, known));
+        let max_visits = self.max_visits(&object);
+        let on_exhausted = object.get("on_exhausted").and_then(|place| {
+            if max_visits.is_none() {
+                self.findings.error(&place.pointer, "'on_exhausted' needs 'max_visits' beside it");
             }
-            Some(target.to_owned())
+            self.target(name, "on_exhausted", &place, known)
         });
         let transitions = transitions.unwrap_or_default().into_iter().collect::<Option<Vec<_>>>()?;
         if action.as_ref().is_some_and(|action| action.tool == tool::RETURN)
@@ -186,7 +197,37 @@ impl Reader<'_> {
         {
             self.findings.error(&place.pointer, "a return ends the run, so it has no transitions");
         }
-        Some(State { name: name.to_owned(), action: action?, transitions, timeout, on_timeout })
+        Some(State {
+            name: name.to_owned(),
+            action: action?,
+            transitions,
+            timeout,
+            on_timeout,
+            max_visits,
+            on_exhausted,
+        })
+    }
+
+    /// Reads the name of a state that is gone to for the reason that a key names, such as `on_timeout`.
+    fn target(&mut self, state: &str, key: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
+        let target = self.findings.text(place, &format!("'{key}'"))?;
+        if !known.fields.contains_key(target) {
+            let (meant, why) =
+                (suggestion(target, known.fields.keys().map(String::as_str)), key.trim_start_matches("on_"));
+            self.findings.error(&place.pointer, format!("State '{state}' {why} target '{target}' not found{meant}"));
+        }
+        Some(target.to_owned())
+    }
+
+    fn max_visits(&mut self, state: &Object<'_>) -> Option<u32> {
+        let place = state.get("max_visits")?;
+        let visits = place.value.as_u64().filter(|visits| VISITS.contains(visits));
+        if visits.is_none() {
+            let (least, most) = (VISITS.start(), VISITS.end());
+            let message = format!("'max_visits' is a whole number from {least} to {most}, not {}", kind(place.value));
+            self.findings.error(&place.pointer, message);
+        }
+        visits.and_then(|visits| u32::try_from(visits).ok())
     }
 
     fn timeout(&mut self, state: &Object<'_>) -> Option<Duration> {

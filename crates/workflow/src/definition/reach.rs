@@ -5,9 +5,14 @@ use std::collections::BTreeSet;
 use super::document::escaped;
 use super::{Problem, State};
 
+/// Returns the states that a run reaches from `initial`, itself included.
+pub(super) fn reached<'s>(initial: &'s str, states: &'s [State]) -> BTreeSet<&'s str> {
+    closure(vec![initial], |from| states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect())
+}
+
 /// Returns a warning for every state that cannot be reached, or from which a run cannot end.
-pub(super) fn warnings(initial: &str, states: &[State]) -> Vec<Problem> {
-    let reached = closure([initial].into(), |from| {
+pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[State]) -> Vec<Problem> {
+    let reached = closure(std::iter::once(initial).chain(finally_state).collect(), |from| {
         states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect()
     });
     // A missing target leaves the author's intent unknown, and it is reported already.
@@ -35,7 +40,11 @@ pub(super) fn warnings(initial: &str, states: &[State]) -> Vec<Problem> {
 
 impl State {
     fn targets(&self) -> impl Iterator<Item = &str> {
-        self.transitions.iter().map(|transition| transition.next_state.as_str()).chain(self.on_timeout())
+        self.transitions
+            .iter()
+            .map(|transition| transition.next_state.as_str())
+            .chain(self.on_timeout())
+            .chain(self.on_exhausted())
     }
 }
 

@@ -1,16 +1,20 @@
 //! Return values that cannot be read when the run ends: the shell that has them is closed, or is none.
 
 use super::document::escaped;
-use super::{Problem, State};
+use super::{Problem, State, reach};
 use crate::contract::Contract;
 use crate::tool;
 
 /// Shells that report their variables.
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// Returns a warning for every return value that the shell has to report although it may not be able to.
-pub(super) fn warnings(return_values: &Contract, states: &[State]) -> Vec<Problem> {
-    let closes = states.iter().find(|state| state.action.tool == tool::EXIT_TERMINAL && state.ends().completes);
+/// Returns a warning for every return value that the shell has to report although it may not be able to. It is asked
+/// before a finally state, so only what is reached from the initial state counts.
+pub(super) fn warnings(return_values: &Contract, initial: &str, states: &[State]) -> Vec<Problem> {
+    let reached = reach::reached(initial, states);
+    let closes = states.iter().find(|state| {
+        reached.contains(state.name.as_str()) && state.action.tool == tool::EXIT_TERMINAL && state.ends().completes
+    });
     let other = states.iter().find_map(|state| {
         let shell = state.action.params.get("shell").and_then(serde_json::Value::as_str)?;
         let name = shell.rsplit('/').next().unwrap_or(shell);

@@ -36,6 +36,9 @@ pub(super) struct Machine {
     return_values: Option<BTreeMap<String, Variable>>,
     /// State that a run begins with
     initial_state: String,
+    /// State that is executed when the run completes or fails, to clean up; the run ends where that leads
+    #[serde(rename = "finally")]
+    finally_state: Option<String>,
     /// The states by name
     #[schemars(schema_with = "states")]
     states: BTreeMap<String, State>,
@@ -84,11 +87,16 @@ pub(super) struct State {
     #[schemars(length(max = MOST_TRANSITIONS))]
     transitions: Option<Vec<Transition>>,
     /// Seconds that the state may take
-    #[schemars(range(min = 0.1, max = 300.0))]
+    #[schemars(range(min = 0.1, max = 7200.0))]
     timeout: Option<f64>,
     /// The same as timeout
-    #[schemars(range(min = 0.1, max = 300.0))]
+    #[schemars(range(min = 0.1, max = 7200.0))]
     timeout_seconds: Option<f64>,
+    /// How often a run may enter the state; {visits} is how often it did
+    #[schemars(range(min = 1, max = 1000))]
+    max_visits: Option<u32>,
+    /// State to go to instead of entering it once more; without it, the run fails
+    on_exhausted: Option<String>,
     /// State to go to when it takes longer, and when the action failed or its output did not come and no transition holds
     on_timeout: Option<String>,
 }

@@ -84,7 +84,7 @@ fn all_problems_are_told_at_once_with_their_places() {
             "start": {
                 "action": {"tool": "send_inptu", "params": {}},
                 "transitons": [],
-                "timeout": 301,
+                "timeout": 7201,
                 "on_timeout": "nowhere"
             },
             "wait/1": {
@@ -103,7 +103,7 @@ fn all_problems_are_told_at_once_with_their_places() {
         /initial_state: Initial state 'begin' not found in states
         /states/start/transitons: unknown key 'transitons' in a state, did you mean 'transitions'?
         /states/start/action/tool: unknown tool 'send_inptu', did you mean 'send_input'?
-        /states/start/timeout: a timeout is a number of seconds from 0.1 to 300, not 301
+        /states/start/timeout: a timeout is a number of seconds from 0.1 to 7200, not 7201
         /states/start/on_timeout: State 'start' timeout target 'nowhere' not found
         /states/wait~11: 'wait/1' is not a name for a state (1 to 64 letters, digits or '_')
         /states/wait~11/action/retries: unknown key 'retries' in an action
@@ -136,11 +136,11 @@ fn what_is_missing_or_of_the_wrong_kind_is_said() {
         ),
         (
             one_state(&json!({"timeout": "30"})),
-            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 300, not the text \"30\"",
+            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 7200, not the text \"30\"",
         ),
         (
             one_state(&json!({"timeout": 0.05})),
-            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 300, not 0.05",
+            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 7200, not 0.05",
         ),
         (
             one_state(&json!({"timeout": 1, "timeout_seconds": 1})),

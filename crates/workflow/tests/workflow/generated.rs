@@ -58,7 +58,8 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
     let transition = (any::<u8>(), any::<u8>());
     let state = (any::<u8>(), prop::collection::vec(transition, 0..4), prop::option::of(any::<u8>()));
     let states = prop::collection::vec(state, 1..5);
-    (states, contracts()).prop_map(|(states, (arguments, return_values))| {
+    let finally = prop::option::of(any::<u8>());
+    (states, contracts(), finally).prop_map(|(states, (arguments, return_values), finally)| {
         let count = states.len();
         let target = |pick: u8| format!("s{}", usize::from(pick) % count);
         let mut document = Map::new();
@@ -74,14 +75,17 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
             let transitions: Vec<Value> = transitions.into_iter().map(transition).collect();
             let action = action(pick);
             let transitions = if action["tool"] == "return" { Vec::new() } else { transitions };
+            let max_visits = (pick % 3 == 0).then_some(2);
+            let on_exhausted = (pick % 6 == 0).then(|| target(pick));
             let state = json!({
-                "action": action, "transitions": transitions, "on_timeout": on_timeout.map(target)
+                "action": action, "transitions": transitions, "on_timeout": on_timeout.map(target),
+                "max_visits": max_visits, "on_exhausted": on_exhausted
             });
             document.insert(format!("s{index}"), state);
         }
         json!({
             "name": "machine", "arguments": arguments, "return_values": return_values, "initial_state": "s0",
-            "states": document
+            "finally": finally.map(target), "states": document
         })
     })
 }

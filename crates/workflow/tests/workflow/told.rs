@@ -187,8 +187,8 @@ fn the_schema_says_where_a_document_is_wrong() {
         (false, leading(&json!("pattern"))),
         (false, leading(&json!({"success": "yes"}))),
         (false, leading(&json!({"description": "nobody is there to judge"}))),
-        (true, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "timeout": 300}))),
-        (false, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "timeout": 301}))),
+        (true, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "timeout": 7200}))),
+        (false, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "timeout": 7201}))),
         (false, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "retries": 1}))),
         (
             true,

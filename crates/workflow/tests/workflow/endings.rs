@@ -1,0 +1,184 @@
+//! Limits of visits, and finally states.
+
+use std::time::Duration;
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_workflow::{Effect, FailureReason, History, Input, Limits, Outcome, Start, Status, resume};
+
+use crate::machine::{Machine, definition, problems, start};
+
+/// A machine that tries up to three times, and stops a server at the end.
+fn retrying() -> Value {
+    json!({
+        "initial_state": "open",
+        "finally": "stop",
+        "return_values": {"URL": {"required": false}},
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "try"}]},
+            "try": {
+                "action": {"tool": "run_command", "params": {"command": "try {visits}"}},
+                "max_visits": 3,
+                "on_exhausted": "give_up",
+                "transitions": [
+                    {"condition": "success", "next_state": "done"},
+                    {"condition": {"field_equals": {"output": "{visits}"}}, "next_state": "done"},
+                    {"condition": "failure", "next_state": "try"}
+                ]
+            },
+            "give_up": {"action": {"tool": "fail", "params": {"message": "three times: {error}"}}},
+            "done": {"action": {"tool": "send_input", "params": {"input_text": "ok {visits}"}}},
+            "stop": {"action": {"tool": "run_command", "params": {"command": "kill %1"}}, "transitions": [
+                {"condition": {}, "next_state": "close"}
+            ]},
+            "close": {"action": {"tool": "exit_terminal"}}
+        }
+    })
+}
+
+fn opened() -> Machine {
+    let mut run = Machine::start(&retrying());
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    run
+}
+
+fn broken() -> Value {
+    json!({"success": true, "exit_code": 1, "output": "x"})
+}
+
+/// Performs the states after the finally state.
+fn cleaned_up(run: &mut Machine) {
+    assert_eq!(run.state(), "stop");
+    run.result(&json!({"success": true, "exit_code": 0}));
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    assert_eq!(History::from_iter(&run.events), run.history);
+}
+
+#[test]
+fn a_state_is_visited_as_often_as_it_may_and_knows_how_often() {
+    let mut run = opened();
+    for visit in 1..=3 {
+        assert_eq!((run.state(), &run.params()["command"]), ("try", &json!(format!("try {visit}"))));
+        run.result(&broken());
+    }
+    assert_eq!((run.state(), run.because()), ("give_up", "state 'try' was visited 3 times"));
+
+    let mut run = opened();
+    run.result(&broken());
+    run.result(&json!({"success": true, "exit_code": 1, "output": "2"}));
+    assert_eq!((run.state(), &run.params()["input_text"]), ("done", &json!("ok 1")), "its own first visit");
+
+    let mut document = retrying();
+    document["states"]["try"].as_object_mut().unwrap().remove("on_exhausted");
+    document.as_object_mut().unwrap().remove("finally");
+    let mut run = Machine::start(&document);
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    (0..3).for_each(|_| drop(run.result(&broken()).clone()));
+    expect!["State 'try' was visited 3 times (max_visits), and nothing leads on"].assert_eq(run.error());
+    assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::TooManyStates, .. }));
+}
+
+#[test]
+fn states_that_exhaust_each_other_end_the_run() {
+    let state = |to: &str| {
+        json!({"action": {"tool": "list_terminal_sessions"}, "max_visits": 1, "on_exhausted": to,
+               "transitions": [{"condition": {}, "next_state": to}]})
+    };
+    let mut run = Machine::start(&json!({"initial_state": "a", "states": {"a": state("b"), "b": state("a")}}));
+    run.succeed();
+    run.succeed();
+    assert!(run.error().contains("visited 1 times"), "{}", run.error());
+}
+
+#[test]
+fn the_finally_state_is_executed_before_a_run_completes_or_fails() {
+    let mut run = opened();
+    run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
+    run.succeed();
+    // What the run returns is read while its terminal is open.
+    run.shell_tells(&json!({"URL": "http://x"}));
+    cleaned_up(&mut run);
+    assert!(run.completed(), "{:?}", run.history.status());
+    assert_eq!((run.history.return_values()["URL"].as_str(), run.history.final_state()), ("http://x", Some("done")));
+
+    let mut run = opened();
+    run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
+    run.result(&json!({"success": false, "error": "gone"}));
+    assert_eq!(run.because(), "the run is about to end");
+    cleaned_up(&mut run);
+    expect!["State 'done' failed: gone"].assert_eq(run.error());
+    assert_eq!(run.history.final_state(), Some("done"));
+}
+
+#[test]
+fn a_failure_of_the_finally_state_fails_a_run_that_would_complete_and_hides_no_other() {
+    let mut document = retrying();
+    document.as_object_mut().unwrap().remove("return_values");
+    document["states"]["stop"]["transitions"] = json!([]);
+    let mut run = Machine::start(&document);
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    run.result(&json!({"success": true, "exit_code": 0, "output": ""}));
+    run.succeed();
+    run.result(&broken());
+    expect!["State 'stop' failed: the command ended with exit code 1: x"].assert_eq(run.error());
+    assert_eq!(run.closed(), ["term_1"]);
+
+    let mut run = Machine::start(&document);
+    run.result(&json!({"success": false, "error": "no terminal"}));
+    run.result(&broken());
+    expect!["State 'open' failed: no terminal"].assert_eq(run.error());
+}
+
+#[test]
+fn the_finally_state_has_time_and_states_of_its_own() {
+    let limits = Limits::new(2, 100.0).unwrap();
+    let mut run = Machine::start_with(&retrying(), Start { limits, ..start() });
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    let step = run.step();
+    run.wait(Duration::from_secs(200));
+    run.input(Input::DeadlinePassed);
+    assert!(run.last.effects.contains(&Effect::Abandon { step: step.clone() }), "{:?}", run.last.effects);
+    assert!(run.last.effects.contains(&Effect::ArmDeadline { after: Duration::from_secs(60) }));
+    run.input(Input::Outcome { step, outcome: Outcome::Unknown });
+    assert_eq!(run.state(), "stop", "a late outcome changes nothing");
+    run.wait(Duration::from_secs(20));
+    let resumed = resume(&run.history, run.now);
+    assert!(resumed.contains(&Effect::ArmDeadline { after: Duration::from_secs(40) }), "{resumed:?}");
+    cleaned_up(&mut run);
+    expect!["Workflow execution timeout (100.0s) exceeded in state 'try'"].assert_eq(run.error());
+}
+
+#[test]
+fn a_cancelled_run_and_one_that_did_nothing_have_no_finally_state() {
+    let mut run = opened();
+    run.input(Input::Cancel { reason: "enough".into() });
+    assert!(matches!(run.history.status(), Status::Cancelled { .. }));
+    let mut document = retrying();
+    document["arguments"] = json!({"A": "needed"});
+    document["states"]["open"]["action"] = json!({"tool": "list_terminal_sessions"});
+    let run = Machine::start(&document);
+    assert!(run.error().starts_with("Missing required"), "{}", run.error());
+}
+
+#[test]
+fn mistakes_in_limits_of_visits_and_finally_states_have_places() {
+    let document = json!({
+        "initial_state": "a",
+        "finally": "b",
+        "states": {
+            "a": {"action": {"tool": "list_terminal_sessions"}, "on_exhausted": "c", "timeout": 7201},
+            "d": {"action": {"tool": "list_terminal_sessions"}, "max_visits": 0, "on_exhausted": "a"}
+        }
+    });
+    expect![[r#"
+        /finally: the finally state 'b' is not in states, did you mean 'a'?
+        /states/a/timeout: a timeout is a number of seconds from 0.1 to 7200, not 7201
+        /states/a/on_exhausted: 'on_exhausted' needs 'max_visits' beside it
+        /states/a/on_exhausted: State 'a' exhausted target 'c' not found, did you mean 'a'?
+        /states/d/max_visits: 'max_visits' is a whole number from 1 to 1000, not 0
+        /states/d/on_exhausted: 'on_exhausted' needs 'max_visits' beside it
+        /states/d: warning: State 'd' cannot be reached from the initial state 'a'"#]]
+    .assert_eq(&problems(&document));
+    let warnings = definition(&retrying()).warnings().to_vec();
+    assert_eq!(warnings, []);
+}

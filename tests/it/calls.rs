@@ -56,5 +56,5 @@ fn a_node_whose_daemon_was_killed_is_in_doubt_and_not_called_again() {
     noted[..2].sort();
     assert_eq!(noted, ["0.01", "0.02", "0.03", "60"], "each once");
     let shown = home.runs(&["runs", "events", begun["run_id"].as_str().unwrap()]).well();
-    assert!(shown.contains("slow  nobody knows whether it happened"), "{shown}");
+    assert!(shown.contains("slow  outcome unknown"), "{shown}");
 }

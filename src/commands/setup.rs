@@ -107,10 +107,14 @@ impl Setup {
         let width = done.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
         for done in done {
             let (sign, said) = done.summary(self.dry_run);
-            let file = if done.outcome.is_some() { around.shown(&done.file) } else { String::new() };
             let label = print::padded(done.client.label, width);
-            let line = format!("  {sign} {label}  {}  {QUIET}{file}{QUIET:#}", print::padded(&said, 22));
-            print::line(line.trim_end())?;
+            print::line(match done.outcome {
+                Some(_) => {
+                    let (said, file) = (print::padded(&said, 22), around.shown(&done.file));
+                    format!("  {sign} {label}  {said}  {QUIET}{file}{QUIET:#}")
+                }
+                None => format!("  {sign} {label}  {said}"),
+            })?;
         }
         for done in done.iter().filter(|done| !done.diff.is_empty()) {
             print::line("")?;

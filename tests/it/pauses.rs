@@ -58,7 +58,7 @@ fn a_run_that_is_paused_and_killed_again_and_again_does_everything_once() {
         assert!(looked["paused"]["since"].is_string(), "{looked}");
         assert_ne!(pid_of_the_daemon(&home), killed);
         let resumed = home.runs(&["runs", "resume", run]);
-        assert_eq!(resumed.well(), format!("{run}: Run goes on\n"));
+        assert_eq!(resumed.well(), format!("{run}: Run resumed\n"));
         lets(first + 1);
     }
     let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));

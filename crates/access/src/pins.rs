@@ -56,7 +56,7 @@ pub enum PinError {
     },
     /// No definition of the run refers to the name.
     #[error(
-        "{kind} '{name}' was not there when this run was started, or stands in no definition that the run was started with; a run \
+        "{kind} '{name}' did not exist when this run was started, or is in no definition that the run was started with; a run \
          executes only these. Name it there, in run_workflow(\"{name}\") or the parameters of the state"
     )]
     NotReferred {
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(told("same", "1"), "");
         assert!(told("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
         assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
-        assert!(told("unnamed", "2").contains("stands in no definition that the run was started with"));
+        assert!(told("unnamed", "2").contains("is in no definition that the run was started with"));
         assert_eq!(told("saved", "inner"), "", "it was a part of a definition, and may have been saved");
     }
 }

@@ -162,7 +162,7 @@ impl RouteHandler {
                 // The verb is idempotent by itself.
                 true => Ok(()),
                 false => Err(Refusal::invalid(
-                    "This can not be told apart from the same again: Idempotency-Key is for what starts a run",
+                    "A repetition of this request can not be recognised: Idempotency-Key is for requests that start a run",
                 )),
             };
         }

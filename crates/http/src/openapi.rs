@@ -19,7 +19,7 @@ const STATUSES: &[(&str, &str)] = &[
     ("400", "The request can not be understood"),
     ("401", "The token is missing or wrong"),
     ("403", "The name in Host or the Origin is not allowed, or the approver's passphrase is wanted"),
-    ("404", "What the address names is not there"),
+    ("404", "The address names something that does not exist"),
     ("408", "The body did not come in time"),
     ("409", "Its state does not allow it"),
     ("413", "The body is too large"),
@@ -311,9 +311,9 @@ fn own() -> Vec<(String, &'static str, Value)> {
     all.push((
         dialect("/{id}/runs/{run_id}/status"),
         "get",
-        operation("service_status", "Tell how a run is", of_run(), told, &["400", "404"]),
+        operation("service_status", "Show the status of a run", of_run(), told, &["400", "404"]),
     ));
-    let cancelled = json_reply("What came of it", schema::<dialect::Cancelled>());
+    let cancelled = json_reply("The outcome", schema::<dialect::Cancelled>());
     let cancelled = operation("service_cancel", "Cancel a run", of_run(), cancelled, &["400", "404", "409", "413"]);
     all.push((dialect("/{id}/runs/{run_id}/cancel"), "post", cancelled));
     all

@@ -29,7 +29,7 @@ impl Refusal {
 
     pub(crate) fn unauthorized() -> Self {
         let error =
-            "This needs the token: send it as 'Authorization: Bearer TOKEN'. 'steplatch serve token' tells where it is";
+            "This needs the token: send it as 'Authorization: Bearer TOKEN'. 'steplatch serve token' shows where it is";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", error)
     }
 
@@ -63,8 +63,8 @@ impl From<AskError> for Refusal {
                 ErrorCode::Internal => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", refusal.error),
             },
             AskError::Call(CallError::Lost) => unavailable(
-                "The daemon went away while this was under way, so it may or may not have happened; look before doing it \
-                 again"
+                "The connection to the daemon was lost during this request, so its outcome is unknown; check it before \
+                 doing it again"
                     .to_owned(),
             ),
             AskError::Call(error @ CallError::Garbled { .. }) => {

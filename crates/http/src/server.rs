@@ -231,7 +231,8 @@ impl Server {
 
 /// Sends a client the response that the server has no room for it.
 fn turn_away(stream: &TcpStream) {
-    let body = r#"{"success":false,"error":"All connections are being answered; try again in a moment","code":"too_many_connections"}"#;
+    let body =
+        r#"{"success":false,"error":"All connections are in use; try again later","code":"too_many_connections"}"#;
     let length = body.len();
     let text = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
@@ -361,7 +362,7 @@ async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
         return Err(Refusal::unauthorized());
     }
     let too_large = || {
-        let error = format!("The body is larger than {} MB, which is the most that is read", MAX_BODY >> 20);
+        let error = format!("The body is larger than {} MB, the limit", MAX_BODY >> 20);
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", error)
     };
     if request.body().size_hint().lower() > MAX_BODY as u64 {

@@ -99,7 +99,7 @@ impl Graph {
             for (node, place) in named.into_iter().flatten() {
                 if !known.contains(&node.as_str()) {
                     let nearest = suggestion(node.as_str(), known.iter().copied());
-                    let message = format!("step '{}' calls node '{node}', which is not there{nearest}", step.id);
+                    let message = format!("step '{}' calls node '{node}', which does not exist{nearest}", step.id);
                     problems.push(Problem::error(format!("/steps/{index}/{place}"), message));
                 }
             }

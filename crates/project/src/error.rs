@@ -39,7 +39,7 @@ pub enum DiskError {
     #[error("The nodes of the project could not be read: {0}.")]
     ProjectInterrupted(JoinError),
     /// The files of a project were not read within the time limit.
-    #[error("The disk did not answer for {} s when the nodes of '{}' were looked for.", .limit.as_secs(), .folder.display())]
+    #[error("The disk did not answer for {} s when the nodes of '{}' were read.", .limit.as_secs(), .folder.display())]
     ProjectTimeout {
         /// The directory of the caller.
         folder: PathBuf,
@@ -157,7 +157,7 @@ pub(crate) enum DeleteError {
     },
     /// The file of the function declares other workflows too.
     #[error(
-        "Workflow '{id}' stands in {} together with {}. Take it out of the file, or remove all of them: steplatch workflow rm {file}",
+        "Workflow '{id}' is declared in {} together with {}. Remove it from the file, or remove all of them: steplatch workflow rm {file}",
         .path.display(), .others.join(", ")
     )]
     Shared {
@@ -324,7 +324,7 @@ pub(crate) enum FileReadError {
     #[error("it can not be read: {0}")]
     Unreadable(io::Error),
     /// It is longer than [`MOST_BYTES`].
-    #[error("it has more than {} KB, which is the most", MOST_BYTES >> 10)]
+    #[error("it has more than {} KB, the limit", MOST_BYTES >> 10)]
     TooLarge,
     /// It is no text.
     #[error("it is not UTF-8")]

@@ -178,7 +178,7 @@ fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
         Ok(file) => {
             let trouble = file.trouble.map(|reason| {
                 let name = &workflow.loaded.name;
-                format!("what is kept about its runs in {name}.meta.json makes no sense and is begun anew: {reason}")
+                format!("the statistics of its runs in {name}.meta.json are invalid and start again: {reason}")
             });
             (file.metadata, trouble)
         }

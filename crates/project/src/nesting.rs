@@ -40,7 +40,7 @@ pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String
     }
     let trouble = |name: &str| match levels.get(name) {
         Some(level) if *level <= MOST_LEVELS => None,
-        Some(level) => Some(format!("graphs are nested {level} deep in it, and {MOST_LEVELS} is the most")),
+        Some(level) => Some(format!("graphs are nested {level} deep in it; the limit is {MOST_LEVELS}")),
         None => {
             let next = |name: &str| called(name).find(|called| !levels.contains_key(called));
             let circle = circle(name, next);

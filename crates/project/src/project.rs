@@ -550,7 +550,7 @@ mod tests {
             + nested
             - bad in f.json: /type: there is no node of type 'bsh', did you mean 'bash'?
             - of_bad in f.json: /steps/1: step 'b' calls 'bad', which can not be used itself
-            - unknown in f.json: /steps/0/node: step 'a' calls node 'goood', which is not there, did you mean 'good'?
+            - unknown in f.json: /steps/0/node: step 'a' calls node 'goood', which does not exist, did you mean 'good'?
             - of_of_bad in f.json: /steps/0: step 'a' calls 'of_bad', which can not be used itself
             - into in f.json: it calls graphs that call each other in a circle: one → two → one
             - one in f.json: it calls graphs that call each other in a circle: one → two → one
@@ -565,7 +565,7 @@ mod tests {
         graphs.extend((1..20).map(|at| format!(r#""g{at}": {{"steps": [{{"id": "a", "node": "g{}"}}]}}"#, at - 1)));
         let project = project(&[("f.json", &format!(r#"{{"graphs": {{{}}}}}"#, graphs.join(",")))]);
         assert!(project.nodes.contains_key("g15") && !project.nodes.contains_key("g16"));
-        assert_eq!(project.broken[0].reason, "graphs are nested 17 deep in it, and 16 is the most");
+        assert_eq!(project.broken[0].reason, "graphs are nested 17 deep in it; the limit is 16");
         assert_eq!(project.broken.len(), 4);
     }
 }

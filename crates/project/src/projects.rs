@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(reason(&look()), "it is not a file");
         fs::remove_dir(&file).unwrap();
         fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
-        assert_eq!(reason(&look()), "it has more than 1024 KB, which is the most");
+        assert_eq!(reason(&look()), "it has more than 1024 KB, the limit");
         fs::write(&file, b"\xff").unwrap();
         assert!(reason(&look()).starts_with("it can not be read: "));
     }

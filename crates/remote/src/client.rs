@@ -157,7 +157,7 @@ impl Client {
                 Ok(next) if next.origin() == self.0.base.origin() => url = next,
                 _ => {
                     listing
-                        .cut("The list goes on at another address, which is not asked because it would get the token.");
+                        .cut("The list continues at another address, which is not requested because it would receive the token.");
                     break;
                 }
             }

@@ -350,7 +350,7 @@ impl Engine {
                 Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => continue,
                 Err(AppendError::Storage(error)) => {
                     tracing::warn!(%run, %error, "a run waits for its journal");
-                    let trouble = format!("the run goes on as soon as its next step can be written down: {error}");
+                    let trouble = format!("the run continues when its next step can be stored: {error}");
                     progress.send_modify(|progress| progress.trouble = Some(trouble));
                 }
             }

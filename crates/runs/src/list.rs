@@ -45,7 +45,7 @@ impl Runs {
                 None => Ok(None),
                 Some((_, Some(moment))) => Ok(Some(moment)),
                 Some((text, None)) => {
-                    Err(format!("{name} is a moment in ISO 8601, such as 2026-01-31T12:00:00Z, and not '{text}'"))
+                    Err(format!("{name} is a timestamp in ISO 8601, such as 2026-01-31T12:00:00Z, and not '{text}'"))
                 }
             };
         let wanted = match (time("since", &verb.since), time("until", &verb.until)) {

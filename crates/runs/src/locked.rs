@@ -27,7 +27,7 @@ use crate::runs::Runs;
 use crate::seal::Seal;
 
 /// Why a locked run does not continue, and what unlocks it.
-pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \
+pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon restarted; the approver's \
                                  passphrase opens it: steplatch approver unlock";
 
 /// The locked runs of a daemon.

@@ -25,7 +25,7 @@ impl Runs {
     pub async fn resume(&self, caller: &Caller, verb: ResumeWorkflow) -> PauseWorkflowReply {
         let input = Input::Resume { by: caller.who().await, above: false };
         let unchanged = |now: &RunStatus| now.paused.is_none().then(|| "Run is not paused".to_owned());
-        self.request(verb.run_id, input, "Run goes on", unchanged).await
+        self.request(verb.run_id, input, "Run resumed", unchanged).await
     }
 
     /// Sends an input to a run. The message of the reply is `done` if the input is stored, or `unchanged` if the run
@@ -97,7 +97,7 @@ enum RequestError {
         state: RunState,
     },
     /// It has no driver.
-    #[error("{}", .trouble.as_deref().unwrap_or("the run does not go on"))]
+    #[error("{}", .trouble.as_deref().unwrap_or("the run does not continue"))]
     Stuck {
         /// Why it cannot continue, if that is known.
         trouble: Option<String>,
@@ -107,7 +107,7 @@ enum RequestError {
     Cancelling,
     /// The journal has not stored the input yet. It may do so later.
     #[error(
-        "what is wanted of the run is not written down yet{}; look with get_run",
+        "the request to the run is not stored yet{}; look with get_run",
         .trouble.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default()
     )]
     NotStored {

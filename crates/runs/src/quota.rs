@@ -17,7 +17,7 @@ pub(crate) struct DescendantQuota {
 
 /// There are too many runs below the root run for another one.
 #[derive(Debug, thiserror::Error)]
-#[error("{MOST_BELOW} runs are under way below one run, which is the most")]
+#[error("{MOST_BELOW} runs are in progress below one run, which is the limit")]
 pub(crate) struct QuotaExceeded;
 
 impl DescendantQuota {

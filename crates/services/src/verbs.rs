@@ -224,7 +224,7 @@ impl RemoteServices {
                 Counter,
                 counted(|counts| counts.failed),
             ),
-            metric("runs_running", "Runs under way at the service.", Gauge, running),
+            metric("runs_running", "Runs in progress at the service.", Gauge, running),
             metric(
                 "runs_started_total",
                 "Runs of remote workflows that were started.",

@@ -37,7 +37,7 @@ pub enum StorageError {
         owner: u64,
     },
     /// There is no room. Later attempts may find some.
-    #[error("there is no room left for the journal; make some on its disk, or raise runs.disk_mb")]
+    #[error("no disk space is left for the journal; free some, or raise runs.disk_mb")]
     Full(Cause),
     /// The place may be read and not written.
     #[error("the journal can not be written to, only read")]

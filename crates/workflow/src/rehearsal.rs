@@ -431,7 +431,7 @@ impl<'a> RehearsalState<'a> {
                 RehearsalEnd::Failed { error: error.clone() }
             }
             (None, Status::NotStarted | Status::Running | Status::Waiting) => {
-                RehearsalEnd::Stuck { error: "The run waits for something that nobody brings".to_owned() }
+                RehearsalEnd::Stuck { error: "The run waits for an event that no stub provides".to_owned() }
             }
         };
         let left_over = self.left_over();

@@ -187,7 +187,7 @@ fn refuses(story: &Story, run: &Value, times: usize) {
         events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
     };
     eventually_blocking("the rest is refused", || refused().len() == times);
-    assert_eq!(refused()[0]["data"]["why"], "500 runs are under way below one run, which is the most");
+    assert_eq!(refused()[0]["data"]["why"], "500 runs are in progress below one run, which is the limit");
 }
 
 /// Cancels a run, and waits until everything below it has ended, which may take longer than the cancel waits.

@@ -95,7 +95,7 @@ async fn what_goes_wrong_is_named_with_what_to_do() {
     let error = "Invalid state: bogus; states are pending, running, waiting, completed, failed, cancelled";
     assert_eq!(state.error.as_deref(), Some(error));
     let since = daemon.call(ListWorkflowRuns { since: Some("2h".into()), ..Default::default() }).await;
-    let error = "since is a moment in ISO 8601, such as 2026-01-31T12:00:00Z, and not '2h'";
+    let error = "since is a timestamp in ISO 8601, such as 2026-01-31T12:00:00Z, and not '2h'";
     assert_eq!(since.error.as_deref(), Some(error));
     daemon.stop().await;
 }

@@ -604,7 +604,7 @@ async fn only_a_run_that_completed_is_a_success_as_in_document_000_line_184() {
     let (state, step) = told(&running);
     assert_eq!(state, (json!(false), "running".to_owned()), "{running}");
     let wait = format!("get_run {{\"run_id\": {}, \"wait_seconds\": 20}}", running["run_id"]);
-    assert_eq!(step, format!("The run goes on without you. Wait for its end with {wait}."));
+    assert_eq!(step, format!("The run continues without you. Wait for its end with {wait}."));
 
     assert_eq!(agent.calls("PAUSE_WORKFLOW", json!({"run_id": running["run_id"]})).await["success"], true);
     let (state, step) = told(&agent.calls("GET_RUN", json!({"run_id": running["run_id"]})).await);

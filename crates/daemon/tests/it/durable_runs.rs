@@ -471,8 +471,8 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
             break begun;
         }
     };
-    let error = "the run was not started, because it can not be written down: there is no room left for the journal; \
-                 make some on its disk, or raise runs.disk_mb";
+    let error = "the run was not started, because it can not be stored: no disk space is left for the journal; \
+                 free some, or raise runs.disk_mb";
     assert_eq!(refused.error.as_deref(), Some(error));
     let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
     let running = daemon.call(running).await.runs;

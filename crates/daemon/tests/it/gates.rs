@@ -220,7 +220,10 @@ async fn answered_or_late(daemon: &TestDaemon, ann: &Client, asked: &RunReply) -
     assert_eq!(reply.success, answers == 1, "{reply:?} {events:?}");
     if !reply.success {
         let error = reply.error.unwrap();
-        assert!(error.contains("nobody answered it in time") || error.contains("not waiting for input"), "{error}");
+        assert!(
+            error.contains("time limit passed without an answer") || error.contains("not waiting for input"),
+            "{error}"
+        );
     }
     (answers, timeouts)
 }

@@ -98,7 +98,7 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
     assert_eq!(looked.paused, paused.paused);
 
     let resumed = go_on(&daemon, &run).await;
-    assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run goes on", None));
+    assert_eq!((resumed.success, resumed.message.as_str(), resumed.paused), (true, "Run resumed", None));
     let over = end(&daemon, &run).await;
     assert_eq!((over.status.as_str(), over.final_state.as_deref()), ("completed", Some("type")), "{:?}", over.error);
     assert_eq!(over.paused, None);

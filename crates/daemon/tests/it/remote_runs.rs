@@ -318,7 +318,7 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert_eq!((remote.running, remote.queued), (1, 2));
     let waiting = daemon.call(GetRun { run_id: second.run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;
-    assert!(waiting.next_step.unwrap().contains("stands in line"));
+    assert!(waiting.next_step.unwrap().contains("is queued"));
 
     // A run that leaves the queue is skipped.
     assert_eq!(daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await.state, "cancelled");
@@ -434,7 +434,7 @@ async fn a_cancel_and_the_time_limit_are_passed_on_and_say_what_became_of_it() {
     let run = deploy(&daemon, 0.0).await;
     service.wait_for(Route::Start, 2).await;
     daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
-    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run goes on"));
+    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run continues"));
 
     let limit = Duration::from_secs(1);
     daemon.configure(using(steplatch_remote::Config { execution_timeout: limit, ..config(&service) }));
@@ -602,7 +602,7 @@ async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
     assert!(error.contains("'team' is not configured"), "{error}");
     let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
     assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
-    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run may go on"));
+    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run may continue"));
     daemon.stop().await;
 }
 

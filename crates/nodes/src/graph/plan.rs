@@ -46,7 +46,7 @@ impl Plan {
                     None => {
                         let nearest = suggestion(dependency.as_str(), places.keys().copied());
                         let message =
-                            format!("step '{}' depends on '{dependency}', which is not there{nearest}", step.id);
+                            format!("step '{}' depends on '{dependency}', which does not exist{nearest}", step.id);
                         problems.push(Problem::error(pointer, message));
                     }
                 }

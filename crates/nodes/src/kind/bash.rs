@@ -177,7 +177,7 @@ fn outcome(
             let said = err.last_line().map(|line| format!(": {line}")).unwrap_or_default();
             Some(Failure::new(ErrorType::ExitCode, format!("The command ended with exit code {code}{said}")))
         }
-        None => Some(Failure::new(ErrorType::Unknown, "How the command ended could not be told.")),
+        None => Some(Failure::new(ErrorType::Unknown, "The exit status of the command is unknown.")),
     });
     let came = ExecutorOutcome { output: out.text().into(), failure, attributes: Map::new() }
         .with("stdout", out.text())

@@ -118,7 +118,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
         let refused = crate::verbs::create(&folders, &empty(), &verb("other")).error.unwrap();
         let expected = format!("The workflow was not saved: the library '{}' is read-only", folders.first.display());
         assert!(refused.starts_with(&expected), "{refused}");
-        assert!(refused.contains("Set STEPLATCH_LIBRARY to a folder that you may write"), "{refused}");
+        assert!(refused.contains("Set STEPLATCH_LIBRARY to a writable directory"), "{refused}");
         let refused = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err().to_string();
         assert!(refused.starts_with("Workflow 'nap' was not removed: the library '"), "{refused}");
         assert_eq!(names(&folders, &empty()), ["nap"]);

@@ -72,7 +72,7 @@ pub const KEYS: &[Key] = &[
         variable: "WORKFLOW_MAX_CONCURRENT_EXECUTIONS",
         default: "10",
         bounds: "1 to 100",
-        about: "runs that may be under way there at once; further calls wait",
+        about: "maximum number of concurrent runs at the service; further calls wait",
     },
     Key {
         name: "filter_patterns",

@@ -76,7 +76,7 @@ pub fn clean(raw: &Value) -> Cleaned {
     }
     match Validator::new(&schema) {
         Ok(_) => Cleaned { schema, notes: cleaning.notes },
-        Err(unusable) => Cleaned::anything(format!("the schema makes no sense: {unusable}")),
+        Err(unusable) => Cleaned::anything(format!("the schema is invalid: {unusable}")),
     }
 }
 

@@ -73,8 +73,8 @@ fn what_is_no_schema_of_an_object_takes_anything() {
         (json!("x"), "the schema is no object"),
         (json!({"type": "string"}), "the schema is not that of an object"),
         (json!({"type": 7}), "the schema is not that of an object"),
-        (json!({"minProperties": "many"}), "the schema makes no sense"),
-        (json!({"properties": {"a": {"type": "strange"}}}), "the schema makes no sense"),
+        (json!({"minProperties": "many"}), "the schema is invalid"),
+        (json!({"properties": {"a": {"type": "strange"}}}), "the schema is invalid"),
         (json!({"description": "x".repeat(70_000)}), "the schema is longer than"),
     ];
     for (raw, why) in cases {

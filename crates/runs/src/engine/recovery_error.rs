@@ -11,13 +11,13 @@ use crate::nodes::InvalidNodes;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecoveryError {
     /// No known passphrase opens the private part. Setting the earlier passphrase again helps.
-    #[error("what it needs to go on is sealed with another approver's passphrase than the one that is set")]
+    #[error("its stored secrets are sealed with another passphrase than the current one of the approver")]
     OtherKey,
     /// The journal does not return the private part.
     #[error("its history can not be read: {0}")]
     PrivatePart(#[source] StorageError),
     /// The private part is invalid.
-    #[error("what it needs to go on can not be read: {0}")]
+    #[error("its stored secrets can not be read: {0}")]
     ResumeContext(#[source] serde_json::Error),
     /// The history is damaged, or a newer version wrote it.
     #[error("its history can not be read: {0}")]

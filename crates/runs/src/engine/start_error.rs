@@ -15,13 +15,13 @@ pub(crate) enum StartError {
     #[error("the daemon is stopping; ask again")]
     Stopping,
     /// Too many runs are in progress. Cancelling one makes room.
-    #[error("{most} runs are under way, which is the limit; cancel one with cancel_run")]
+    #[error("{most} runs are in progress, which is the limit; cancel one with cancel_run")]
     TooManyRuns {
         /// The limit.
         most: usize,
     },
     /// The journal does not store the start.
-    #[error("the run was not started, because it can not be written down: {0}")]
+    #[error("the run was not started, because it can not be stored: {0}")]
     NotStored(#[source] StorageError),
     /// The run that began under the same key or id was deleted meanwhile. The request can be repeated.
     #[error("run {run} was forgotten just now; ask again")]

@@ -61,7 +61,7 @@ impl FunctionRun {
             }
             CallKind::Gate { prompt, timeout: Some(seconds), .. } => {
                 let timeout = TimeSpan::from_seconds(seconds);
-                let message = format!("nobody answered within {timeout} s: {prompt}");
+                let message = format!("no answer within {timeout} s: {prompt}");
                 self.work.later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
             // A gate is reported as part of the run's progress; its answer arrives as an input.

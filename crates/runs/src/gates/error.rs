@@ -45,7 +45,7 @@ pub(super) enum AnswerError {
         state: RunState,
     },
     /// The journal has not stored the answer yet. It may do so later.
-    #[error("The answer is not written down yet{}; look with get_run", reason(.trouble.as_deref()))]
+    #[error("The answer is not stored yet{}; look with get_run", reason(.trouble.as_deref()))]
     NotStored {
         /// Why the run cannot continue, if that is known.
         trouble: Option<String>,
@@ -101,7 +101,7 @@ pub(super) enum ClosedGateError {
         answer: String,
     },
     /// Its time is up.
-    #[error("Gate '{gate}' waits no longer: nobody answered it in time")]
+    #[error("Gate '{gate}' is closed: its time limit passed without an answer")]
     Expired {
         /// The gate.
         gate: StepId,

@@ -156,7 +156,7 @@ pub(crate) fn next_step(
             pause.by
         ));
     }
-    Some(format!("The run goes on without you. Wait for its end with {wait}."))
+    Some(format!("The run continues without you. Wait for its end with {wait}."))
 }
 
 /// Returns the end of the last screen in a log.

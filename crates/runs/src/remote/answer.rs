@@ -115,12 +115,11 @@ impl RemoteRun {
         match answer {
             Some(Ok(Cancelled::Asked)) => self.give_up("its service was asked to cancel it").await,
             Some(Ok(Cancelled::NotSupported)) => {
-                self.give_up("its service takes no cancels, so the remote run goes on").await
+                self.give_up("its service can not cancel runs, so the remote run continues").await
             }
-            None => self.give_up("its service did not answer the cancel, so the remote run may go on").await,
+            None => self.give_up("its service did not answer the cancel, so the remote run may continue").await,
             Some(Err(error)) => {
-                let words =
-                    format!("its service could not be asked to cancel it, so the remote run may go on: {error}");
+                let words = format!("the cancel did not reach its service, so the remote run may continue: {error}");
                 self.give_up(&words).await
             }
         }

@@ -302,7 +302,7 @@ impl RemoteRun {
                 true
             }
             Next::Cancel if !self.is_used() => {
-                self.give_up("its service is not configured and enabled any more, so the remote run may go on").await
+                self.give_up("its service is no longer configured and enabled, so the remote run may continue").await
             }
             Next::Cancel => {
                 let instance = self.instance();
@@ -409,7 +409,7 @@ impl RemoteRun {
         if !self.is_used() {
             let service = &self.began.service;
             self.trouble = Some(format!(
-                "the service '{service}' is not configured and enabled just now; the run goes on when it is, or cancel it"
+                "the service '{service}' is not configured and enabled; the run continues when it is, or cancel it"
             ));
             self.publish();
         }

@@ -89,11 +89,11 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
         let prompt: String =
             gate.get("prompt").and_then(Value::as_str).unwrap_or("a question").chars().take(500).collect();
         let foreign = "Its service waits there for somebody who answers";
-        return Some(format!("{foreign} (in the service's words: {prompt}). This run goes on when they have."));
+        return Some(format!("{foreign} (in the service's words: {prompt}). This run continues then."));
     }
     match &state.phase {
         Phase::ToStart if state.queued => {
-            Some(format!("{tool} stands in line: as many of its service's runs as may be are under way."))
+            Some(format!("{tool} is queued: its service is at its limit of concurrent runs."))
         }
         Phase::ToStartAt(again) => {
             Some(format!("The service did not start it yet, and is asked again at {}.", clock::to_iso8601(*again)))

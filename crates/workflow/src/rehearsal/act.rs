@@ -45,7 +45,7 @@ pub(super) fn act(
     let Some((stub, source)) = written else {
         let result = usual(name, current, history).ok_or_else(|| {
             format!(
-                "State '{name}' waits for output, and nobody says what comes; write it under \"states\": \
+                "State '{name}' waits for output that no stub provides; add it under \"states\": \
                  \"{name}\": {{\"match_text\": \"…\"}}, or \"timeout\""
             )
         })?;

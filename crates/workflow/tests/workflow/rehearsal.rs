@@ -139,7 +139,7 @@ fn what_is_not_written_down_and_can_not_be_guessed_is_asked_for() {
         other => panic!("{other:?}"),
     };
     expect![[
-        r#"State 'wait' waits for output, and nobody says what comes; write it under "states": "wait": {"match_text": "…"}, or "timeout""#
+        r#"State 'wait' waits for output that no stub provides; add it under "states": "wait": {"match_text": "…"}, or "timeout""#
     ]]
     .assert_eq(&end(json!({})));
     expect!["There is no 2nd result for state 'wait'; add one to its list, or write one without a list for every time"]

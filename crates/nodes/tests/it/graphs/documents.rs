@@ -26,7 +26,7 @@ fn cycles_unknown_and_self_dependencies_are_refused_by_name() {
         /steps/2/id: two steps are called 'build'
         /steps/3/id: a step can not be called 'input', which is the graph's input
         /steps/0/depends_on/0: step 'fetch' depends on itself
-        /steps/1/depends_on/0: step 'build' depends on 'fetchh', which is not there, did you mean 'fetch'?
+        /steps/1/depends_on/0: step 'build' depends on 'fetchh', which does not exist, did you mean 'fetch'?
         /steps/1/input: step 'build' takes its own output as its input"#]]
     .assert_eq(&of_steps(json!([
         {"id": "fetch", "node": "n", "depends_on": ["fetch"]},
@@ -69,8 +69,8 @@ fn nodes_that_are_not_there_are_named() {
     assert_eq!(
         problems,
         [
-            "/steps/0/node: step 'a' calls node 'biuld', which is not there, did you mean 'build'?",
-            "/steps/1/on_error/node: step 'b' calls node 'plan_b', which is not there"
+            "/steps/0/node: step 'a' calls node 'biuld', which does not exist, did you mean 'build'?",
+            "/steps/1/on_error/node: step 'b' calls node 'plan_b', which does not exist"
         ]
     );
 }

@@ -157,7 +157,7 @@ mod tests {
                 },
                 "signal": {
                   "type": "string",
-                  "description": "Signal to begin with, such as TERM or INT (default: HUP)"
+                  "description": "Signal to begin with (default: HUP)"
                 },
                 "force": {
                   "type": "boolean",

@@ -60,7 +60,7 @@ pub struct OpenTerminal {
     #[serde(default = "default_rows")]
     #[schemars(range(min = 2, max = 1000))]
     pub rows: u16,
-    /// A name that may be used in place of the session_id
+    /// A name to use in place of the session_id
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Wait for the first prompt before returning
@@ -153,13 +153,13 @@ pub struct SendInput {
     /// Text to type; \n is Enter
     #[serde(default)]
     pub input_text: String,
-    /// Keys to press after the text: enter, tab, escape, up, f5, page-down, ctrl-c, alt-b …
+    /// Keys to press after the text: enter, tab, escape, up, f5, ctrl-c, alt-b …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<String>>,
     /// The text is a secret, hidden in everything that is returned or stored
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
-    /// Wait until nothing was printed for so many milliseconds (0: do not wait)
+    /// Wait for so many milliseconds without output (0: do not wait)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 30_000))]
     pub wait_for_quiet_ms: Option<u32>,
@@ -169,7 +169,7 @@ pub struct SendInput {
     /// Wait for this, as in await_output
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<AwaitUntil>,
-    /// Seconds to wait at most for pattern or until (default 10)
+    /// Seconds to wait at most (default 10)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: Option<f64>,
@@ -576,7 +576,7 @@ pub struct GetScreenContent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
-    /// text; a screen with its colours also as ansi, html or png (an image)
+    /// text, or a screen with its colours
     #[serde(default)]
     pub format: ScreenFormat,
     /// Regular expression: return the lines of the output that match
@@ -754,7 +754,7 @@ pub struct ListTerminalSessionsReply {
 pub struct ExitTerminal {
     /// Terminal to close
     pub session_id: String,
-    /// Signal to begin with, such as TERM or INT (default: HUP)
+    /// Signal to begin with (default: HUP)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     /// Kill at once, without asking the programs to end

@@ -66,7 +66,7 @@ fn written(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
     let mut end = 0;
     for run in runs.iter().filter(|run| stands_out(run)) {
         if !text.is_empty() && run.col > end {
-            text.push_str("  ");
+            text.push(' ');
         }
         text.push_str(&run.text);
         end = run.col + run.cols;

@@ -156,6 +156,14 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "commands.pagers",
+        variable: "STEPLATCH_COMMANDS_PAGERS",
+        former: None,
+        about: "open pagers and editors in shells that are started for one command",
+        kind: Kind::Flag(false),
+        hot: true,
+    },
+    Key {
         name: "daemon.log",
         variable: crate::print::LOG_VARIABLE,
         former: None,
@@ -364,6 +372,7 @@ impl Settings {
     pub(crate) fn configuration(&self) -> steplatch_daemon::Configuration {
         steplatch_daemon::Configuration {
             library_tools: *self.value("tools.library") == Value::Flag(true),
+            command_pagers: *self.value("commands.pagers") == Value::Flag(true),
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
             gate_proof: match self.value("gates.require") {
                 Value::Text(name) => proof(name).unwrap_or(Proof::Passphrase),

@@ -2,6 +2,7 @@
 
 use steplatch_access::ProofPolicy;
 use steplatch_services::RemoteServices;
+use steplatch_sessions::PagerPolicy;
 use steplatch_workflow::Proof;
 use tokio::sync::watch::Receiver;
 
@@ -14,6 +15,8 @@ pub struct Configuration {
     pub remotes: Vec<steplatch_remote::Config>,
     /// The weakest proof of a person that gates for people accept.
     pub gate_proof: Proof,
+    /// Whether pagers and editors open in shells that are started for one command.
+    pub command_pagers: bool,
 }
 
 /// The proof of a person that the current configuration requires.
@@ -23,6 +26,16 @@ pub(crate) struct GateProof(pub(crate) Receiver<Configuration>);
 impl ProofPolicy for GateProof {
     fn weakest(&self) -> Proof {
         self.0.borrow().gate_proof
+    }
+}
+
+/// What the current configuration says of shells that are started for one command.
+#[derive(Debug)]
+pub(crate) struct CommandPagers(pub(crate) Receiver<Configuration>);
+
+impl PagerPolicy for CommandPagers {
+    fn opens_pagers(&self) -> bool {
+        self.0.borrow().command_pagers
     }
 }
 

@@ -109,7 +109,8 @@ impl Dispatcher {
     ) -> Result<Self, OpenError> {
         let DispatcherParts { place, hosts, workers, secrets, keep, configuration, clock } = parts;
         let stop = watch::Sender::new(None);
-        let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
+        let pagers = Arc::new(configuration::CommandPagers(configuration.clone()));
+        let sessions = Sessions::new(hosts, secrets.clone(), pagers, stop.subscribe());
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
         let hands = ExecutorFactory::new(sessions.clone(), secrets.clone());

@@ -22,6 +22,16 @@ use crate::sessions::{CHARACTERS, Sessions, excerpt_text};
 const LONGEST: f64 = 3600.0;
 const SHORTEST: f64 = 0.1;
 
+/// What the settings say of shells that are started for one command.
+pub trait PagerPolicy: std::fmt::Debug + Send + Sync {
+    /// Whether pagers and editors open there, although no client sees them.
+    fn opens_pagers(&self) -> bool;
+}
+
+/// Variables that keep programs from waiting for a person, in a shell that is started for one command.
+const UNATTENDED: &[(&str, &str)] =
+    &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];
+
 /// Why a shell did not report its variables, in a whole sentence.
 #[derive(Debug)]
 pub enum ShellQueryError {
@@ -59,6 +69,7 @@ impl Sessions {
         let open = OpenTerminal {
             shell: "bash".to_owned(),
             working_directory: verb.working_directory.clone(),
+            environment: (!self.pagers.opens_pagers()).then(|| unattended(caller)),
             cols: 120,
             rows: 40,
             wait_ready: true,
@@ -236,6 +247,13 @@ impl Sessions {
         let error = self.failure(&verb.session_id, set.await).await;
         SetVariablesReply { success: error.is_none(), error }
     }
+}
+
+/// Returns the variables of [`UNATTENDED`] that the caller's environment does not set.
+fn unattended(caller: &Caller) -> BTreeMap<String, String> {
+    let is_set = |name: &str| caller.environment.iter().any(|(key, _)| key == name);
+    let unset = UNATTENDED.iter().filter(|(name, _)| !is_set(name));
+    unset.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 /// Closes a shell that was opened for one command when the request is dropped.

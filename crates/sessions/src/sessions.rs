@@ -24,6 +24,7 @@ use steplatch_terminal::{
 };
 use tokio::sync::watch;
 
+use crate::commands::PagerPolicy;
 use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::highlights::highlights;
@@ -39,6 +40,7 @@ pub struct Sessions {
     hosts: Hosts,
     pub(crate) secrets: Arc<Redactor>,
     held: Arc<HeldTerminals>,
+    pub(crate) pagers: Arc<dyn PagerPolicy>,
     /// What each client has seen.
     pub(crate) readers: Arc<Readers>,
     /// Whether the daemon ends, and how.
@@ -74,8 +76,13 @@ const TAIL_LINES: u32 = 50;
 
 impl Sessions {
     /// Creates the sessions of these hosts. Texts that are typed as secrets are added to `secrets`.
-    pub fn new(hosts: Hosts, secrets: Arc<Redactor>, ending: watch::Receiver<Option<ShutdownMode>>) -> Self {
-        Self { hosts, secrets, held: Arc::default(), readers: Arc::default(), ending }
+    pub fn new(
+        hosts: Hosts,
+        secrets: Arc<Redactor>,
+        pagers: Arc<dyn PagerPolicy>,
+        ending: watch::Receiver<Option<ShutdownMode>>,
+    ) -> Self {
+        Self { hosts, secrets, pagers, held: Arc::default(), readers: Arc::default(), ending }
     }
 
     /// Whether terminals, and the interrupted work of their clients, are left to the next daemon.

@@ -1,6 +1,7 @@
 //! One call to type and wait, replies that have only what is new, and commands that ask.
 
 use serde_json::json;
+use steplatch_daemon::Configuration;
 use steplatch_protocol::{
     AwaitMode, AwaitOutput, AwaitReason, AwaitUntil, GetRun, GetScreenContent, RunCommand, RunDetail, RunWorkflow,
     ScreenMode, ScreenPart, SendInput, Since,
@@ -234,5 +235,17 @@ async fn a_run_is_told_in_brief_and_whole_on_request() {
     let whole = daemon.call(GetRun { run_id: brief.run_id.clone(), ..GetRun::default() }).await;
     assert!(whole.execution_log.len() > brief.execution_log.len());
     assert!(whole.execution_log.iter().any(|entry| entry.get("variables_after").is_some_and(|all| !all.is_null())));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn pagers_and_editors_do_not_open_in_a_shell_for_one_command() {
+    let daemon = TestDaemon::new().await;
+    let run = |command: &str| RunCommand { command: command.to_owned(), timeout: 60.0, ..RunCommand::default() };
+    let ran = daemon.call(run("echo $PAGER $GIT_PAGER $GIT_EDITOR $DEBIAN_FRONTEND")).await;
+    assert_eq!(ran.output.trim(), "cat cat true noninteractive");
+    daemon.configure(Configuration { command_pagers: true, ..Configuration::default() });
+    let ran = daemon.call(run("echo .$GIT_EDITOR.")).await;
+    assert_eq!(ran.output.trim(), "..");
     daemon.stop().await;
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use steplatch_protocol::{GateInfo, RunEvent};
 
-use crate::action::{self, Outcome, detail, succeeded};
+use crate::action::{self, Outcome, detail};
 use crate::calls_view::Calls;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
@@ -81,8 +81,6 @@ struct Story {
     began: String,
     /// The screen after the last action.
     screen: String,
-    /// The terminals that the run opened and has not closed.
-    terminals: Vec<String>,
     /// The return values of the run, by name.
     returned: Vec<(String, String)>,
     calls: Calls,
@@ -115,13 +113,6 @@ impl Story {
         let seconds = event.data.get("elapsed_time").and_then(Value::as_f64).unwrap_or_default();
         if let Some(screen) = result.get("screen_content").and_then(Value::as_str) {
             screen.clone_into(&mut self.screen);
-        }
-        if let Some(session) = result.get("session_id").and_then(Value::as_str) {
-            match current.tool.as_str() {
-                "open_terminal" if succeeded(result) => self.terminals.push(session.to_owned()),
-                "exit_terminal" => self.terminals.retain(|known| known != session),
-                _ => {}
-            }
         }
         let outcome = Outcome::of(event.data.get("outcome").and_then(Value::as_str), result);
         let (mark, style) = outcome.mark();
@@ -167,9 +158,6 @@ impl Story {
                 Some(Value::String(text)) => lines.extend(text.lines().map(|line| format!("  {}", visible(line)))),
                 Some(other) => lines.push(format!("  {}", visible(&other.to_string()))),
             }
-            lines.extend(self.terminals.iter().map(|terminal| {
-                format!("  {QUIET}terminal {terminal} is still open: steplatch terminal attach {terminal}{QUIET:#}")
-            }));
         }
         lines
     }

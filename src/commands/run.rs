@@ -42,7 +42,7 @@ pub(crate) struct Run {
     /// Time limit of the run in seconds (1 to 7200; default 1800); gates and pauses do not count
     #[arg(long, value_name = "SECONDS", value_parser = time_of_a_run)]
     timeout: Option<f64>,
-    /// Leave terminals open when the run fails or is cancelled
+    /// Leave the terminals that the run opened open when it ends
     #[arg(long)]
     keep_terminals: bool,
     /// Idempotency key: the same key returns the existing run

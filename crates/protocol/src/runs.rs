@@ -53,7 +53,7 @@ pub struct RunWorkflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
-    /// Leave terminals of the run open when it fails or is cancelled
+    /// Leave the terminals that the run opened open when it ends
     #[serde(default, skip_serializing_if = "is_false")]
     pub keep_terminals: bool,
     /// Save a workflow_definition that runs to its end, to be run by name

@@ -379,7 +379,8 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
-        Status::NotStarted | Status::Completed => Vec::new(),
+        Status::NotStarted => Vec::new(),
+        Status::Completed => closing_when_completed(history, history.terminals()),
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.terminals(), history.keep_terminals()),
         Status::Waiting => history.gate().into_iter().flat_map(|gate| gate::asking(gate, now)).collect(),
         Status::Running => {
@@ -691,6 +692,7 @@ impl<'a> DecisionBuilder<'a> {
             Some(Branch::Fail { reason, error }) => self.end_as_failed(reason, error, terminals),
             _ => {
                 self.record(Event::Completed { at: self.now });
+                self.decision.effects.extend(closing_when_completed(self.history, terminals));
                 self.decision
             }
         }
@@ -926,7 +928,7 @@ fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) 
     }
 }
 
-/// Returns the effects that close what a run leaves open when it does not complete.
+/// Returns the effects that close what a run leaves open when it ends.
 fn closing(terminals: &Terminals, keep: bool) -> Vec<Effect> {
     if keep {
         return Vec::new();
@@ -934,6 +936,17 @@ fn closing(terminals: &Terminals, keep: bool) -> Vec<Effect> {
     let (open, unclaimed) = terminals.leftover();
     let close = open.map(|session_id| Effect::CloseTerminal { session_id: session_id.clone() });
     close.chain(unclaimed.iter().map(|step| Effect::CloseOpened { step: step.clone() })).collect()
+}
+
+/// Returns the effects that close what a run leaves open when it completes. A nested run leaves its terminals to the run
+/// above.
+fn closing_when_completed(history: &History, terminals: &Terminals) -> Vec<Effect> {
+    let is_nested = history.parent().is_some();
+    if history.rules().closes_terminals() && !is_nested {
+        closing(terminals, history.keep_terminals())
+    } else {
+        Vec::new()
+    }
 }
 
 fn action_error(state: &str, tool: &str, result: &Map<String, Value>) -> String {

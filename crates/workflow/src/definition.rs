@@ -8,6 +8,7 @@ mod catalog;
 mod contracts;
 mod document;
 mod ends;
+mod entering;
 mod needs;
 mod parse;
 mod problem;

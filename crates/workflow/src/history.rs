@@ -308,8 +308,20 @@ impl Terminals {
                     }
                     self.taken_over = Some(left);
                 }
+                self.take_over(result);
             }
+            tool::RUN_WORKFLOW if succeeded => self.take_over(result),
             _ => {}
+        }
+    }
+
+    /// Takes over the terminals that a nested run left open, to close them. No action works in them unless it names them.
+    fn take_over(&mut self, result: &Map<String, Value>) {
+        let left = result.get("open_terminals").and_then(Value::as_array).filter(|_| self.rules.closes_terminals());
+        for terminal in left.into_iter().flatten().filter_map(Value::as_str) {
+            if !self.open.iter().any(|open| open == terminal) {
+                self.open.insert(0, terminal.to_owned());
+            }
         }
     }
 

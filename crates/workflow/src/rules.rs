@@ -82,4 +82,10 @@ impl Rules {
     pub(crate) fn counts_visits(self) -> bool {
         self.version >= 5
     }
+
+    /// From 5: a run that completes closes the terminals that it opened, unless it is to keep them; those of a nested run
+    /// are closed by the run above. Before: they stay open.
+    pub(crate) fn closes_terminals(self) -> bool {
+        self.version >= 5
+    }
 }

@@ -26,7 +26,7 @@ impl Diagnostics {
     pub(crate) fn object<'v>(&mut self, place: &JsonPath<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
         let object = self.free_object(place, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
-            let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().map(String::as_str)));
+            let message = format!("unknown key '{key}' in {what}{}", meant_key(key, known));
             self.error(&format!("{}/{}", place.pointer, escaped(key)), message);
         }
         Some(object)
@@ -114,6 +114,38 @@ pub(crate) fn kind(value: &Value) -> String {
         Value::String(_) => "a text".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// Keys that authors write who know other languages, each with the key of this one, or what is written instead.
+const SYNONYMS: [(&str, &str); 17] = [
+    ("next", "next_state"),
+    ("target", "next_state"),
+    ("to", "next_state"),
+    ("goto", "next_state"),
+    ("when", "condition"),
+    ("if", "condition"),
+    ("on", "condition"),
+    ("cwd", "working_directory"),
+    ("env", "environment"),
+    ("args", "arguments"),
+    ("inputs", "arguments"),
+    ("outputs", "return_values"),
+    ("start", "initial_state"),
+    ("start_at", "initial_state"),
+    ("pattern", "pattern_match"),
+    ("exit_code", "field_equals"),
+    ("contains", "field_contains"),
+];
+
+/// Names the known key that an unknown one stands for: by its meaning, else by its letters.
+pub(crate) fn meant_key(unknown: &str, known: &[String]) -> String {
+    let is_known = |meant: &str| known.iter().any(|known| known == meant);
+    let synonym = SYNONYMS.iter().find(|(written, meant)| *written == unknown.to_lowercase() && is_known(meant));
+    match synonym {
+        Some((_, "field_equals")) => format!(", write {{\"field_equals\": {{\"{unknown}\": …}}}}"),
+        Some((_, meant)) => format!(", did you mean '{meant}'?"),
+        None => suggestion(unknown, known.iter().map(String::as_str)),
     }
 }
 

@@ -6,13 +6,15 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
 
-use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
+use super::document::{Diagnostics, JsonPath, Object, kind, meant_key, suggestion};
 use super::needs::{self, NeededVariable};
 use super::shape::{
     ACTION_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RETURN_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
     TRANSITION_KEYS,
 };
-use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach, returns, waits};
+use super::{
+    Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, waits,
+};
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::Condition;
 use crate::variables::may_be_named;
@@ -134,6 +136,7 @@ impl Reader<'_> {
         let document = Arc::new(document.clone());
         let warnings = Vec::new();
         self.findings.problems.extend(waits::warnings(&states));
+        self.findings.problems.extend(entering::warnings(&states));
         let needs = needs::of(self.tools, &arguments, &return_values, &states);
         self.findings.problems.extend(needs.iter().map(NeededVariable::warning));
         Some(Definition {
@@ -415,7 +418,7 @@ fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
 fn unknown_keys(params: &Map<String, Value>, what: &str, known: &[String]) -> Vec<Problem> {
     let unknown = params.keys().filter(|key| !known.contains(key));
     let problem = |key: &String| {
-        let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().map(String::as_str)));
+        let message = format!("unknown key '{key}' in {what}{}", meant_key(key, known));
         Problem::error(format!("/{}", super::document::escaped(key)), message)
     };
     unknown.map(problem).collect()

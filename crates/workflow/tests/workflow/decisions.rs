@@ -72,7 +72,7 @@ fn a_run_goes_from_state_to_state_and_completes_where_nothing_leads_on() {
     run.result(&json!({"success": true, "match_text": "$ ", "screen_content": "done\n$ "}));
     assert!(run.completed());
     assert_eq!((run.history.final_state(), run.history.states_executed()), (Some("wait"), 2));
-    assert_eq!(run.last.effects, [], "a run that completes leaves its terminals to its user");
+    assert_eq!(run.last.effects, [], "it opened no terminal");
 }
 
 #[test]

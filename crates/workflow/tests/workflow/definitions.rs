@@ -402,3 +402,49 @@ proptest! {
         let _ = Definition::from_text(&text, &Tools);
     }
 }
+
+#[test]
+fn keys_of_other_languages_are_told_with_those_that_mean_the_same() {
+    let document = json!({
+        "start": "a",
+        "initial_state": "a",
+        "states": {"a": {
+            "action": {"tool": "send_input", "params": {}},
+            "transitions": [{"when": "success", "next": "a"}, {"condition": {"exit_code": 0}, "next_state": "a"}]
+        }}
+    });
+    expect![[r#"
+        /start: unknown key 'start' in a workflow definition, did you mean 'initial_state'?
+        /states/a/transitions/0/when: unknown key 'when' in a transition, did you mean 'condition'?
+        /states/a/transitions/0/next: unknown key 'next' in a transition, did you mean 'next_state'?
+        /states/a/transitions/0: 'condition' is missing; write {} for one that always holds
+        /states/a/transitions/0: 'next_state' is missing
+        /states/a/transitions/1/condition/exit_code: unknown key 'exit_code' in a condition, write {"field_equals": {"exit_code": …}}"#]].assert_eq(&problems(&document));
+}
+
+#[test]
+fn text_that_is_typed_and_not_entered_before_a_wait_is_a_warning() {
+    let warned = |params: Value, wait: Value| {
+        let document = json!({"initial_state": "type", "states": {
+            "type": {"action": {"tool": "send_input", "params": params}, "transitions": [{"condition": {}, "next_state": "wait"}]},
+            "wait": {"action": {"tool": "await_output", "params": wait}}
+        }});
+        definition(&document).warnings().iter().map(ToString::to_string).collect::<String>()
+    };
+    let (prompt, pattern) = (json!({"until": "prompt", "pattern": ""}), json!({"pattern": "x"}));
+    for entered in [
+        json!({"input_text": "false\n"}),
+        json!({"input_text": "{session_id}"}),
+        json!({"input_text": "false", "keys": ["enter"]}),
+        json!({"input_text": "q"}),
+        json!({"input_text": ":wq"}),
+        json!({"keys": ["enter"]}),
+    ] {
+        assert_eq!(warned(entered.clone(), prompt.clone()), "", "{entered}");
+    }
+    assert_eq!(warned(json!({"input_text": "ggdG"}), pattern.clone()), "");
+    let expected = "/states/type/action/params/input_text: warning: the text is not entered before state 'wait' waits: it \
+                    does not end with \\n";
+    assert_eq!(warned(json!({"input_text": "false"}), prompt), expected);
+    assert_eq!(warned(json!({"input_text": "make test"}), pattern), expected);
+}

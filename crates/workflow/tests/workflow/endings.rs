@@ -182,3 +182,33 @@ fn mistakes_in_limits_of_visits_and_finally_states_have_places() {
     let warnings = definition(&retrying()).warnings().to_vec();
     assert_eq!(warnings, []);
 }
+
+#[test]
+fn a_run_that_completes_closes_the_terminals_that_it_opened() {
+    let document = json!({"initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "inner"}}, "transitions": [
+            {"condition": "success", "next_state": "type"}
+        ]},
+        "type": {"action": {"tool": "send_input", "params": {"input_text": "x"}}}
+    }});
+    let completed = |start: Start| {
+        let mut run = Machine::start_with(&document, start);
+        run.result(&json!({"success": true, "session_id": "term_1"}));
+        run.result(&json!({"success": true, "session_id": "term_1", "open_terminals": ["term_2"]}));
+        assert_eq!(run.params()["session_id"], run.history.session_id().unwrap(), "not that of the nested run");
+        run.succeed();
+        assert!(run.completed());
+        assert_eq!(History::from_iter(&run.events), run.history);
+        run
+    };
+    let run = completed(start());
+    assert_eq!(run.closed(), ["term_2", "term_1"]);
+    let again: Vec<Effect> = resume(&run.history, run.now);
+    assert_eq!(again, run.last.effects, "also when the daemon stopped in between");
+    assert!(completed(Start { keep_terminals: true, ..start() }).closed().is_empty());
+    let nested = Start { parent: Some("run_0123456789abcdea/nest/1".parse().unwrap()), depth: 1, ..start() };
+    assert!(completed(nested).closed().is_empty(), "they are left to the run above");
+    let given = completed(Start { session_id: Some("term_0".into()), ..start() });
+    assert_eq!(given.closed(), ["term_2", "term_1"], "not the one that it was given");
+}

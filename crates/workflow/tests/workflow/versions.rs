@@ -134,6 +134,17 @@ fn a_wait_that_found_nothing_is_a_success_up_to_version_4() {
 }
 
 #[test]
+fn a_run_that_completes_leaves_its_terminals_open_up_to_version_4() {
+    let document = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
+    for (version, closed) in [(3, Vec::new()), (4, Vec::new()), (SEMANTICS_VERSION, vec!["term_1"])] {
+        let mut run = begun_under(version, &document, start());
+        run.result(&json!({"success": true, "session_id": "term_1"}));
+        assert!(run.completed());
+        assert_eq!(run.closed(), closed, "version {version}");
+    }
+}
+
+#[test]
 fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
     let stored = json!({
         "event": "started", "at": 1, "run": "run_0123456789abcdef", "definition": {}, "variables": {},

@@ -371,6 +371,7 @@ impl Answer {
             return Ok(ExitCode::SUCCESS);
         }
         let mut interrupted = signal(SignalKind::interrupt())?;
+        print::note("an empty line leaves a question open, Ctrl-C leaves all that follow");
         for gate in gates {
             person.end_question();
             person.listen();

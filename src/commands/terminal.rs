@@ -1,5 +1,6 @@
 //! `steplatch terminal …`: open, use and close terminals.
 
+mod control;
 pub(super) mod wait;
 
 use std::fs::File;
@@ -61,6 +62,8 @@ pub(crate) enum Terminal {
         #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         idle_limit: Option<f64>,
     },
+    Resize(control::Resize),
+    Signal(control::Signal),
     /// Close a terminal and end its processes
     Close(Close),
 }
@@ -205,6 +208,8 @@ impl Terminal {
             Self::Wait(command) => command.run(place).await,
             Self::Screen(command) => command.run(place).await,
             Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
+            Self::Resize(command) => command.run(place).await,
+            Self::Signal(command) => command.run(place).await,
             Self::Close(command) => command.run(place).await,
         }
     }

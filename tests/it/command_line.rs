@@ -335,6 +335,20 @@ fn errors_name_terminals_and_commands() {
 }
 
 #[test]
+fn a_terminal_is_resized_and_its_program_signalled() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "one", "--", "sh", "-c", "trap 'stty size; exit 7' USR1; read line"])
+        .well();
+    home.runs(&["terminal", "wait", "one", "--until", "input"]).well();
+    home.runs(&["terminal", "resize", "one", "90x20"]).well();
+    home.runs(&["terminal", "signal", "one", "USR1"]).well();
+    assert_eq!(home.runs(&["terminal", "wait", "one", "--until", "exit"]).stdout, "one  exit  exit code 7\n");
+    assert!(home.runs(&["terminal", "screen", "one"]).well().contains("20 90"));
+    refused(&home.runs(&["terminal", "resize", "one", "90"]), 2, &["a size is written as 120x40"]);
+    refused(&home.runs(&["terminal", "signal", "none", "INT"]), 1, &["terminal 'none' not found"]);
+}
+
+#[test]
 fn a_failed_run_shows_its_last_screen_and_no_terminal_that_is_closed() {
     let home = home();
     let run = |command: &str| {

@@ -29,7 +29,7 @@ fn waiting(home: &Home) -> Vec<String> {
 
 /// Returns how the gate of a run was answered: the answer, its author and the surface.
 fn answered(home: &Home, run: &str) -> Value {
-    let events = home.runs(&["runs", "events", run, "--json"]).well();
+    let events = home.runs(&["runs", "events", run, "--follow", "--json"]).well();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut answers = events.into_iter().filter(|event| event["event_type"] == "gate_answered");
     let answer = answers.next().unwrap_or_else(|| panic!("{run} has no answer"));

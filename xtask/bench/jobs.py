@@ -24,7 +24,8 @@ class Failed(Exception):
 class Server:
     """An MCP server on standard input and output, called one request at a time."""
 
-    def __init__(self, command, environment, folder):
+    def __init__(self, command, environment, folder, wraps=False):
+        self.wraps = wraps
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=environment, cwd=folder, text=True, bufsize=1,
@@ -54,6 +55,8 @@ class Server:
                 return message["result"]
 
     def call(self, tool, **arguments):
+        if self.wraps:
+            arguments = {"request": arguments}
         began = time.monotonic()
         result = self.request("tools/call", {"name": tool, "arguments": arguments})
         self.seconds += time.monotonic() - began
@@ -84,6 +87,7 @@ class Ours:
 
     name = "steplatch"
     has_run = True
+    wraps = False
 
     def __init__(self, server):
         self.server = server
@@ -133,17 +137,31 @@ class Ours:
 
 
 class SixTools(Ours):
-    """The same with the six tools of terminal-control-mcp, where a model names what it waits for."""
+    """The same with the tools of terminal-control-mcp, where a model looks at the screen until it shows what it expects."""
 
     name = "terminal-control-mcp"
     has_run = False
+    # Its tools take one argument.
+    wraps = True
+
+    # Seconds between two looks.
+    PAUSE = 0.5
 
     def say(self, session, text, expect=None, until="prompt", timeout=10, **more):
-        self.checked(self.server.call("send_input", session_id=session, input_text=text + "\n"))
-        if expect is None:
-            return self.screen(session)
-        reply = self.server.call("await_output", session_id=session, pattern=expect, timeout=timeout)
+        reply = self.checked(self.server.call("send_input", session_id=session, input_text=text + "\n"))
+        return reply if expect is None else self.look(session, reply, expect, timeout)
+
+    def look(self, session, reply, expect, timeout):
+        until = time.monotonic() + timeout
+        while not re.search(expect, text_of(reply)) and time.monotonic() < until:
+            time.sleep(self.PAUSE)
+            self.server.seconds += self.PAUSE
+            reply = self.screen(session)
         return self.seen(reply, expect)
+
+    def wait(self, session, pattern, timeout=30, **more):
+        reply = self.look(session, {}, pattern, timeout)
+        return {**reply, "match_text": re.search(pattern, text_of(reply)).group()}
 
     def keys(self, session, *names, text="", expect=None):
         codes = {"enter": "\n", "tab": "\t", "escape": "\x1b", "space": " ", "down": "\x1b[B", "up": "\x1b[A"}
@@ -185,7 +203,7 @@ def text_of(reply):
 def gdb(hand, home):
     write(f"{home}/crash.c", "int main(void) { int *p = 0; return *p; }\n")
     term = hand.open()
-    hand.say(term, "gcc -g crash.c -o crash", r"\$ ?$")
+    hand.say(term, "gcc -g crash.c -o crash", r"[$#] ?$")
     hand.say(term, "gdb -q ./crash", r"\(gdb\)")
     hand.say(term, "run", r"SIGSEGV[\s\S]*\(gdb\)")
     hand.say(term, "print p", r"\(int \*\) 0x0")
@@ -258,7 +276,7 @@ def add_p(hand, home):
     term = hand.open(working_directory=path)
     hand.say(term, "git add -p", r"Stage this hunk[\s\S]*\? ?$")
     hand.say(term, "s", r"Stage this hunk|Sorry")
-    hand.say(term, "y", r"Stage this hunk|\$ ?$")
+    hand.say(term, "y", r"Stage this hunk|[$#] ?$")
     hand.say(term, "q", None)
     staged = text_of(hand.say(term, "git diff --cached --stat", r"f \|"))
     need("f |" in staged, staged)
@@ -361,7 +379,7 @@ def ssh(hand, home):
         hand.say(term, "echo on_$((6 * 7)); sleep 1; echo done_$((1 + 1))", r"on_42[\s\S]*done_2[\s\S]*[#$] ?$")
         hand.say(term, "read -p 'Which? ' which", r"Which\? ?$")
         hand.say(term, "this", r"[#$] ?$")
-        hand.say(term, "exit", r"closed[\s\S]*\$ ?$|logout")
+        hand.say(term, "exit", r"closed[\s\S]*[$#] ?$|logout")
     finally:
         server.terminate()
         server.wait()
@@ -658,7 +676,7 @@ def measured(hand_type, command, wanted, environment):
         os.chmod(runtime, 0o700)
         write(f"{home}/.bashrc", "PS1='$ '\n")
         own = {**environment, "HOME": home, "XDG_RUNTIME_DIR": runtime, "XDG_STATE_HOME": f"{home}/state"}
-        server = Server(command, own, home)
+        server = Server(command, own, home, hand_type.wraps)
         why = ""
         try:
             do(hand_type(server), home)

@@ -29,6 +29,7 @@ async fn a_terminal_is_opened_used_read_and_closed() {
         .call(SendInput {
             session_id: "build".into(),
             input_text: "cd /; echo a$((1+1))\n".into(),
+            until: Some(AwaitUntil::Prompt),
             ..Default::default()
         })
         .await;

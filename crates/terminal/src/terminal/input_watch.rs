@@ -12,7 +12,11 @@ use crate::process::InputState;
 use crate::wait::InputWait;
 
 /// How long a program must be silent before it is looked at. Programs write a question in one piece, or nearly so.
-const SETTLED: Duration = Duration::from_millis(100);
+const SETTLED: Duration = Duration::from_millis(70);
+
+/// When a program that waits is looked at again. What it wrote just before it began to read may still be on its way: the
+/// kernel passes it on in a task of its own.
+const CONFIRMED: Duration = Duration::from_millis(30);
 
 /// How long it must be silent where its state cannot be determined.
 const SETTLED_UNKNOWN: Duration = Duration::from_millis(800);
@@ -48,6 +52,8 @@ pub(super) enum ScreenState {
 pub(super) struct InputWatch {
     wait: InputWait,
     silent_since: Instant,
+    /// The last look has shown that it waits.
+    seen_waiting: bool,
     pause: Duration,
     look_at: Instant,
 }
@@ -55,7 +61,7 @@ pub(super) struct InputWatch {
 impl InputWatch {
     /// Begins with the last output or input at `silent_since`.
     pub(super) fn new(wait: InputWait, silent_since: Instant) -> Self {
-        Self { wait, silent_since, pause: FIRST_PAUSE, look_at: silent_since + SETTLED }
+        Self { wait, silent_since, seen_waiting: false, pause: FIRST_PAUSE, look_at: silent_since + SETTLED }
     }
 
     /// Notes output, or input that was written.
@@ -81,6 +87,11 @@ impl InputWatch {
             InputState::Relays if full_screen => is_quiet(SETTLED_UNKNOWN),
             InputState::Relays => guesses && is_quiet(SETTLED_RELAY),
         };
+        if waits && !std::mem::replace(&mut self.seen_waiting, waits) {
+            self.look_at = now + CONFIRMED;
+            return false;
+        }
+        self.seen_waiting = waits;
         if !waits {
             self.look_at = now + self.pause;
             self.pause = (2 * self.pause).min(LONGEST_PAUSE);
@@ -105,22 +116,27 @@ mod tests {
         Look { state, screen: ScreenState::Full }
     }
 
+    /// Looks until the watch is sure, and returns whether the program waits.
+    fn sees(watch: &mut InputWatch, look: Look, now: Instant) -> bool {
+        watch.looked(look, now) || watch.looked(look, now + CONFIRMED)
+    }
+
     #[test]
     fn a_line_editor_without_a_prompt_counts_after_a_longer_silence() {
         let begin = Instant::now();
         let look = Look { state: InputState::Awaits, screen: ScreenState::EditorAtEmptyRow };
         let mut watch = InputWatch::new(InputWait::Known, begin);
-        assert!(!watch.looked(look, at(begin, 799)));
-        assert!(watch.looked(look, at(begin, 800)));
+        assert!(!sees(&mut watch, look, at(begin, 700)));
+        assert!(sees(&mut watch, look, at(begin, 800)));
     }
 
     #[test]
     fn a_program_is_looked_at_once_it_is_silent_and_then_ever_less_often() {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
-        assert_eq!(watch.due(), at(begin, 100));
-        watch.stirred(at(begin, 90));
-        assert_eq!(watch.due(), at(begin, 190));
+        assert_eq!(watch.due(), at(begin, 70));
+        watch.stirred(at(begin, 60));
+        assert_eq!(watch.due(), at(begin, 130));
         let mut looks = 0;
         while watch.due() < at(begin, 10_000) {
             let now = watch.due();
@@ -128,8 +144,19 @@ mod tests {
             looks += 1;
         }
         assert!(looks < 16, "{looks} looks");
-        let now = watch.due();
-        assert!(watch.looked(lines(InputState::Awaits), now));
+    }
+
+    #[test]
+    fn a_program_that_waits_is_looked_at_twice() {
+        let begin = Instant::now();
+        let mut watch = InputWatch::new(InputWait::Known, begin);
+        assert!(!watch.looked(lines(InputState::Awaits), at(begin, 70)));
+        assert_eq!(watch.due(), at(begin, 100));
+        assert!(watch.looked(lines(InputState::Awaits), at(begin, 100)));
+        let mut watch = InputWatch::new(InputWait::Known, begin);
+        assert!(!watch.looked(lines(InputState::Awaits), at(begin, 70)));
+        assert!(!watch.looked(lines(InputState::Works), at(begin, 100)), "it went on");
+        assert!(!watch.looked(lines(InputState::Awaits), at(begin, 150)), "which begins anew");
     }
 
     #[test]
@@ -137,12 +164,14 @@ mod tests {
         let begin = Instant::now();
         for (wait, waits) in [(InputWait::Known, false), (InputWait::KnownOrQuiet, true)] {
             let mut watch = InputWatch::new(wait, begin);
-            assert!(!watch.looked(lines(InputState::Unknown), at(begin, 799)));
-            assert_eq!(watch.looked(lines(InputState::Unknown), at(begin, 800)), waits);
-            assert!(!watch.looked(lines(InputState::Relays), at(begin, 2999)), "a remote command may be silent");
-            assert_eq!(watch.looked(lines(InputState::Relays), at(begin, 3000)), waits);
+            assert!(!sees(&mut watch, lines(InputState::Unknown), at(begin, 700)));
+            assert_eq!(sees(&mut watch, lines(InputState::Unknown), at(begin, 800)), waits);
+            let mut watch = InputWatch::new(wait, begin);
+            assert!(!sees(&mut watch, lines(InputState::Relays), at(begin, 2900)), "a remote command may be silent");
+            assert_eq!(sees(&mut watch, lines(InputState::Relays), at(begin, 3000)), waits);
             for state in [InputState::Unknown, InputState::Relays] {
-                assert!(watch.looked(full(state), at(begin, 800)), "a full screen that stands still");
+                let mut watch = InputWatch::new(wait, begin);
+                assert!(sees(&mut watch, full(state), at(begin, 800)), "a full screen that stands still");
             }
         }
     }

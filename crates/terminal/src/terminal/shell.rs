@@ -47,6 +47,8 @@ pub(super) struct Shell {
     pub(super) doubtful: Option<Instant>,
     pub(super) running: bool,
     pub(super) last_exit: Option<i32>,
+    /// `last_exit` is that of the last line that was entered.
+    pub(super) knows_exit: bool,
     /// The directory that was reported (OSC 7), by the running command or by a program that reports nothing else.
     pub(super) folder: Option<String>,
 }
@@ -86,6 +88,7 @@ impl Shell {
 
     pub(super) fn send_off(&mut self, lines: usize) {
         self.sent = true;
+        self.knows_exit = false;
         self.at_prompt = false;
         self.untaken += lines;
     }
@@ -125,6 +128,7 @@ impl Shell {
             }
             Mark::CommandStarted => {
                 self.running = true;
+                self.knows_exit = false;
                 self.at_prompt = false;
                 self.took = true;
                 self.begins = false;
@@ -138,6 +142,7 @@ impl Shell {
                 self.fresh = true;
                 // The first prompt of a shell reports an end of nothing.
                 if std::mem::take(&mut self.running) {
+                    self.knows_exit = true;
                     self.last_exit = *code;
                 }
             }
@@ -168,6 +173,7 @@ impl Shell {
             self.image = ProcessImage::of(self.pid);
         }
         self.prompts += 1;
+        self.knows_exit = true;
         self.at_prompt = true;
         self.sent = false;
         self.untaken = 0;

@@ -764,11 +764,22 @@ impl Task {
     /// Whether a wait ends because the program waits for input.
     fn is_at_input(&mut self, index: usize, now: Instant) -> bool {
         let is_due = self.waits[index].input.as_ref().is_some_and(|watch| now >= watch.due());
-        if !is_due || !self.outgoing.is_empty() {
+        if !is_due {
+            return false;
+        }
+        if self.is_stirring() {
+            if let Some(watch) = &mut self.waits[index].input {
+                watch.stirred(now);
+            }
             return false;
         }
         let look = self.look_for_input();
         self.waits[index].input.as_mut().is_some_and(|watch| watch.looked(look, now))
+    }
+
+    /// Whether there is input to write or output to read, so that the silence begins anew.
+    fn is_stirring(&self) -> bool {
+        !self.outgoing.is_empty() || self.pty.has_unread()
     }
 
     /// Whether a wait ends because there was no output for its time. Quiet begins once the program has read its input,
@@ -880,7 +891,7 @@ impl Task {
     }
 
     fn exit_code(&self) -> Option<i32> {
-        let of_shell = self.shell.last_exit.filter(|_| self.busy() != Some(true));
+        let of_shell = self.shell.last_exit.filter(|_| self.shell.knows_exit);
         self.exit().map(|exit| exit.code).or(of_shell)
     }
 

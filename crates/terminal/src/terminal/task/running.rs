@@ -385,7 +385,11 @@ impl Task {
             .running
             .as_mut()
             .is_some_and(|running| running.is_under_way() && running.input().is_some_and(|watch| now >= watch.due()));
-        if !is_due || !self.outgoing.is_empty() {
+        if !is_due {
+            return None;
+        }
+        if self.is_stirring() {
+            self.running.as_mut()?.input()?.stirred(now);
             return None;
         }
         let look = self.look_for_input();

@@ -1,11 +1,17 @@
 //! What a terminal's program waits for, looked up on request.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::Task;
 use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group};
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{Look, ScreenState};
+
+/// How long the kernel takes at the most, on a machine that is not overloaded, to pass input on to the program.
+const DELIVERED: Duration = Duration::from_millis(10);
 
 /// The state of a terminal at one moment, according to the marks, the kernel's terminal and its processes.
 #[derive(Debug, Default)]
@@ -39,7 +45,7 @@ impl Task {
             return InputState::Awaits;
         }
         // A program that has not read what was typed is about to.
-        if self.pty.has_unread_input() {
+        if self.is_input_on_its_way() || self.pty.has_unread_input() {
             return InputState::Works;
         }
         let (Some(group), Some(device), Some(discipline)) =
@@ -58,6 +64,14 @@ impl Task {
             }
             state => state,
         }
+    }
+
+    /// Whether the last input may not have reached the program: the kernel passes it on in a task of its own. A line
+    /// editor of a shell echoes what it has read.
+    fn is_input_on_its_way(&self) -> bool {
+        let is_echoed = self.intake.transcript.history().end() > self.input_offset;
+        let awaits_echo = self.shell.is_reporting() && self.shell.sent && !self.shell.running;
+        Instant::now() < self.last_input + DELIVERED || (awaits_echo && !is_echoed)
     }
 
     /// Looks whether the foreground program waits for input, for a wait that ends there.

@@ -21,7 +21,7 @@ const MOST_CONTEXT: u32 = 50;
 
 /// The matches of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SearchResults {
     pub(crate) matches: Vec<SearchMatch>,
     /// The position to search on from, where there may be more.
     pub(crate) next: Option<u64>,
@@ -36,10 +36,10 @@ pub(crate) async fn search(
     context: Option<u32>,
     offset: u64,
     most: usize,
-) -> Result<Found, SessionError> {
+) -> Result<SearchResults, SessionError> {
     let pattern = Pattern::new(source).map_err(|error| error.to_string())?;
     let context = context.unwrap_or(CONTEXT).min(MOST_CONTEXT) as usize;
-    let mut found = Found::default();
+    let mut found = SearchResults::default();
     let (mut from, mut size) = (offset, 0);
     loop {
         let window = terminal.read(Part::From(from), Limit::Head(WINDOW)).await?;

@@ -126,7 +126,7 @@ impl Sessions {
                 Some(Since::Last) => self.behind_last_match(caller, &terminal),
                 Some(Since::Offset(_)) | None => wait.since,
             };
-            watched.push(Watched { name, terminal, wait: WaitRequest { since, ..wait.clone() } });
+            watched.push(WatchedTerminal { name, terminal, wait: WaitRequest { since, ..wait.clone() } });
         }
         let mut ended = wait_for(watched, verb.mode).await?;
         let Some(last) = ended.pop() else {
@@ -270,7 +270,7 @@ impl Sessions {
 }
 
 /// A terminal that is waited in.
-struct Watched {
+struct WatchedTerminal {
     /// The name by which the caller calls it.
     name: String,
     terminal: HostedTerminal,
@@ -330,9 +330,9 @@ async fn lines_around(
 
 /// Waits in all terminals. With [`AwaitMode::Any`], the last element is the first one that matched, else the last one
 /// that ended; with [`AwaitMode::All`] there is an element for each.
-async fn wait_for(watched: Vec<Watched>, mode: AwaitMode) -> Result<Vec<EndedWait>, (String, SessionError)> {
+async fn wait_for(watched: Vec<WatchedTerminal>, mode: AwaitMode) -> Result<Vec<EndedWait>, (String, SessionError)> {
     let mut waits = JoinSet::new();
-    for Watched { name, terminal, wait } in watched {
+    for WatchedTerminal { name, terminal, wait } in watched {
         waits.spawn(async move {
             let until = wait.until;
             let waited = terminal.wait(wait).await;

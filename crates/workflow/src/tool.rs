@@ -88,7 +88,11 @@ pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Ma
     let matched = result.get("match_text").is_some_and(|text| !text.is_null());
     // A wait for the prompt, for quiet or for the end matches no text, and is successful without one.
     let asked_for = params.get("until").filter(|until| !until.is_null() && *until != "match");
-    let got_it = asked_for.is_some() && asked_for == result.get("reason");
+    let reason = result.get("reason");
+    // A shell at its prompt waits for input, too.
+    let got_it = asked_for.is_some_and(|asked| {
+        Some(asked) == reason || (*asked == "input" && reason.is_some_and(|reason| *reason == "prompt"))
+    });
     !matched && !got_it
 }
 
@@ -141,6 +145,9 @@ mod tests {
             (json!({}), json!({"success": true, "match_text": null, "reason": "exit"}), true),
             (json!({"until": "prompt"}), json!({"success": true, "match_text": null, "reason": "prompt"}), false),
             (json!({"until": "prompt"}), json!({"success": true, "match_text": null, "reason": "exit"}), true),
+            (json!({"until": "input"}), json!({"success": true, "match_text": null, "reason": "input"}), false),
+            (json!({"until": "input"}), json!({"success": true, "match_text": null, "reason": "prompt"}), false),
+            (json!({"until": "input"}), json!({"success": true, "match_text": null, "reason": "exit"}), true),
             (json!({"until": null}), json!({"success": true, "match_text": null}), true),
             (json!({}), json!({"success": true, "timeout_occurred": true, "match_text": ""}), true),
             (json!({}), json!({"success": false, "error": "Session 'x' not found"}), false),

@@ -125,7 +125,7 @@ fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value
     }
     let result: Map<String, Value> = result
         .into_iter()
-        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && !is_nothing(value))
+        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && !is_nothing(value) && *value != false)
         .map(|(name, value)| (name, short_value(value)))
         .collect();
     if !result.is_empty() {
@@ -144,9 +144,18 @@ fn is_standard(name: &str) -> bool {
     STANDARD.contains(&name) || LEFT_OUT.iter().any(is_field)
 }
 
+/// Whether a field of a state's result says only that nothing went wrong.
+fn is_usual(name: &str, value: &Value) -> bool {
+    (name.ends_with("_timed_out") && *value == false) || (name.ends_with("_exit_code") && *value == 0)
+}
+
 /// Returns the variables that mean something to a reader, in short.
 fn short_variables(all: Map<String, Value>) -> Map<String, Value> {
-    short_object(all.into_iter().filter(|(name, value)| !is_standard(name) && !is_nothing(value)).collect())
+    short_object(
+        all.into_iter()
+            .filter(|(name, value)| !is_standard(name) && !is_nothing(value) && !is_usual(name, value))
+            .collect(),
+    )
 }
 
 fn is_nothing(value: &Value) -> bool {

@@ -199,6 +199,8 @@ fn a_gate_that_was_answered_or_timed_out_is_not_cancelled_by_the_end_of_the_run(
     let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
     let run = story.begins(60.0);
     story.answers(&run, "a").well();
+    // The answer is accepted before the function goes on.
+    eventually_blocking("it is over", || types(&story.events(&run)).last() == Some(&"workflow_completed"));
     let events = story.events(&run);
     assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_answered", "workflow_completed"]);
 

@@ -32,7 +32,8 @@ pub(crate) struct ScreenShare {
 
 impl Sessions {
     /// Returns the part of a screen that `mode` names, and notes that the client has seen it. Without an earlier look
-    /// of this client, the news begin at `since`.
+    /// of this client, the news begin at `since`. A terminal that was closed meanwhile is shown as `view` has it: the
+    /// action before was done.
     pub(crate) async fn screen_share(
         &self,
         caller: &Caller,
@@ -40,7 +41,7 @@ impl Sessions {
         view: &View,
         mode: ScreenMode,
         since: Option<u64>,
-    ) -> Result<ScreenShare, SessionError> {
+    ) -> ScreenShare {
         let secrets = self.secrets.within(terminal.id());
         let screen = secrets.masked_screen(view.screen.clone());
         let reading = caller.reader().map(|reader| self.readers.of(reader, terminal.id())).unwrap_or_default();
@@ -52,8 +53,8 @@ impl Sessions {
                 ScreenShare { content: shortened_frames(&share.content), ..share }
             }
             ScreenMode::Auto | ScreenMode::New => {
-                match news(terminal, &secrets, reading.offset.or(since), view.end).await? {
-                    Some(share) if mode == ScreenMode::New || share.content.len() <= screen.len() => share,
+                match news(terminal, &secrets, reading.offset.or(since), view.end).await {
+                    Ok(Some(share)) if mode == ScreenMode::New || share.content.len() <= screen.len() => share,
                     _ => ScreenShare { content: screen.clone(), ..ScreenShare::default() },
                 }
             }
@@ -63,7 +64,8 @@ impl Sessions {
             let (row, col) = (view.cursor.row, view.cursor.col);
             share.cursor = Some(CursorPosition { row, col, visible: view.cursor.visible });
             if mode != ScreenMode::Full {
-                share.highlighted = highlights(&secrets.masked_picture(terminal.picture().await?));
+                let picture = terminal.picture().await.ok();
+                share.highlighted = picture.map(|it| highlights(&secrets.masked_picture(it))).unwrap_or_default();
             }
         }
         if mode != ScreenMode::None {
@@ -72,7 +74,7 @@ impl Sessions {
         if share.part == Some(ScreenPart::Changed) {
             share.highlighted.retain(|part| !reading.highlighted.contains(part));
         }
-        Ok(share)
+        share
     }
 
     /// Notes that the client has seen the whole of a screen, which has no secrets.

@@ -315,7 +315,7 @@ impl Sessions {
         };
         let handed_back = self.absence(caller, &terminal, &view).await;
         let mode = verb.screen.unwrap_or_default();
-        let share = self.screen_share(caller, &terminal, &view, mode, Some(sent.offset)).await?;
+        let share = self.screen_share(caller, &terminal, &view, mode, Some(sent.offset)).await;
         let secrets = self.secrets.within(terminal.id());
         let View { exit, busy, exit_code, awaiting_input, password, name, typed, .. } = view;
         Ok(SendInputReply {

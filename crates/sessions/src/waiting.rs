@@ -216,7 +216,7 @@ impl Sessions {
     ) -> Result<AwaitOutputReply, SessionError> {
         let handed_back = self.absence(caller, &end.terminal, &end.view).await;
         let mode = verb.screen.unwrap_or_default();
-        let share = self.screen_share(caller, &end.terminal, &end.view, mode, None).await?;
+        let share = self.screen_share(caller, &end.terminal, &end.view, mode, None).await;
         let reason = reason_of(end.waited.reason);
         let exit_code = exit_code_of(reason, &end);
         let EndedWait { terminal, waited, view } = end;

@@ -164,6 +164,14 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "commands.integrate",
+        variable: "STEPLATCH_COMMANDS_INTEGRATE",
+        former: None,
+        about: "set up exit codes in shells within ssh, su or docker with their first command",
+        kind: Kind::Flag(false),
+        hot: true,
+    },
+    Key {
         name: "daemon.log",
         variable: crate::print::LOG_VARIABLE,
         former: None,
@@ -373,6 +381,7 @@ impl Settings {
         steplatch_daemon::Configuration {
             library_tools: *self.value("tools.library") == Value::Flag(true),
             command_pagers: *self.value("commands.pagers") == Value::Flag(true),
+            command_integration: *self.value("commands.integrate") == Value::Flag(true),
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
             gate_proof: match self.value("gates.require") {
                 Value::Text(name) => proof(name).unwrap_or(Proof::Passphrase),

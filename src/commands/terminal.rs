@@ -121,11 +121,16 @@ pub(crate) struct Send {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOne {
-    /// Id or name of the terminal; its shell must be at its prompt
+    /// Id or name of the terminal; its shell or its REPL must be at its prompt
     #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: String,
     /// The command: one argument in the language of the shell, or a program with its arguments
-    #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        trailing_var_arg = true,
+        required_unless_present = "integrate",
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     command: Vec<String>,
     /// Seconds to wait for the end of the command
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
@@ -133,6 +138,9 @@ pub(crate) struct RunOne {
     /// Directory to change to first
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
+    /// In a shell within ssh, su or docker: set up exit codes and variables first
+    #[arg(long)]
+    integrate: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -375,6 +383,7 @@ impl RunOne {
                 },
                 timeout: self.timeout,
                 working_directory: self.cwd,
+                integrate: self.integrate.then_some(true),
                 limit: Some(PAGE),
             },
         )
@@ -388,8 +397,9 @@ impl RunOne {
         if self.json {
             print::json(&reply)?;
         }
-        // The exit code of the command, as a shell returns it.
-        Ok(ExitCode::from(reply.exit_code.map_or(FAILED, |code| u8::try_from(code & 0xff).unwrap_or(FAILED))))
+        // The exit code of the command, as a shell returns it. An entry in a program that reports none was run.
+        let code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
+        Ok(ExitCode::from(code))
     }
 }
 

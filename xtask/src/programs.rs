@@ -33,6 +33,13 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("node", &["nodejs"]),
     program("npm", &["npm"]),
     program("openssl", &["openssl"]),
+    program("dash", &["dash"]),
+    program("busybox", &["busybox"]),
+    program("sqlite3", &["sqlite3"]),
+    program("bc", &["bc"]),
+    program("gdb", &["gdb"]),
+    program("ssh", &["openssh-client"]),
+    program("/usr/sbin/sshd", &["openssh-server"]),
 ];
 
 /// The programs for the benchmark of terminals.

@@ -2,7 +2,7 @@
 
 use steplatch_access::ProofPolicy;
 use steplatch_services::RemoteServices;
-use steplatch_sessions::PagerPolicy;
+use steplatch_sessions::CommandPolicy;
 use steplatch_workflow::Proof;
 use tokio::sync::watch::Receiver;
 
@@ -17,6 +17,8 @@ pub struct Configuration {
     pub gate_proof: Proof,
     /// Whether pagers and editors open in shells that are started for one command.
     pub command_pagers: bool,
+    /// Whether inner shells are integrated with their first command.
+    pub command_integration: bool,
 }
 
 /// The proof of a person that the current configuration requires.
@@ -29,13 +31,17 @@ impl ProofPolicy for GateProof {
     }
 }
 
-/// What the current configuration says of shells that are started for one command.
+/// What the current configuration says of single commands.
 #[derive(Debug)]
-pub(crate) struct CommandPagers(pub(crate) Receiver<Configuration>);
+pub(crate) struct CommandSettings(pub(crate) Receiver<Configuration>);
 
-impl PagerPolicy for CommandPagers {
+impl CommandPolicy for CommandSettings {
     fn opens_pagers(&self) -> bool {
         self.0.borrow().command_pagers
+    }
+
+    fn integrates(&self) -> bool {
+        self.0.borrow().command_integration
     }
 }
 

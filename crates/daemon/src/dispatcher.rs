@@ -109,8 +109,8 @@ impl Dispatcher {
     ) -> Result<Self, OpenError> {
         let DispatcherParts { place, hosts, workers, secrets, keep, configuration, clock } = parts;
         let stop = watch::Sender::new(None);
-        let pagers = Arc::new(configuration::CommandPagers(configuration.clone()));
-        let sessions = Sessions::new(hosts, secrets.clone(), pagers, stop.subscribe());
+        let policy = Arc::new(configuration::CommandSettings(configuration.clone()));
+        let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe());
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
         let hands = ExecutorFactory::new(sessions.clone(), secrets.clone());

@@ -37,7 +37,8 @@ editors, release procedures.
 1. open_terminal starts a shell (or any program) and returns a session_id at its prompt.
 2. send_input types: end a line with \\n. Add until=\"prompt\" to wait in the same call: it returns when the command \
 has ended or when its program asks for input, with what is new on the screen. Or add a pattern.
-3. run_command runs one command in a shell and returns its output and exit code, or at once when it asks something.
+3. run_command runs one command in a shell and returns its output and exit code, or at once when it asks something. \
+Within ssh, su, docker or a REPL it is one entry at the prompt; integrate=true gives a shell there exit codes.
 4. await_output waits on, also for several terminals. get_screen_content reads the screen, or the output by position, \
 or searches it.
 5. exit_terminal closes it with everything that was started in it.

@@ -798,7 +798,8 @@ fn default_command_timeout() -> f64 {
 /// Run one command in a shell and return exactly what it printed, and its exit code.
 ///
 /// With session_id in that terminal, whose shell must be at its prompt (its folder, variables and history apply and
-/// stay); without it in a fresh shell, which is closed afterwards. Returns at once when the command asks for input or
+/// stay); without it in a fresh shell, which is closed afterwards. In ssh, su or a REPL: one entry at its prompt, without
+/// an exit code (see integrate). Returns at once when the command asks for input or
 /// opens an editor (awaiting_input: true): answer with send_input. A command that takes longer goes on: wait for it
 /// with await_output until: prompt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -815,6 +816,9 @@ pub struct RunCommand {
     /// Folder to change to first
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
+    /// true in a shell within ssh, su or docker: exit codes and variables from now on; command may be empty
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrate: Option<bool>,
     /// Characters of output to return at most; its head and tail are kept
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
@@ -832,7 +836,7 @@ pub struct RunCommandReply {
     /// What it printed
     #[serde(default)]
     pub output: String,
-    /// Its exit code; none while it still runs
+    /// Its exit code; none while it still runs, and of an entry in a program that reports none
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub exit_code: Option<i32>,

@@ -22,10 +22,13 @@ use crate::sessions::{CHARACTERS, Sessions, excerpt_text};
 const LONGEST: f64 = 3600.0;
 const SHORTEST: f64 = 0.1;
 
-/// What the settings say of shells that are started for one command.
-pub trait PagerPolicy: std::fmt::Debug + Send + Sync {
-    /// Whether pagers and editors open there, although no client sees them.
+/// What the settings say of single commands.
+pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
+    /// Whether pagers and editors open in a shell that is started for one command, although no client sees them.
     fn opens_pagers(&self) -> bool;
+
+    /// Whether inner shells are integrated with their first command, where the caller does not say.
+    fn integrates(&self) -> bool;
 }
 
 /// Variables that keep programs from waiting for a person, in a shell that is started for one command.
@@ -69,7 +72,7 @@ impl Sessions {
         let open = OpenTerminal {
             shell: "bash".to_owned(),
             working_directory: verb.working_directory.clone(),
-            environment: (!self.pagers.opens_pagers()).then(|| unattended(caller)),
+            environment: (!self.policy.opens_pagers()).then(|| unattended(caller)),
             cols: 120,
             rows: 40,
             wait_ready: true,
@@ -118,7 +121,8 @@ impl Sessions {
         verb: RunCommand,
         step: Option<String>,
     ) -> RunCommandReply {
-        if verb.command.trim().is_empty() {
+        let integrate = verb.integrate.unwrap_or_else(|| self.policy.integrates());
+        if verb.command.trim().is_empty() && verb.integrate != Some(true) {
             return failed("command is empty".to_owned());
         }
         if !(SHORTEST..=LONGEST).contains(&verb.timeout) {
@@ -131,6 +135,7 @@ impl Sessions {
             limit: Limit::HeadAndTail(verb.limit.map_or(CHARACTERS, |limit| limit as usize)),
             // A run's command has no client that could answer.
             input: caller.reader().is_some(),
+            integrate,
             step,
         };
         let session_id = Some(terminal.id().to_string());

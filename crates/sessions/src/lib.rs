@@ -24,7 +24,7 @@ mod waiting;
 pub use action_catalog::TerminalTools;
 pub use answer::VerbReply;
 pub use attach::TerminalEvents;
-pub use commands::{PagerPolicy, ShellQueryError};
+pub use commands::{CommandPolicy, ShellQueryError};
 pub use ending::ShutdownMode;
 pub use event_sink::{Disconnected, EventSink, refused};
 pub use held_terminals::TerminalUse;

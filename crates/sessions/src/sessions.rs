@@ -24,7 +24,7 @@ use steplatch_terminal::{
 };
 use tokio::sync::watch;
 
-use crate::commands::PagerPolicy;
+use crate::commands::CommandPolicy;
 use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::highlights::highlights;
@@ -40,7 +40,7 @@ pub struct Sessions {
     hosts: Hosts,
     pub(crate) secrets: Arc<Redactor>,
     held: Arc<HeldTerminals>,
-    pub(crate) pagers: Arc<dyn PagerPolicy>,
+    pub(crate) policy: Arc<dyn CommandPolicy>,
     /// What each client has seen.
     pub(crate) readers: Arc<Readers>,
     /// Whether the daemon ends, and how.
@@ -79,10 +79,10 @@ impl Sessions {
     pub fn new(
         hosts: Hosts,
         secrets: Arc<Redactor>,
-        pagers: Arc<dyn PagerPolicy>,
+        policy: Arc<dyn CommandPolicy>,
         ending: watch::Receiver<Option<ShutdownMode>>,
     ) -> Self {
-        Self { hosts, secrets, pagers, held: Arc::default(), readers: Arc::default(), ending }
+        Self { hosts, secrets, policy, held: Arc::default(), readers: Arc::default(), ending }
     }
 
     /// Whether terminals, and the interrupted work of their clients, are left to the next daemon.

@@ -24,12 +24,19 @@ pub struct CommandRequest {
     /// Whether to return when the command waits for typed input. The command is left running then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub input: bool,
+    /// Whether an inner shell without marks is integrated first: one line is typed at its prompt, and taken out of the
+    /// output again. An empty command integrates it and does nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub integrate: bool,
     /// The id of the step that this command belongs to. A repeated request with the same step does not run the
     /// command again; it returns the recorded outcome.
     pub step: Option<String>,
 }
 
 /// The outcome of a command.
+///
+/// At the prompt of a program without marks (an interpreter, a debugger, a shell that is not integrated) the command is
+/// an entry, and its outcome has no exit code.
 ///
 /// The output is what the command printed, without escapes, `\r\n` as `\n`, the last line with or without an end as
 /// it was. Lines that were written over (progress bars) look as they did in the end, and what was drawn on the
@@ -127,6 +134,12 @@ pub enum RunError {
         /// Bytes that wait.
         waiting: usize,
     },
+    /// A shell was to be integrated, and nothing answered at its prompt as a shell does.
+    #[error(
+        "no shell has answered at the prompt, so it is not integrated; run the command without integrate, or type it \
+         and wait for what it prints"
+    )]
+    Unintegrated,
     /// The program has ended.
     #[error("its program has ended")]
     Ended(Option<Exit>),
@@ -190,7 +203,7 @@ pub(crate) fn keys(text: &str, kind: Kind, editor: Editor) -> Vec<u8> {
         }
     }
     match kind {
-        Kind::Bash | Kind::Zsh => keys.push(b'\r'),
+        Kind::Bash | Kind::Zsh | Kind::Posix => keys.push(b'\r'),
         // Our key for Enter; the integration reports when a command is incomplete, see `integration/fish.fish`.
         Kind::Fish => keys.extend_from_slice(b"\x1b\x18e"),
     }

@@ -13,7 +13,6 @@
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,6 +74,9 @@ pub enum VariablesError {
     /// The shell has no signal handler of the integration any more, so it cannot receive the request.
     #[error("the shell can not be asked: it does not listen for requests any more")]
     Deaf,
+    /// The request cannot be typed into an inner shell: it is long, or a value has characters that are keys there.
+    #[error("the values can not be typed into this shell: they are long, or contain control characters")]
+    NotTypeable,
     /// The shell did not answer in time.
     #[error("the shell did not answer within {} s", PATIENCE.as_secs())]
     Unanswered,
@@ -120,13 +122,13 @@ pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
 /// A request to a shell, in its own language.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryScript {
-    text: Vec<u8>,
+    statements: Vec<String>,
     kind: Kind,
 }
 
 impl QueryScript {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { text: Vec::new(), kind }
+        Self { statements: Vec::new(), kind }
     }
 
     /// Adds the commands that report a variable. The caller has checked the name.
@@ -134,37 +136,56 @@ impl QueryScript {
         // Four texts for each, ended by NUL: its name, whether it is set, its attributes, its value.
         let line = match self.kind {
             Kind::Bash => {
-                format!("\\builtin printf '%s\\0' {name} \"${{{name}[*]+1}}\" \"${{{name}@a}}\" \"${{{name}[*]}}\"\n")
+                format!("\\builtin printf '%s\\0' {name} \"${{{name}[*]+1}}\" \"${{{name}@a}}\" \"${{{name}[*]}}\"")
             }
             Kind::Zsh => {
-                format!("builtin printf '%s\\0' {name} \"${{{name}+1}}\" \"${{(t){name}}}\" \"${{{name}}}\"\n")
+                format!("builtin printf '%s\\0' {name} \"${{{name}+1}}\" \"${{(t){name}}}\" \"${{{name}}}\"")
             }
             Kind::Fish => format!(
                 "builtin printf '%s\\0' {name} (set -q {name}; and echo 1; or echo) \
-                 (set -qx {name}; and echo x; or echo) \"${name}\"\n"
+                 (set -qx {name}; and echo x; or echo) \"${name}\""
+            ),
+            Kind::Posix => format!(
+                "printf '%s\\0' {name} \"${{{name}+1}}\" \
+                 \"$(case \"$(export -p)\" in *\"export {name}=\"*) echo x;; esac)\" \"${name}\""
             ),
         };
-        self.text.extend_from_slice(line.as_bytes());
+        self.statements.push(line);
     }
 
     /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
     pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
-        let value = quoted(value, self.kind);
+        let value = quoted(value, self.kind).into_string().expect("a text that was quoted is a text");
         let (before, after) = match (self.kind, export) {
-            (Kind::Bash, false) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -g {name}="), " ;; esac\n"),
-            (Kind::Bash, true) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -gx {name}="), " ;; esac\n"),
+            (Kind::Bash, false) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -g {name}="), " ;; esac"),
+            (Kind::Bash, true) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -gx {name}="), " ;; esac"),
             (Kind::Zsh, false) => {
-                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -g {name}="), "\n")
+                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -g {name}="), "")
             }
             (Kind::Zsh, true) => {
-                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -gx {name}="), "\n")
+                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -gx {name}="), "")
             }
-            (Kind::Fish, false) => (format!("set -g {name} "), "\n"),
-            (Kind::Fish, true) => (format!("set -gx {name} "), "\n"),
+            (Kind::Fish, false) => (format!("set -g {name} "), ""),
+            (Kind::Fish, true) => (format!("set -gx {name} "), ""),
+            (Kind::Posix, false) => (format!("{name}="), ""),
+            (Kind::Posix, true) => (format!("export {name}="), ""),
         };
-        self.text.extend_from_slice(before.as_bytes());
-        self.text.extend_from_slice(value.as_bytes());
-        self.text.extend_from_slice(after.as_bytes());
+        self.statements.push(format!("{before}{value}{after}"));
+    }
+
+    /// Returns it as a file that a shell reads.
+    fn file(&self) -> Vec<u8> {
+        self.statements.iter().flat_map(|statement| [statement.as_bytes(), b"\n"]).flatten().copied().collect()
+    }
+
+    /// Returns it as one line that is typed. A value may still contain ends of lines.
+    pub(crate) fn line(&self) -> String {
+        self.statements.join("; ")
+    }
+
+    /// Returns which shell understands it.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 }
 
@@ -172,13 +193,13 @@ impl QueryScript {
 pub(crate) type VariableReport = (String, Option<Variable>);
 
 /// Parses an answer; see [`QueryScript::query`].
-fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
+pub(crate) fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
     let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     let told = texts.chunks_exact(4).map(|told| {
         let exported = match kind {
             Kind::Zsh => told[2].split(|&byte| byte == b'-').any(|word| word == b"export"),
-            Kind::Bash | Kind::Fish => told[2].contains(&b'x'),
+            Kind::Bash | Kind::Fish | Kind::Posix => told[2].contains(&b'x'),
         };
         let variable = Variable { value: lossy(told[3]), exported };
         (lossy(told[0]), (!told[1].is_empty()).then_some(variable))
@@ -197,11 +218,13 @@ pub(crate) struct Files {
 impl Files {
     /// Writes a request, and an answer that is empty so far.
     pub(crate) fn write(agreed: &IntegrationSession, script: &QueryScript) -> Result<Self, VariablesError> {
-        if script.text.len() > MOST {
+        let text = script.file();
+        if text.len() > MOST {
             return Err(VariablesError::TooLong);
         }
+        let Some(begin) = &agreed.files else { return Err(VariablesError::Deaf) };
         let with = |end: &str| {
-            let mut path = OsString::from(agreed.files.as_os_str());
+            let mut path = OsString::from(begin.as_os_str());
             path.push(end);
             PathBuf::from(path)
         };
@@ -211,7 +234,7 @@ impl Files {
             let _ = fs::remove_file(path);
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         };
-        let written = new(&files.answer).and_then(|_| new(&files.request)?.write_all(&script.text));
+        let written = new(&files.answer).and_then(|_| new(&files.request)?.write_all(&text));
         written.map_err(|error| VariablesError::System(error.to_string()))?;
         Ok(files)
     }

@@ -8,6 +8,8 @@
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
 
+pub(crate) mod inner;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -50,16 +52,18 @@ pub(crate) enum Kind {
     Bash,
     Zsh,
     Fish,
+    /// A shell without hooks, whose prompt carries the marks: dash, busybox, ksh, an old bash. Only ever an inner one.
+    Posix,
 }
 
-/// What is agreed with a shell that is about to be started.
+/// What is agreed with a shell: one that is about to be started, or one within it.
 #[derive(Debug, Clone)]
 pub(crate) struct IntegrationSession {
     pub(crate) kind: Kind,
     /// What its marks carry.
     pub(crate) nonce: String,
-    /// How the paths of its request and its answer begin.
-    pub(crate) files: PathBuf,
+    /// How the paths of its request and its answer begin; none for an inner shell, which is asked by typed lines.
+    pub(crate) files: Option<PathBuf>,
 }
 
 impl Integration {
@@ -117,10 +121,12 @@ impl Integration {
                 source.push(quoted(self.fish.as_os_str(), Kind::Fish));
                 arguments.extend(["-C".into(), source]);
             }
+            // Has no startup file of ours; only inner shells are of this kind.
+            Kind::Posix => return None,
         }
         environment.push((NONCE_VARIABLE.into(), nonce.clone().into()));
         environment.push((EXCHANGE_VARIABLE.into(), files.clone().into()));
-        Some(IntegrationSession { kind, nonce, files })
+        Some(IntegrationSession { kind, nonce, files: Some(files) })
     }
 }
 
@@ -150,7 +156,7 @@ pub(crate) fn quoted(text: impl AsRef<OsStr>, kind: Kind) -> OsString {
     let mut word = vec![b'\''];
     for &byte in text.as_ref().as_bytes() {
         match (kind, byte) {
-            (Kind::Bash | Kind::Zsh, b'\'') => word.extend_from_slice(br"'\''"),
+            (Kind::Bash | Kind::Zsh | Kind::Posix, b'\'') => word.extend_from_slice(br"'\''"),
             (Kind::Fish, b'\'' | b'\\') => word.extend_from_slice(&[b'\\', byte]),
             _ => word.push(byte),
         }

@@ -25,6 +25,7 @@ mod lines;
 pub mod measured;
 mod memory;
 mod process;
+mod prompt;
 mod question;
 mod screen;
 mod terminal;

@@ -29,7 +29,7 @@ pub(crate) use task::{TerminalParts, run};
 
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};
-use crate::integration::IntegrationSession;
+use crate::integration::{IntegrationSession, Kind};
 use crate::keys::UnknownKey;
 use crate::process::{Exit, Survivor};
 use crate::screen::{Cursor, Modes, Picture, Size};
@@ -325,6 +325,10 @@ pub(crate) enum Request {
     Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
     /// The request that was written is to be answered.
     Exchange(oneshot::Sender<Result<(), VariablesError>>),
+    /// Which shell is asked by typed lines, if it is an inner one.
+    InnerShell(oneshot::Sender<Option<Kind>>),
+    /// An inner shell is to run the script, and report what it prints.
+    Script(QueryScript, oneshot::Sender<Result<Vec<u8>, VariablesError>>),
     Describe(oneshot::Sender<Description>),
     Resize(Size, oneshot::Sender<()>),
     Signal(Signal, oneshot::Sender<Result<(), Option<Exit>>>),
@@ -502,6 +506,12 @@ impl Terminal {
     /// Has the shell run what `write` puts into a script, and returns what it reported.
     async fn exchange(&self, write: impl FnOnce(&mut QueryScript)) -> Result<Vec<VariableReport>, VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
+        if let Some(kind) = self.ask(Request::InnerShell).await? {
+            let mut script = QueryScript::new(kind);
+            write(&mut script);
+            let answer = self.ask(|reply| Request::Script(script, reply)).await??;
+            return Ok(exchange::parsed(&answer, kind));
+        }
         let Some(agreed) = &self.agreed else {
             // The task reports which program runs instead.
             self.ask(Request::Exchange).await??;

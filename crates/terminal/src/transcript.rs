@@ -39,6 +39,8 @@ pub(crate) enum Mark {
     Answered,
     /// A program reports its working directory (OSC 7).
     Folder(String),
+    /// The innermost shell has ended: the shell around it prints marks again.
+    InnerShellEnded,
 }
 
 /// Why parsing stopped before the end of a portion: the emulator needs something first.
@@ -67,9 +69,10 @@ pub(crate) struct Transcript {
 impl Transcript {
     /// `nonce` is what marks must carry to be believed; without one, no mark is.
     pub(crate) fn new(history: History, nonce: Option<String>) -> Self {
+        let sources = nonce.map(|nonce| MarkSource { nonce, begins_at_line_end: false }).into_iter().collect();
         let writer = Writer {
             history,
-            nonce,
+            sources,
             command_zone: Zone::Output,
             alternate: false,
             marks: Vec::new(),
@@ -97,6 +100,18 @@ impl Transcript {
         std::mem::take(&mut self.writer.marks)
     }
 
+    /// Believes the marks of a shell within the last one, too. `begins_at_line_end` is whether the end of an entered
+    /// line begins a command there, because the shell does not mark where commands begin.
+    pub(crate) fn enter_shell(&mut self, nonce: String, begins_at_line_end: bool) {
+        self.writer.sources.push(MarkSource { nonce, begins_at_line_end });
+    }
+
+    /// Forgets the innermost shell, which has ended.
+    pub(crate) fn leave_shell(&mut self) {
+        self.writer.sources.pop();
+        self.writer.enter(Zone::Output);
+    }
+
     pub(crate) fn history(&self) -> &History {
         &self.writer.history
     }
@@ -112,9 +127,16 @@ impl Transcript {
     }
 }
 
+/// A shell whose marks are believed.
+struct MarkSource {
+    nonce: String,
+    begins_at_line_end: bool,
+}
+
 struct Writer {
     history: History,
-    nonce: Option<String>,
+    /// The shells that print marks, each within the one before.
+    sources: Vec<MarkSource>,
     /// The zone according to the marks; the alternate screen takes precedence.
     command_zone: Zone,
     alternate: bool,
@@ -208,6 +230,13 @@ impl Writer {
         self.rewound = false;
         self.line_behind_prompt = false;
         self.history.push('\n');
+        if self.command_zone == Zone::Input
+            && !self.alternate
+            && self.sources.last().is_some_and(|source| source.begins_at_line_end)
+        {
+            self.enter(Zone::Output);
+            self.mark(Mark::CommandStarted);
+        }
     }
 
     /// Notes that the cursor went to another row: words on different rows are different words.
@@ -252,10 +281,13 @@ impl Writer {
     }
 
     fn semantic_prompt(&mut self, params: &[&[u8]]) {
-        let Some(nonce) = &self.nonce else { return };
-        let carries_nonce = params.iter().any(|param| param.strip_prefix(b"k=") == Some(nonce.as_bytes()));
-        if !carries_nonce {
-            return;
+        let carries =
+            |source: &MarkSource| params.iter().any(|param| param.strip_prefix(b"k=") == Some(source.nonce.as_bytes()));
+        let Some(printed_by) = self.sources.iter().rposition(carries) else { return };
+        // A shell prints only while no shell within it is left.
+        for _ in printed_by + 1..self.sources.len() {
+            self.sources.pop();
+            self.mark(Mark::InnerShellEnded);
         }
         match params.first().copied() {
             Some(b"A") => {
@@ -284,7 +316,13 @@ impl Writer {
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
                 self.mark(Mark::CommandEnded(code));
             }
-            Some(b"P") if params.contains(&b"k=s".as_slice()) => self.mark(Mark::MoreWanted),
+            Some(b"P") if params.contains(&b"k=s".as_slice()) => {
+                if self.sources[printed_by].begins_at_line_end {
+                    // The line that ended has begun no command.
+                    self.enter(Zone::Input);
+                }
+                self.mark(Mark::MoreWanted);
+            }
             Some(b"V") => self.mark(Mark::Answered),
             _ => {}
         }

@@ -17,8 +17,9 @@ use crate::transcript::Mark;
 pub(super) struct Shell {
     /// The agreement with it; nothing where the program is no reporting shell, or no longer one.
     pub(super) agreed: Option<IntegrationSession>,
-    /// Its process, and the program in it at its first prompt.
-    pid: i32,
+    /// Its process, and the program in it at its first prompt. Of an inner shell, the first process of the foreground
+    /// group when it was entered: the shell itself, or the program that passes on what it prints.
+    pub(super) pid: i32,
     image: Option<ProcessImage>,
     /// The program that has taken the place of the shell in its process.
     pub(super) replaced_by: Option<String>,
@@ -47,6 +48,8 @@ pub(super) struct Shell {
     pub(super) doubtful: Option<Instant>,
     pub(super) running: bool,
     pub(super) last_exit: Option<i32>,
+    /// It runs within the terminal's own program, such as `ssh` or another shell.
+    pub(super) is_inner: bool,
     /// `last_exit` is that of the last line that was entered.
     pub(super) knows_exit: bool,
     /// The directory that was reported (OSC 7), by the running command or by a program that reports nothing else.
@@ -69,6 +72,22 @@ const LAST_LOOK: Duration = Duration::from_secs(13);
 impl Shell {
     pub(super) fn new(agreed: Option<IntegrationSession>, pid: i32) -> Self {
         Self { agreed, pid, ..Self::default() }
+    }
+
+    /// Enters a shell within `outer`, which shows its prompt. Prompts are counted on.
+    pub(super) fn enter(agreed: IntegrationSession, pid: i32, outer: &Self) -> Self {
+        let (folder, prompts) = (None, outer.prompts);
+        Self { agreed: Some(agreed), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
+    }
+
+    /// Goes back to this shell, in which `inner` has ended.
+    pub(super) fn resume(&mut self, inner: &Self) {
+        self.prompts = inner.prompts;
+    }
+
+    /// Whether the program that was entered is gone. A shell that the terminal itself started is its own program.
+    pub(super) fn has_left(&self) -> bool {
+        self.is_inner && ProcessImage::of(self.pid).is_none()
     }
 
     /// Whether it reports what it does.
@@ -109,7 +128,10 @@ impl Shell {
                 }
                 self.running = false;
                 self.look_at = None;
-                self.folder = None;
+                // An inner shell reports its own directory with its prompt.
+                if !self.is_inner {
+                    self.folder = None;
+                }
                 // An empty line is taken without a command.
                 if !std::mem::take(&mut self.took) {
                     self.untaken = self.untaken.saturating_sub(1);
@@ -133,7 +155,9 @@ impl Shell {
                 self.took = true;
                 self.begins = false;
                 self.doubtful = None;
-                self.folder = None;
+                if !self.is_inner {
+                    self.folder = None;
+                }
                 self.untaken = self.untaken.saturating_sub(1);
                 self.look_at = Some(Instant::now() + REPLACES_SHELL);
                 self.look_again = 2 * REPLACES_SHELL;
@@ -153,7 +177,7 @@ impl Shell {
                 }
             }
             Mark::Folder(folder) => self.folder = Some(folder.clone()),
-            Mark::MoreWanted | Mark::Answered => {}
+            Mark::MoreWanted | Mark::Answered | Mark::InnerShellEnded => {}
         }
     }
 

@@ -3,7 +3,9 @@
 //! One `select` holds all that can wake it: a request, output, room to write, the end of the
 //! program, a deadline. After each, every pending wait is looked at.
 
+mod entry;
 mod exchanging;
+mod inner;
 mod running;
 mod states;
 
@@ -14,7 +16,9 @@ use rustix::process::Pid;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use self::entry::PromptEntry;
 use self::exchanging::Exchanging;
+use self::inner::HiddenLineTask;
 use self::running::{Entering, FinishedCommands, Running};
 use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
@@ -35,8 +39,9 @@ use crate::intake::OutputPipeline;
 use crate::integration::IntegrationSession;
 use crate::keys;
 use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all, signal_group};
+use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size};
-use crate::transcript::Transcript;
+use crate::transcript::{Mark, Transcript};
 use crate::wait::{EchoZones, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
 
 /// What a terminal is made of.
@@ -87,7 +92,10 @@ struct Task {
     grace: Duration,
     life: Lifecycle,
     echo: Echo,
+    /// The shell whose marks count: the innermost one that is integrated.
     shell: Shell,
+    /// The shells around it, outermost first.
+    outer: Vec<Shell>,
     outgoing: Outgoing,
     /// Answers to printed queries that no program can read yet.
     answers: Answers,
@@ -117,6 +125,12 @@ struct Task {
     /// The outcomes of earlier ones.
     done: FinishedCommands,
     exchanging: Option<Exchanging>,
+    /// A line that the terminal types by itself into an inner shell.
+    typed_line: Option<HiddenLineTask>,
+    /// An entry at a prompt without marks, with a waiting caller.
+    entry: Option<PromptEntry>,
+    /// The prompt of the last entry.
+    last_prompt: Option<LearnedPrompt>,
     waits: Vec<Pending>,
     viewers: broadcast::Sender<Output>,
     without_questions: QueryFilter,
@@ -183,6 +197,7 @@ pub(crate) async fn run(
         life: parts.life,
         echo: Echo::default(),
         shell,
+        outer: Vec::new(),
         outgoing: Outgoing::default(),
         answers: Answers::default(),
         ledger: Ledger::default(),
@@ -203,6 +218,9 @@ pub(crate) async fn run(
         entering: Vec::new(),
         done: FinishedCommands::default(),
         exchanging: None,
+        typed_line: None,
+        entry: None,
+        last_prompt: None,
         waits: Vec::new(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
         without_questions: QueryFilter::default(),
@@ -270,6 +288,8 @@ impl Task {
             self.shell.look_at,
             self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
+            self.typed_line.as_ref().map(|line| line.deadline),
+            self.entry.as_ref().map(PromptEntry::due),
             self.outgoing.held_until(),
             self.answers.inspect_at().filter(|_| !self.place.is_flooding()),
             self.intake.screen.held_until().map(Instant::from_std),
@@ -283,12 +303,19 @@ impl Task {
     fn idle_until(&self) -> Option<Instant> {
         let used = !self.waits.is_empty()
             || self.running.is_some()
-            || self.exchanging.is_some()
+            || self.entry.is_some()
+            || self.is_typing_itself()
             || self.viewers.receiver_count() > 0;
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
 
+    /// Whether the terminal types by itself, so that no command can be entered.
+    fn is_typing_itself(&self) -> bool {
+        self.exchanging.is_some() || self.typed_line.is_some()
+    }
+
     fn handle(&mut self, request: Request) {
+        self.leave_ended_shells();
         if !matches!(request, Request::Describe(_) | Request::Forget(_)) {
             self.last_use = Instant::now();
         }
@@ -313,6 +340,11 @@ impl Task {
             }
             Request::Run(request, reply) => self.begin_command(request, reply),
             Request::Exchange(reply) => self.begin_exchange(reply),
+            Request::InnerShell(reply) => {
+                let inner = self.shell.agreed.as_ref().filter(|_| self.shell.is_inner);
+                let _ = reply.send(inner.map(|agreed| agreed.kind));
+            }
+            Request::Script(script, reply) => self.begin_script(&script, reply),
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
                 self.resize(size);
@@ -402,7 +434,7 @@ impl Task {
             return;
         }
         let tells = self.shell.is_reporting() && !self.shell.is_replaced();
-        let shell = (tells && foreground == Some(self.child.pid())).then(|| ShellReader {
+        let shell = (tells && foreground == Some(self.shell_process())).then(|| ShellReader {
             at_prompt: self.shell.shows_prompt,
             prompt_comes: if self.shell.is_between_commands() { PROMPT_COMES } else { END_COMES },
         });
@@ -416,6 +448,10 @@ impl Task {
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
+        if self.typed_line.is_some() {
+            let bytes = self.hold_back(bytes);
+            return self.take_in_all(&bytes);
+        }
         if self.exchanging.is_none() {
             return self.take_in_all(bytes);
         }
@@ -442,6 +478,9 @@ impl Task {
         }
         self.stir_watches();
         for marked in self.intake.transcript.take_marks() {
+            if marked.mark == Mark::InnerShellEnded {
+                self.leave_inner_shell();
+            }
             self.shell.apply(&marked.mark);
             self.follow_command(&marked);
             self.follow_exchange(&marked.mark);
@@ -464,12 +503,15 @@ impl Task {
         for watch in waits.chain(self.running.as_mut().and_then(Running::input)) {
             watch.stirred(now);
         }
+        if let Some(entry) = &mut self.entry {
+            entry.stirred(now);
+        }
     }
 
     /// Checks whether the shell that a caller waits for is still there; a program in its place prints no marks.
     fn watch_shell(&mut self) {
         let awaited = self.running.is_some() || self.waits.iter().any(Pending::is_for_prompt);
-        if awaited && self.shell.running && self.pty.foreground() == Some(self.child.pid()) {
+        if awaited && self.shell.running && self.pty.foreground() == Some(self.shell_process()) {
             self.shell.notice_replacement();
         }
     }
@@ -502,9 +544,10 @@ impl Task {
             self.shell.come_to_prompt();
         }
         if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
-            self.shell.look_for_replacement(self.pty.foreground() == Some(self.child.pid()));
+            self.shell.look_for_replacement(self.pty.foreground() == Some(self.shell_process()));
         }
         self.look_at_exchange();
+        self.look_at_hidden_line();
         if !self.closed && !self.place.is_flooding() && self.answers.inspect_at().is_some_and(|at| Instant::now() >= at)
         {
             self.read();
@@ -740,6 +783,7 @@ impl Task {
     /// Ends every wait that is over. Returns whether some output is still to be searched.
     fn check_waits(&mut self) -> bool {
         self.check_command();
+        self.check_entry();
         let mut more = false;
         let mut index = 0;
         while index < self.waits.len() {

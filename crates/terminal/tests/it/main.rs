@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod asking;
+mod inner_shells;
 mod piped;
 mod programs;
 mod shells;
+mod ssh;

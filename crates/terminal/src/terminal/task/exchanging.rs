@@ -32,7 +32,7 @@ impl Task {
                 self.outgoing.extend(BASH_KEY.iter().copied());
                 Some(Redraw::new(&agreed.nonce))
             }
-            Kind::Zsh | Kind::Fish => {
+            Kind::Zsh | Kind::Fish | Kind::Posix => {
                 if rustix::process::kill_process(self.child.pid(), Signal::USR1).is_err() {
                     return drop(reply.send(Err(VariablesError::Ended)));
                 }
@@ -44,7 +44,7 @@ impl Task {
         self.write_waiting();
     }
 
-    fn fit_to_answer(&self) -> Result<IntegrationSession, VariablesError> {
+    pub(super) fn fit_to_answer(&self) -> Result<IntegrationSession, VariablesError> {
         if self.is_over() {
             return Err(VariablesError::Ended);
         }
@@ -52,7 +52,7 @@ impl Task {
         let Some(agreed) = self.shell.agreed.clone().filter(|_| self.shell.is_reporting()) else {
             return Err(VariablesError::NotIntegrated { program: self.foreground_name() });
         };
-        if !self.shell.is_idle() || self.exchanging.is_some() || !self.outgoing.is_empty() {
+        if !self.shell.is_idle() || self.is_typing_itself() || !self.outgoing.is_empty() {
             return Err(if self.shell.is_replaced() {
                 VariablesError::NotIntegrated { program: self.foreground_name() }
             } else {
@@ -60,13 +60,15 @@ impl Task {
             });
         }
         match agreed.kind {
+            // It is asked by a typed line.
+            _ if self.shell.is_inner => Ok(agreed),
             // Its prompt would come back, but the typed text would be in the history twice.
             Kind::Bash => match self.half_typed() {
                 Some(text) => Err(VariablesError::HalfTyped { text }),
                 None => Ok(agreed),
             },
             // The signal would end a shell that no longer has our handler.
-            Kind::Zsh | Kind::Fish => {
+            Kind::Zsh | Kind::Fish | Kind::Posix => {
                 let pid = self.child.pid().as_raw_nonzero().get();
                 if catches(pid, Signal::USR1.as_raw()) == Some(true) { Ok(agreed) } else { Err(VariablesError::Deaf) }
             }

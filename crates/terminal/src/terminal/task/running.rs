@@ -27,12 +27,44 @@ type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 /// A prompt is on the screen some milliseconds before its mark is read and every line that was typed is known to be
 /// taken. A caller that saw the prompt must not be refused in between.
 pub(super) struct Entering {
-    request: CommandRequest,
-    replies: Vec<Reply>,
+    pub(super) request: CommandRequest,
+    pub(super) replies: Vec<Reply>,
     /// When the caller is refused.
     pub(super) until: Instant,
     /// When the command's time is up.
-    deadline: Instant,
+    pub(super) deadline: Instant,
+}
+
+impl Entering {
+    /// Tells the callers why it is not entered.
+    pub(super) fn refuse(self, error: &RunError) {
+        for reply in self.replies {
+            // The caller may have stopped listening.
+            let _ = reply.send(Err(error.clone()));
+        }
+    }
+
+    /// Tells the callers that the shell is integrated, where no command was wanted besides.
+    fn report_integrated(self, offset: u64) {
+        let result = CommandResult {
+            output: String::new(),
+            tail: None,
+            left_out: 0,
+            next: offset,
+            dropped_before: None,
+            exit_code: None,
+            timed_out: false,
+            ended: None,
+            replaced_by: None,
+            asks: None,
+            offset,
+            end: offset,
+        };
+        for reply in self.replies {
+            // The caller may have stopped listening.
+            let _ = reply.send(Ok(result.clone()));
+        }
+    }
 }
 
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
@@ -58,7 +90,7 @@ const MOST_WHOLE: usize = 16;
 const MOST_BYTES: usize = 256 << 10;
 
 impl FinishedCommands {
-    fn add(&mut self, step: String, ran: Result<CommandResult, RunError>) {
+    pub(super) fn add(&mut self, step: String, ran: Result<CommandResult, RunError>) {
         if self.all.len() == MOST {
             self.all.pop_front();
         }
@@ -183,6 +215,13 @@ impl Task {
                 return;
             }
         }
+        let reply = match (&mut self.entry, &request.step) {
+            (Some(entry), Some(step)) => match entry.join(step, reply) {
+                Some(reply) => reply,
+                None => return,
+            },
+            _ => reply,
+        };
         let now = Instant::now();
         let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
         self.enter_command(Entering { request, replies: vec![reply], until, deadline });
@@ -203,12 +242,24 @@ impl Task {
         self.shell.agreed.is_some()
             && !self.shell.is_replaced()
             && self.running.is_none()
-            && self.pty.foreground() == Some(self.child.pid())
+            && self.pty.foreground() == Some(self.shell_process())
     }
 
-    fn enter_command(&mut self, entering: Entering) {
+    pub(super) fn enter_command(&mut self, entering: Entering) {
+        let fit = self.fit_to_run();
+        if entering.request.command.trim().is_empty() && fit.is_ok() {
+            return entering.report_integrated(self.intake.transcript.history().end());
+        }
+        if let Err(RunError::Busy { .. } | RunError::NotIntegrated { .. }) = fit
+            && let Some(prompt) = self.prompt_without_marks()
+        {
+            if entering.request.integrate && prompt.may_be_shell() {
+                return self.begin_integration(entering);
+            }
+            return self.begin_entry(entering, prompt);
+        }
         let Entering { request, replies, until, deadline } = entering;
-        let prepared = self.fit_to_run().and_then(|kind| {
+        let prepared = fit.and_then(|kind| {
             let command = command::entered(&request.command)?;
             let folder = request.working_directory.as_deref();
             Ok((kind, command, folder.map(|folder| command::change_to(folder, kind)).transpose()?))
@@ -220,13 +271,7 @@ impl Task {
             {
                 return self.entering.push(Entering { request, replies, until, deadline });
             }
-            Err(error) => {
-                for reply in replies {
-                    // The caller may have stopped listening.
-                    let _ = reply.send(Err(error.clone()));
-                }
-                return;
-            }
+            Err(error) => return Entering { request, replies, until, deadline }.refuse(&error),
         };
         let (first, then) = match change {
             Some(change) => (change, Some((command, request.working_directory.unwrap_or_default()))),
@@ -263,7 +308,7 @@ impl Task {
         else {
             return Err(RunError::NotIntegrated { program: self.foreground_name() });
         };
-        if !self.shell.is_idle() || self.exchanging.is_some() {
+        if !self.shell.is_idle() || self.is_typing_itself() {
             return Err(if self.shell.is_replaced() {
                 RunError::NotIntegrated { program: self.foreground_name() }
             } else {
@@ -289,12 +334,16 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let editor = if self.intake.screen.modes().bracketed_paste {
             Editor::TakesPastes
-        } else if running.kind == Kind::Bash && self.pty.line_discipline().is_some_and(|now| now.whole_lines) {
+        } else if matches!(running.kind, Kind::Bash | Kind::Posix)
+            && self.pty.line_discipline().is_some_and(|now| now.whole_lines)
+        {
             Editor::None
         } else {
             Editor::TakesKeys
         };
-        let keys = command::keys(line, running.kind, editor);
+        // The key of fish's integration is bound in shells that were started here.
+        let kind = if self.shell.is_inner && running.kind == Kind::Fish { Kind::Posix } else { running.kind };
+        let keys = command::keys(line, kind, editor);
         let asks = if editor == Editor::None { line.matches('\n').count() } else { 0 };
         self.input_offset = offset;
         self.echo.expect(&format!("{line}\n"), offset);

@@ -32,8 +32,9 @@ impl Task {
         let password = !idle && discipline.is_some_and(Discipline::is_unseen);
         let awaiting_input = if password { Some(true) } else { self.input_state().awaits() };
         let cwd = match &self.shell.folder {
-            // At its prompt the shell's own folder is the one that counts.
-            Some(folder) if !idle => Some(folder.clone()),
+            // At its prompt the shell's own folder is the one that counts. An inner shell may be on another machine.
+            Some(folder) if !idle || self.shell.is_inner => Some(folder.clone()),
+            None if self.shell.is_inner => None,
             _ => folder_of(self.child.pid().as_raw_nonzero().get()),
         };
         States { cwd, awaiting_input, password }
@@ -88,7 +89,7 @@ impl Task {
     }
 
     /// Returns the row of the cursor up to the cursor.
-    fn row_before_cursor(&self) -> String {
+    pub(super) fn row_before_cursor(&self) -> String {
         let cursor = self.intake.screen.cursor();
         let text = self.intake.screen.text();
         let mut left = usize::from(cursor.col);
@@ -105,6 +106,11 @@ impl Task {
         // Rows have no blanks at their end.
         before.extend(std::iter::repeat_n(' ', left));
         before
+    }
+
+    /// The process of the shell whose marks count now.
+    pub(super) fn shell_process(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_raw(self.shell.pid).unwrap_or(self.child.pid())
     }
 
     /// The name of what runs in the foreground.

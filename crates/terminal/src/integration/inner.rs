@@ -1,0 +1,221 @@
+//! Shells within shells: the integration of a shell that is reached through `ssh`, `su`, `docker exec` or another shell.
+//!
+//! Such a shell was not started here and reads no file of ours. Two short lines are typed at its prompt instead: one
+//! asks which shell it is, and one sets up its marks. What the shell prints in answer is taken out of the output, see
+//! [`HiddenTyping`]. Lines begin with a blank, which keeps them out of the history of most shells; bash and fish drop
+//! them in any case.
+//!
+//! The lines are below 1,000 characters, because busybox reads no longer ones.
+
+use std::fmt::Write as _;
+
+use super::{IntegrationSession, Kind, random};
+
+const BASH: &str = include_str!("inner/bash.sh");
+const ZSH: &str = include_str!("inner/zsh.zsh");
+const FISH: &str = include_str!("inner/fish.fish");
+const POSIX: &str = include_str!("inner/posix.sh");
+
+/// Draws what is agreed with an inner shell of unknown kind.
+pub(crate) fn agree() -> IntegrationSession {
+    IntegrationSession { kind: Kind::Posix, nonce: random(), files: None }
+}
+
+/// The line that asks a shell which one it is. Understood by all shells but those of the csh family.
+pub(crate) fn kind_line(nonce: &str) -> String {
+    framed(nonce, "printf \"%s,%s,%s\" \"$ZSH_VERSION\" \"$BASH_VERSION\" \"$FISH_VERSION\"")
+}
+
+/// Returns the kind of shell that an answer to [`kind_line`] names.
+pub(crate) fn kind_of(answer: &str) -> Kind {
+    let mut versions = answer.split(',');
+    let mut next = || versions.next().unwrap_or_default().trim();
+    let [zsh, bash, fish] = [next(), next(), next()];
+    // Before 4.4 bash has no PS0, which marks where a command begins.
+    let has_ps0 = || {
+        let mut numbers = bash.split('.').map_while(|number| number.parse::<u32>().ok());
+        (numbers.next(), numbers.next()) >= (Some(4), Some(4))
+    };
+    if !zsh.is_empty() {
+        Kind::Zsh
+    } else if !fish.is_empty() {
+        Kind::Fish
+    } else if !bash.is_empty() && has_ps0() {
+        Kind::Bash
+    } else {
+        Kind::Posix
+    }
+}
+
+/// The line that sets up the marks of a shell.
+pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
+    let script = match kind {
+        Kind::Bash => BASH,
+        Kind::Zsh => ZSH,
+        Kind::Fish => FISH,
+        Kind::Posix => POSIX,
+    };
+    let statements: Vec<&str> = script.lines().filter(|line| !line.starts_with('#')).collect();
+    framed(nonce, &statements.join("; ").replace("KEY", nonce))
+}
+
+/// The line that has an inner shell run a script of one line and report what it prints.
+pub(crate) fn script_line(agreed: &IntegrationSession, script: &str) -> String {
+    let forget = if agreed.kind == Kind::Bash { "__steplatch_forget; " } else { "" };
+    framed(&agreed.nonce, &format!("{forget}{script}"))
+}
+
+/// Puts marks around what a line prints. `#` keeps the nonce in the line, by which bash finds it in its history.
+fn framed(nonce: &str, script: &str) -> String {
+    let mut line = String::from(" ");
+    let mark = |end: &str| format!("printf \"\\033]133;V{end};k={nonce}\\007\"");
+    let _ = write!(line, "{}; {script}; {}", mark(";b"), mark(""));
+    line
+}
+
+/// Output that is held back from where a line is typed until the prompt is back.
+#[derive(Debug)]
+pub(crate) struct HiddenTyping {
+    begin: Vec<u8>,
+    end: Vec<u8>,
+    prompt: Option<[Vec<u8>; 2]>,
+    held: Vec<u8>,
+}
+
+/// What a shell printed for a line that was typed unseen.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HiddenAnswer {
+    /// What the line itself printed, with `\n` as line ends.
+    pub(crate) answer: Vec<u8>,
+    /// The last line of the prompt that followed; empty where prompts have no marks yet.
+    pub(crate) prompt: Vec<u8>,
+    /// Output behind that prompt.
+    pub(crate) rest: Vec<u8>,
+}
+
+impl HiddenTyping {
+    /// The most bytes that are held back: the longest answer, and its line as the shell draws it.
+    const LONGEST: usize = 8 << 20;
+
+    /// `marked` is whether the prompt that follows carries marks.
+    pub(crate) fn new(nonce: &str, marked: bool) -> Self {
+        let mark = |text: &str| format!("\x1b]133;{text};k={nonce}\x07").into_bytes();
+        let prompt = marked.then(|| [mark("A"), mark("B")]);
+        Self { begin: mark("V;b"), end: mark("V"), prompt, held: Vec::new() }
+    }
+
+    /// Takes output in. Returns the answer once the prompt is back.
+    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Option<HiddenAnswer> {
+        let searched = self.held.len().saturating_sub(self.begin.len());
+        self.held.extend_from_slice(bytes);
+        // Most portions are echo; they cannot end it.
+        if self.prompt.is_some() && memchr::memchr(b'\x07', &self.held[searched..]).is_none() {
+            return None;
+        }
+        let begin = memchr::memmem::find(&self.held, &self.begin)? + self.begin.len();
+        let end = begin + memchr::memmem::find(&self.held[begin..], &self.end)?;
+        let behind = end + self.end.len();
+        let (prompt, rest) = match &self.prompt {
+            None => {
+                // The prompt comes in one piece as a rule; more of it is taken with the next line.
+                let shown = self.held[behind..].iter().any(u8::is_ascii_graphic);
+                shown.then_some((behind..behind, self.held.len()))?
+            }
+            Some([from, upto]) => {
+                let upto_at = behind + memchr::memmem::find(&self.held[behind..], upto)?;
+                let from_at = memchr::memmem::rfind(&self.held[behind..upto_at], from)? + behind + from.len();
+                let line = memchr::memrchr(b'\n', &self.held[from_at..upto_at]).map_or(from_at, |at| from_at + at + 1);
+                (line..upto_at, upto_at + upto.len())
+            }
+        };
+        let mut answer = Vec::with_capacity(end - begin);
+        let bytes = &self.held[begin..end];
+        for (at, byte) in bytes.iter().enumerate() {
+            // The kernel puts a `\r` before each `\n`.
+            if *byte != b'\r' || bytes.get(at + 1) != Some(&b'\n') {
+                answer.push(*byte);
+            }
+        }
+        Some(HiddenAnswer { answer, prompt: self.held[prompt].to_vec(), rest: self.held[rest..].to_vec() })
+    }
+
+    /// Whether so much was printed that it is no answer.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.held.len() > Self::LONGEST
+    }
+
+    /// Returns what was held back when there will be no answer.
+    pub(crate) fn give_up(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST_OF_BUSYBOX: usize = 1000;
+
+    #[test]
+    fn lines_are_one_line_each_and_short_enough_for_every_shell() {
+        let nonce = random();
+        for kind in [Kind::Bash, Kind::Zsh, Kind::Posix, Kind::Fish] {
+            let line = marks_line(kind, &nonce);
+            assert!(line.starts_with(' ') && !line.contains('\n') && !line.contains("KEY"), "{line}");
+            assert!(line.len() < LONGEST_OF_BUSYBOX || kind == Kind::Fish, "{kind:?}: {}", line.len());
+            assert!(kind != Kind::Bash || !line.contains('!'), "bash expands an exclamation mark: {line}");
+        }
+        assert!(kind_line(&nonce).len() < 200);
+    }
+
+    #[test]
+    fn shells_are_known_by_their_versions() {
+        let answers = [
+            (",5.2.15(1)-release,", Kind::Bash),
+            (",4.4.20(1)-release,", Kind::Bash),
+            (",10.0.1,", Kind::Bash),
+            (",4.3.48(1)-release,", Kind::Posix),
+            (",3.2.57(1)-release,", Kind::Posix),
+            ("5.9,,", Kind::Zsh),
+            (",,3.6.0", Kind::Fish),
+            (",,", Kind::Posix),
+            ("", Kind::Posix),
+        ];
+        for (answer, kind) in answers {
+            assert_eq!(kind_of(answer), kind, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_found_however_it_is_cut() {
+        let stream = b" printf \"x\"\r\n\x1b]133;V;b;k=n\x07one\r\ntwo\r\r\n\x1b]133;V;k=n\x07\x1b]133;D;0;k=n\x07\
+            \x1b]133;A;k=n\x07first\r\n$ \x1b]133;B;k=n\x07typed";
+        for cut in 0..=stream.len() {
+            let mut typing = HiddenTyping::new("n", true);
+            let mut found = typing.hold(&stream[..cut]);
+            if found.is_none() {
+                found = typing.hold(&stream[cut..]);
+            } else if let Some(found) = &mut found {
+                found.rest.extend_from_slice(&stream[cut..]);
+            }
+            let expected =
+                HiddenAnswer { answer: b"one\ntwo\r\n".to_vec(), prompt: b"$ ".to_vec(), rest: b"typed".to_vec() };
+            assert_eq!(found, Some(expected), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn the_first_answer_comes_with_a_prompt_that_has_no_marks() {
+        let mut typing = HiddenTyping::new("n", false);
+        assert_eq!(
+            typing.hold(b"\x1b]133;V;b;k=n\x07,5.2,\x1b]133;V;k=n\x07\r\n"),
+            None,
+            "the prompt is not there yet"
+        );
+        let answer = typing.hold(b"$ ").unwrap();
+        assert_eq!((answer.answer.as_slice(), answer.prompt.as_slice()), (b",5.2,".as_slice(), b"".as_slice()));
+        let mut typing = HiddenTyping::new("n", true);
+        typing.hold(b"ZSH_VERSION: Undefined variable.\r\n% ");
+        assert_eq!(typing.give_up(), b"ZSH_VERSION: Undefined variable.\r\n% ");
+    }
+}

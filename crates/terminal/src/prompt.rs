@@ -1,0 +1,386 @@
+//! Prompts of programs that report nothing: interpreters, debuggers, and shells without the integration.
+//!
+//! Owns the decision whether a row of the screen is a prompt, the request for the rest of an entry, or something else.
+//! A prompt is learned where a command is entered, and recognised when it comes back. Pure: rows go in.
+
+/// The most characters of a row that are looked at, from its end.
+const LONGEST: usize = 200;
+
+/// Characters that end the prompt of a shell.
+const SHELL_SIGILS: &[char] = &['$', '#', '%', '❯', '➜', 'λ', '»'];
+
+/// How a known program asks for an entry, and for the rest of one.
+#[derive(Debug)]
+struct Interpreter {
+    /// Its name, as the kernel and people know it.
+    name: &'static str,
+    /// Returns the bytes of a row's end that are its prompt.
+    prompt: fn(&str) -> Option<usize>,
+    /// Whether a row asks for the rest of an entry.
+    continuation: fn(&str) -> bool,
+    /// Whether an empty line ends an entry of several lines.
+    ends_with_empty_line: bool,
+    /// Whether an entry of several lines is pasted, because a line that is typed gets an indentation.
+    takes_pastes: bool,
+}
+
+impl PartialEq for Interpreter {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Interpreter {}
+
+/// Returns the length of the first of `prompts` that a row ends with.
+fn ends(row: &str, prompts: &[&str]) -> Option<usize> {
+    prompts.iter().find(|prompt| row.ends_with(**prompt)).map(|prompt| prompt.len())
+}
+
+/// Returns the length of the end of a row behind the last `begin`, if the rest of it passes.
+fn ends_from(row: &str, begin: &str, passes: impl Fn(&str) -> bool) -> Option<usize> {
+    let at = row.rfind(begin)?;
+    passes(&row[at + begin.len()..]).then_some(row.len() - at)
+}
+
+/// The character of a psql prompt that shows what it asks for, before its sigil and the state of a transaction; see
+/// `PROMPT1` and `PROMPT2` in <https://www.postgresql.org/docs/current/app-psql.html>. A database's name is before it.
+fn psql_state(row: &str) -> Option<char> {
+    let prompt = row.strip_suffix("# ").or_else(|| row.strip_suffix("> "))?;
+    let prompt = prompt.strip_suffix(['*', '!', '?']).unwrap_or(prompt);
+    let state = prompt.chars().next_back()?;
+    let name = &prompt[..prompt.len() - state.len_utf8()];
+    let is_name = name.ends_with(|last: char| last.is_alphanumeric() || last == '_') && !name.contains(['@', '/', '~']);
+    is_name.then_some(state)
+}
+
+const INTERPRETERS: &[Interpreter] = &[
+    Interpreter {
+        name: "python",
+        prompt: |row| ends(row, &[">>> "]),
+        continuation: |row| row.starts_with("... "),
+        ends_with_empty_line: true,
+        takes_pastes: true,
+    },
+    Interpreter {
+        name: "ipython",
+        prompt: |row| ends_from(row, "In [", |rest| is_number_then(rest, "]: ")),
+        continuation: |row| row.trim_start().starts_with("...:"),
+        ends_with_empty_line: true,
+        takes_pastes: true,
+    },
+    Interpreter {
+        name: "pdb",
+        prompt: |row| ends(row, &["(Pdb) ", "ipdb> ", "(Pdb++) "]),
+        continuation: |row| row.starts_with("... "),
+        ends_with_empty_line: true,
+        takes_pastes: false,
+    },
+    Interpreter {
+        name: "gdb",
+        prompt: |row| ends(row, &["(gdb) ", "(lldb) ", "(rr) "]),
+        continuation: |row| row == ">",
+        ends_with_empty_line: false,
+        takes_pastes: false,
+    },
+    Interpreter {
+        name: "sqlite3",
+        prompt: |row| ends(row, &["sqlite> "]),
+        continuation: |row| row.ends_with("...> "),
+        ends_with_empty_line: false,
+        takes_pastes: false,
+    },
+    Interpreter {
+        name: "mysql",
+        prompt: |row| ends(row, &["mysql> "]).or_else(|| ends_from(row, "MariaDB [", |rest| rest.ends_with("]> "))),
+        continuation: |row| row.starts_with("    ") && row.ends_with("> ") && !row.trim().contains(' '),
+        ends_with_empty_line: false,
+        takes_pastes: false,
+    },
+    Interpreter {
+        name: "irb",
+        prompt: |row| ends_from(row, "irb(", |rest| rest.ends_with("> ") && !rest.ends_with("\"> ")),
+        continuation: |row| row.starts_with("irb(") && (row.ends_with("* ") || row.ends_with("\"> ")),
+        ends_with_empty_line: false,
+        takes_pastes: false,
+    },
+    Interpreter {
+        name: "psql",
+        prompt: |row| (psql_state(row) == Some('=')).then_some(row.len()),
+        continuation: |row| psql_state(row).is_some_and(|state| matches!(state, '-' | '(' | '\'' | '"' | '$' | '*')),
+        ends_with_empty_line: false,
+        takes_pastes: false,
+    },
+    Interpreter {
+        name: "node",
+        prompt: |row| (row == "> ").then_some(2),
+        continuation: |row| row.starts_with("... ") || row.starts_with("| "),
+        ends_with_empty_line: false,
+        takes_pastes: false,
+    },
+];
+
+/// Programs that show no prompt.
+const SILENT: &[&str] = &["bc", "dc"];
+
+/// Whether a text is a number and then `end`.
+fn is_number_then(text: &str, end: &str) -> bool {
+    text.strip_suffix(end).is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A prompt that a program without marks has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LearnedPrompt {
+    kind: Kind,
+    /// The prompt, as it stood in its row.
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Known(&'static Interpreter),
+    /// No prompt at all: the cursor stands in an empty row.
+    Silent,
+    /// A prompt that ends in a usual sign, as of shells and many programs with commands.
+    Other,
+}
+
+/// What a row says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowKind {
+    /// The prompt is back. So many bytes at the row's beginning are output without an end of line.
+    Prompt {
+        /// Bytes before the prompt.
+        before: usize,
+    },
+    /// The program wants more of the entry.
+    Continuation,
+    /// Neither.
+    Other,
+}
+
+impl LearnedPrompt {
+    /// Learns the prompt in the text before the cursor. `program` is what runs in the foreground, where it is known.
+    ///
+    /// Questions are no prompts: `Continue? [Y/n] `, `Password: `.
+    pub(crate) fn learn(before_cursor: &str, program: Option<&str>) -> Option<Self> {
+        if before_cursor.is_empty() && program.is_some_and(|program| SILENT.contains(&program)) {
+            return Some(Self { kind: Kind::Silent, text: String::new() });
+        }
+        if before_cursor.chars().count() > LONGEST {
+            return None;
+        }
+        for interpreter in INTERPRETERS {
+            if let Some(length) = (interpreter.prompt)(before_cursor) {
+                let text = before_cursor[before_cursor.len() - length..].to_owned();
+                return Some(Self { kind: Kind::Known(interpreter), text });
+            }
+        }
+        let (sigil, blanks) = sigil(before_cursor)?;
+        let prompt = &before_cursor[..before_cursor.len() - blanks];
+        let is_shell = SHELL_SIGILS.contains(&sigil);
+        // A question that ends in a usual sign has a sentence before it.
+        let is_word = !prompt.trim().contains(' ') && !prompt.contains('?');
+        let is_percentage = sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
+        (blanks <= 2 && !is_percentage && (is_shell || (sigil == '>' && (is_word || has_place(prompt)))))
+            .then(|| Self { kind: Kind::Other, text: before_cursor.to_owned() })
+    }
+
+    /// Whether it may be the prompt of a shell, so that a line for shells may be typed.
+    pub(crate) fn may_be_shell(&self) -> bool {
+        self.kind == Kind::Other
+            && sigil(&self.text).is_some_and(|(sigil, _)| SHELL_SIGILS.contains(&sigil) || has_place(&self.text))
+    }
+
+    /// Whether an empty line ends an entry of several lines.
+    pub(crate) fn ends_with_empty_line(&self) -> bool {
+        matches!(self.kind, Kind::Known(interpreter) if interpreter.ends_with_empty_line)
+    }
+
+    /// Whether an entry of several lines is pasted rather than typed.
+    pub(crate) fn takes_pastes(&self) -> bool {
+        matches!(self.kind, Kind::Known(interpreter) if interpreter.takes_pastes)
+    }
+
+    /// Returns what the text before the cursor says.
+    pub(crate) fn row(&self, before_cursor: &str) -> RowKind {
+        match self.kind {
+            Kind::Silent if before_cursor.is_empty() => RowKind::Prompt { before: 0 },
+            Kind::Silent => RowKind::Other,
+            Kind::Known(interpreter) => {
+                if (interpreter.continuation)(before_cursor) {
+                    RowKind::Continuation
+                } else if let Some(length) = (interpreter.prompt)(before_cursor) {
+                    RowKind::Prompt { before: before_cursor.len() - length }
+                } else {
+                    RowKind::Other
+                }
+            }
+            Kind::Other if before_cursor.ends_with(&self.text) => {
+                RowKind::Prompt { before: before_cursor.len() - self.text.len() }
+            }
+            Kind::Other if is_variant(&self.text, before_cursor) => RowKind::Prompt { before: 0 },
+            // What POSIX gives for PS2.
+            Kind::Other if before_cursor == "> " => RowKind::Continuation,
+            Kind::Other => RowKind::Other,
+        }
+    }
+
+    /// Whether a line of output is the echo of a further line of an entry.
+    pub(crate) fn is_continuation(&self, line: &str) -> bool {
+        matches!(self.kind, Kind::Known(interpreter) if (interpreter.continuation)(line))
+    }
+}
+
+/// Returns the sign at the end of a prompt and the blanks behind it.
+fn sigil(prompt: &str) -> Option<(char, usize)> {
+    let text = prompt.trim_end_matches(' ');
+    let last = text.chars().next_back()?;
+    (SHELL_SIGILS.contains(&last) || last == '>').then_some((last, prompt.len() - text.len()))
+}
+
+/// Whether a prompt names a host, a directory or a home, as prompts of shells do.
+fn has_place(prompt: &str) -> bool {
+    prompt.contains(['@', '/', '~'])
+}
+
+/// The first characters that two prompts of one shell share at the least.
+const SHARED: usize = 3;
+
+/// Whether `row` is the prompt `learned` with another directory, time or number in it.
+fn is_variant(learned: &str, row: &str) -> bool {
+    if sigil(learned) != sigil(row) || sigil(row).is_none() || row.chars().count() > LONGEST {
+        return false;
+    }
+    let is_path = |prompt: &str| prompt.starts_with(['/', '~']);
+    let shared = learned.chars().zip(row.chars()).take_while(|(one, other)| one == other).count();
+    let numbers = |text: &str| text.replace(|character: char| character.is_ascii_digit(), "");
+    numbers(learned) == numbers(row) || (is_path(learned) && is_path(row)) || (has_place(learned) && shared >= SHARED)
+}
+
+/// Returns the bytes at the beginning of a line that are output without an end of line, where zsh has put its prompt
+/// behind it: it prints a sign and fills the row, so that its prompt begins on the next row only behind output.
+pub(crate) fn unfinished_line(line: &str, cols: u16) -> usize {
+    let Some((filled, _)) = line.split_once('\r') else { return 0 };
+    if filled.chars().count() <= usize::from(cols) {
+        return 0;
+    }
+    filled.trim_end_matches(' ').trim_end_matches(['%', '#']).len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learned(row: &str) -> LearnedPrompt {
+        LearnedPrompt::learn(row, None).unwrap_or_else(|| panic!("{row:?} is a prompt"))
+    }
+
+    #[test]
+    fn prompts_are_learned_and_recognised_again() {
+        let prompts = [
+            (">>> ", ">>> "),
+            ("In [1]: ", "In [23]: "),
+            ("(gdb) ", "(gdb) "),
+            ("(Pdb) ", "(Pdb) "),
+            ("sqlite> ", "sqlite> "),
+            ("mysql> ", "mysql> "),
+            ("MariaDB [(none)]> ", "MariaDB [shop]> "),
+            ("irb(main):001:0> ", "irb(main):002:0> "),
+            ("irb(main):001> ", "irb(main):014> "),
+            ("postgres=# ", "postgres=# "),
+            ("postgres=# ", "shop=*# "),
+            ("> ", "> "),
+            ("$ ", "$ "),
+            ("ana@box:~$ ", "ana@box:/tmp$ "),
+            ("[root@box /]# ", "[root@box etc]# "),
+            ("/ # ", "/tmp # "),
+            ("~ $ ", "/etc $ "),
+            ("sh-5.2$ ", "sh-5.2$ "),
+            ("box% ", "box% "),
+            ("ana@box ~> ", "ana@box /tmp> "),
+            ("redis:6379> ", "redis:6379> "),
+            ("12:30:01 ana@box $ ", "12:30:44 ana@box $ "),
+        ];
+        for (first, next) in prompts {
+            assert_eq!(learned(first).row(next), RowKind::Prompt { before: 0 }, "{first:?} and {next:?}");
+        }
+    }
+
+    #[test]
+    fn output_without_an_end_of_line_stands_before_the_prompt() {
+        for prompt in [">>> ", "$ ", "(gdb) ", "ana@box:~$ ", "sqlite> "] {
+            assert_eq!(learned(prompt).row(&format!("done{prompt}")), RowKind::Prompt { before: 4 }, "{prompt:?}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_an_entry_is_asked_for_in_each_programs_way() {
+        let rows = [
+            (">>> ", "... "),
+            ("In [1]: ", "   ...: "),
+            ("In [1]: ", "   ...:     "),
+            ("sqlite> ", "   ...> "),
+            ("mysql> ", "    -> "),
+            ("postgres=# ", "postgres-# "),
+            ("postgres=# ", "postgres(# "),
+            ("irb(main):001:0> ", "irb(main):002:1* "),
+            ("> ", "... "),
+            ("(gdb) ", ">"),
+            ("$ ", "> "),
+        ];
+        for (prompt, row) in rows {
+            assert_eq!(learned(prompt).row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
+        }
+    }
+
+    #[test]
+    fn questions_and_output_are_no_prompts() {
+        let rows = [
+            "",
+            "Continue? [Y/n] ",
+            "Password: ",
+            "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
+            "Name: ",
+            " 42% ",
+            "Compiling serde",
+            "Press <Enter> to go on> ",
+            "ana@box:~$ ls",
+        ];
+        for row in rows {
+            assert_eq!(LearnedPrompt::learn(row, None), None, "{row:?}");
+        }
+        for (prompt, row) in
+            [(">>> ", "Name: "), ("$ ", "total 12"), ("(gdb) ", "--Type <RET> for more--"), ("$ ", "# ")]
+        {
+            assert_eq!(learned(prompt).row(row), RowKind::Other, "{prompt:?} and {row:?}");
+        }
+    }
+
+    #[test]
+    fn zsh_fills_a_row_behind_output_without_an_end_of_line() {
+        let fill = |output: &str| format!("{output}%{}\r \r\rbox% ", " ".repeat(79));
+        assert_eq!(unfinished_line(&fill("abc"), 80), 3);
+        assert_eq!(unfinished_line(&fill(""), 80), 0);
+        assert_eq!(unfinished_line("50%\r100%\rbox% ", 80), 0, "a progress bar");
+        assert_eq!(unfinished_line("box% ", 80), 0);
+    }
+
+    #[test]
+    fn a_calculator_shows_no_prompt() {
+        let silent = LearnedPrompt::learn("", Some("bc")).unwrap();
+        assert_eq!(silent.row(""), RowKind::Prompt { before: 0 });
+        assert_eq!(silent.row("12"), RowKind::Other);
+        assert!(!silent.may_be_shell());
+    }
+
+    #[test]
+    fn lines_for_shells_are_typed_at_prompts_of_shells_only() {
+        for prompt in ["$ ", "# ", "ana@box:~$ ", "box% ", "ana@box ~> ", "/ # "] {
+            assert!(learned(prompt).may_be_shell(), "{prompt:?}");
+        }
+        for prompt in [">>> ", "> ", "sqlite> ", "postgres=# ", "postgres=> ", "(gdb) ", "ftp> ", "In [3]: "] {
+            assert!(!learned(prompt).may_be_shell(), "{prompt:?}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! One entry at the prompt of a program without marks, and its output.
+//!
+//! The program is an interpreter, a debugger, or a shell without the integration. The entry is over when the prompt is
+//! back at which it was made, and the program reads again. There is no exit code.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Task;
+use super::running::Entering;
+use crate::command::{self, CommandResult, InputRequest, RunError};
+use crate::history::Zone;
+use crate::process::InputState;
+use crate::prompt::{LearnedPrompt, RowKind, unfinished_line};
+use crate::terminal::{Limit, excerpt};
+
+/// An entry with a waiting caller.
+pub(super) struct PromptEntry {
+    replies: Vec<oneshot::Sender<Result<CommandResult, RunError>>>,
+    step: Option<String>,
+    limit: Limit,
+    /// Whether it ends when the program asks for other input.
+    input: bool,
+    deadline: Instant,
+    prompt: LearnedPrompt,
+    /// The foreground group that shows the prompt.
+    group: Option<rustix::process::Pid>,
+    /// Prompts of the shell around the program, so far.
+    prompts: u64,
+    /// Where the output was when it was entered.
+    entered: u64,
+    /// Ends of lines that its echo has.
+    lines: usize,
+    /// Where the echo ends.
+    echoed: Option<u64>,
+    /// An empty line was entered behind it.
+    closed: bool,
+    /// The program wanted more, and the entry was taken back.
+    taken_back: bool,
+    look_at: Instant,
+    pause: Duration,
+}
+
+/// How long the row must stand still, by what is known.
+const AT_PROMPT: Duration = Duration::from_millis(15);
+const AT_UNKNOWN: Duration = Duration::from_millis(150);
+const AT_CONTINUATION: Duration = Duration::from_millis(120);
+const AT_UNKNOWN_CONTINUATION: Duration = Duration::from_millis(400);
+const AT_QUESTION: Duration = Duration::from_millis(150);
+
+/// The pause after a look that has shown nothing, which grows.
+const FIRST_PAUSE: Duration = Duration::from_millis(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a program may take to give up an entry that is not complete.
+const TAKES_BACK: Duration = Duration::from_millis(500);
+
+/// What the row of the cursor and the state of the program mean for an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Over,
+    Incomplete,
+    Asks,
+    NotYet,
+}
+
+/// Decides about a row that has stood still for `silent`.
+fn verdict(row: RowKind, state: InputState, silent: Duration) -> Verdict {
+    let (needed, verdict) = match (row, state) {
+        (_, InputState::Works) => return Verdict::NotYet,
+        (RowKind::Prompt { .. }, InputState::Awaits) => (AT_PROMPT, Verdict::Over),
+        (RowKind::Prompt { .. }, _) => (AT_UNKNOWN, Verdict::Over),
+        (RowKind::Continuation, InputState::Awaits) => (AT_CONTINUATION, Verdict::Incomplete),
+        (RowKind::Continuation, _) => (AT_UNKNOWN_CONTINUATION, Verdict::Incomplete),
+        (RowKind::Other, InputState::Awaits) => (AT_QUESTION, Verdict::Asks),
+        (RowKind::Other, _) => return Verdict::NotYet,
+    };
+    if silent >= needed { verdict } else { Verdict::NotYet }
+}
+
+impl PromptEntry {
+    /// When to look at it next.
+    pub(super) fn due(&self) -> Instant {
+        self.look_at.min(self.deadline)
+    }
+
+    /// Notes output: the row is about to change.
+    pub(super) fn stirred(&mut self, now: Instant) {
+        self.pause = FIRST_PAUSE;
+        self.look_at = now + AT_PROMPT;
+    }
+
+    /// Takes in the request of the same step again. Returns the caller where it is another step.
+    pub(super) fn join(
+        &mut self,
+        step: &str,
+        reply: oneshot::Sender<Result<CommandResult, RunError>>,
+    ) -> Option<oneshot::Sender<Result<CommandResult, RunError>>> {
+        if self.step.as_deref() != Some(step) {
+            return Some(reply);
+        }
+        self.replies.push(reply);
+        None
+    }
+}
+
+impl Task {
+    /// Returns the prompt at which the foreground program waits for an entry, if it is one that has no marks.
+    pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
+        let is_own_shell = self.shell.agreed.is_some()
+            && !self.shell.is_replaced()
+            && self.pty.foreground() == Some(self.shell_process());
+        let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
+        if self.is_over() || is_own_shell || is_taken || !self.outgoing.is_empty() || self.pty.has_unread() {
+            return None;
+        }
+        let states = self.states();
+        if states.password || self.intake.screen.modes().alternate_screen {
+            return None;
+        }
+        let row = self.row_before_cursor();
+        // Output without an end of line may stand before a prompt that was seen before.
+        let known =
+            self.last_prompt.as_ref().filter(|known| matches!(known.row(&row), RowKind::Prompt { .. })).cloned();
+        let prompt = match known {
+            Some(known) => known,
+            None => LearnedPrompt::learn(&row, self.foreground_name().as_deref())?,
+        };
+        (self.input_state() == InputState::Awaits).then_some(prompt)
+    }
+
+    /// Enters text at a prompt without marks.
+    pub(super) fn begin_entry(&mut self, entering: Entering, prompt: LearnedPrompt) {
+        let text = match command::entered(&entering.request.command) {
+            Ok(text) => text,
+            Err(error) => return entering.refuse(&error),
+        };
+        if let Some(folder) = entering.request.working_directory.clone() {
+            return entering.refuse(&RunError::NoFolder { folder, said: NO_DIRECTORY.to_owned() });
+        }
+        let pastes = text.contains('\n') && prompt.takes_pastes() && self.intake.screen.modes().bracketed_paste;
+        let keys: String =
+            if pastes { format!("\x1b[200~{text}\x1b[201~\r") } else { format!("{}\r", text.replace('\n', "\r")) };
+        let now = Instant::now();
+        let offset = self.intake.transcript.history().end();
+        self.input_offset = offset;
+        self.last_input = now;
+        self.echo.expect(&format!("{text}\n"), offset);
+        self.last_prompt = Some(prompt.clone());
+        self.entry = Some(PromptEntry {
+            replies: entering.replies,
+            step: entering.request.step,
+            limit: entering.request.limit,
+            input: entering.request.input,
+            deadline: entering.deadline,
+            prompt,
+            group: self.pty.foreground(),
+            prompts: self.shell.prompts,
+            entered: offset,
+            lines: text.matches('\n').count() + 1,
+            echoed: None,
+            closed: false,
+            taken_back: false,
+            look_at: now + AT_PROMPT,
+            pause: FIRST_PAUSE,
+        });
+        self.outgoing.extend(keys.bytes());
+        self.write_waiting();
+    }
+
+    /// Answers the callers of an entry, if it is over or their time is up.
+    pub(super) fn check_entry(&mut self) {
+        let Some(entry) = &self.entry else { return };
+        let now = Instant::now();
+        let history = self.intake.transcript.history();
+        if let Some(exit) = self.exit() {
+            return self.end_entry(|result| result.ended = Some(exit));
+        }
+        // The program has ended, and the shell around it is at its prompt.
+        if self.shell.prompts > entry.prompts && self.shell.is_idle() {
+            let exit_code = self.shell.last_exit;
+            return self.end_entry(|result| result.exit_code = exit_code);
+        }
+        if now >= entry.deadline {
+            if entry.taken_back {
+                return self.refuse_entry(&RunError::Incomplete);
+            }
+            return self.end_entry(|result| result.timed_out = true);
+        }
+        if now < entry.look_at {
+            return;
+        }
+        // Nothing counts before the lines are echoed that were entered.
+        let echoed = entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines));
+        let verdict = match echoed {
+            Some(_) if !self.is_stirring() => {
+                let row = self.row_before_cursor();
+                let mut kind = entry.prompt.row(&row);
+                let foreground = self.pty.foreground();
+                let is_other_program = foreground != entry.group;
+                if kind == RowKind::Other && is_other_program && LearnedPrompt::learn(&row, None).is_some() {
+                    kind = RowKind::Prompt { before: 0 };
+                }
+                // The shell around the program reports its prompt itself.
+                if is_other_program && self.shell.is_reporting() && foreground == Some(self.shell_process()) {
+                    kind = RowKind::Other;
+                }
+                verdict(kind, self.input_state(), now.saturating_duration_since(self.last_output))
+            }
+            _ => Verdict::NotYet,
+        };
+        let full_screen = self.intake.screen.modes().alternate_screen;
+        let Some(entry) = &mut self.entry else { return };
+        entry.echoed = echoed;
+        entry.look_at = now + entry.pause;
+        entry.pause = (2 * entry.pause).min(LONGEST_PAUSE);
+        match verdict {
+            Verdict::NotYet => {}
+            Verdict::Over if entry.taken_back => self.refuse_entry(&RunError::Incomplete),
+            Verdict::Over => self.end_entry(|_| {}),
+            // A block is ended by an empty line, also one of a single line such as `for x in y: print(x)`.
+            Verdict::Incomplete if !entry.closed && entry.prompt.ends_with_empty_line() => {
+                entry.closed = true;
+                entry.lines += 1;
+                entry.echoed = None;
+                self.press(b"\r");
+            }
+            Verdict::Incomplete if !entry.taken_back => {
+                entry.taken_back = true;
+                self.press(b"\x03");
+            }
+            // It does not take the entry back either.
+            Verdict::Incomplete if now >= self.last_input + TAKES_BACK => self.refuse_entry(&RunError::Incomplete),
+            Verdict::Incomplete => {}
+            Verdict::Asks if entry.input => {
+                let asks = InputRequest {
+                    program: self.foreground_name(),
+                    full_screen,
+                    password: self.states().password,
+                    screen: self.intake.screen.text(),
+                };
+                self.end_entry(|result| result.asks = Some(asks));
+            }
+            Verdict::Asks => {}
+        }
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.last_input = Instant::now();
+        self.outgoing.extend(keys.iter().copied());
+        self.write_waiting();
+    }
+
+    fn refuse_entry(&mut self, error: &RunError) {
+        if let Some(entry) = self.entry.take() {
+            self.report(entry, Err(error.clone()));
+        }
+    }
+
+    fn end_entry(&mut self, fill: impl FnOnce(&mut CommandResult)) {
+        let Some(entry) = self.entry.take() else { return };
+        let history = self.intake.transcript.history();
+        let mut begin =
+            entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
+        // Editors that draw an entry of several lines again echo lines of it more than once.
+        if entry.lines > 1 {
+            let (_, text) = history.read(begin..history.end().min(begin + ECHO_LOOKED_AT));
+            for line in text.split_inclusive('\n') {
+                if !line.ends_with('\n') || !entry.prompt.is_continuation(line.trim_end_matches('\n')) {
+                    break;
+                }
+                begin += line.len() as u64;
+            }
+        }
+        let row = self.row_before_cursor();
+        let is_at_prompt = |prompt: &LearnedPrompt| matches!(prompt.row(&row), RowKind::Prompt { .. });
+        let mut end = history.end();
+        if is_at_prompt(&entry.prompt) || self.shell.prompts > entry.prompts || self.pty.foreground() != entry.group {
+            let open = history.open_line();
+            let before = match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.row(open)) {
+                (0, RowKind::Prompt { before }) => before,
+                (unfinished, _) => unfinished,
+            };
+            end = end - open.len() as u64 + before as u64;
+        }
+        let range = begin..end.max(begin);
+        let said = excerpt::as_printed_in(history, range.clone(), Zone::Output, entry.limit);
+        let mut result = CommandResult {
+            output: said.head,
+            tail: said.tail,
+            left_out: said.left_out,
+            next: said.next,
+            dropped_before: said.dropped_before,
+            exit_code: None,
+            timed_out: false,
+            ended: None,
+            replaced_by: None,
+            asks: None,
+            offset: range.start,
+            end: range.end,
+        };
+        fill(&mut result);
+        self.report(entry, Ok(result));
+    }
+
+    fn report(&mut self, entry: PromptEntry, result: Result<CommandResult, RunError>) {
+        if let Some(step) = entry.step {
+            self.done.add(step, result.clone());
+        }
+        for reply in entry.replies {
+            // The caller may have stopped listening.
+            let _ = reply.send(result.clone());
+        }
+    }
+}
+
+/// Why an entry cannot be made in another directory.
+const NO_DIRECTORY: &str = "it does not report its commands; integrate it if it is a shell, or change the directory \
+                            within the command";
+
+/// Bytes behind an echo that are searched for further lines of it.
+const ECHO_LOOKED_AT: u64 = 64 << 10;
+
+/// Returns the offset behind the `nth` end of a line from `from` on, counted from 1.
+fn nth_line_end(history: &crate::history::History, from: u64, nth: usize) -> Option<u64> {
+    let (start, text) = history.read(from..history.end().min(from + ECHO_LOOKED_AT));
+    let mut ends = memchr::memchr_iter(b'\n', text.as_bytes());
+    ends.nth(nth.checked_sub(1)?).map(|at| start + at as u64 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_over_when_its_prompt_stands_still() {
+        let prompt = RowKind::Prompt { before: 0 };
+        let milliseconds = Duration::from_millis;
+        let cases = [
+            (prompt, InputState::Awaits, 14, Verdict::NotYet),
+            (prompt, InputState::Awaits, 15, Verdict::Over),
+            (prompt, InputState::Relays, 100, Verdict::NotYet),
+            (prompt, InputState::Relays, 150, Verdict::Over),
+            (prompt, InputState::Works, 10_000, Verdict::NotYet),
+            (RowKind::Continuation, InputState::Awaits, 120, Verdict::Incomplete),
+            (RowKind::Continuation, InputState::Relays, 300, Verdict::NotYet),
+            (RowKind::Continuation, InputState::Relays, 400, Verdict::Incomplete),
+            (RowKind::Other, InputState::Awaits, 150, Verdict::Asks),
+            (RowKind::Other, InputState::Relays, 10_000, Verdict::NotYet),
+            (RowKind::Other, InputState::Unknown, 10_000, Verdict::NotYet),
+        ];
+        for (row, state, silent, expected) in cases {
+            assert_eq!(verdict(row, state, milliseconds(silent)), expected, "{row:?} {state:?} {silent}");
+        }
+    }
+}

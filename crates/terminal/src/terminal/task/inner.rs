@@ -1,0 +1,177 @@
+//! Shells within the terminal's own program: entering them, asking them for variables, and leaving them.
+//!
+//! A line is typed at the prompt of such a shell and taken out of the output again. Persons who watch see neither the
+//! line nor the prompt that follows it.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Task;
+use super::running::Entering;
+use crate::command::{self, Editor, RunError};
+use crate::exchange::{PATIENCE, QueryScript, VariablesError};
+use crate::integration::inner::{self, HiddenAnswer, HiddenTyping};
+use crate::integration::{IntegrationSession, Kind};
+use crate::terminal::shell::Shell;
+
+/// How long an inner shell may take to answer a typed line, over a slow connection.
+const ANSWERS: Duration = Duration::from_secs(5);
+
+/// A line that was typed, and whose answer is awaited.
+pub(super) struct HiddenLineTask {
+    typing: HiddenTyping,
+    purpose: Purpose,
+    pub(super) deadline: Instant,
+}
+
+enum Purpose {
+    /// Which shell it is; its marks come next, and then the command.
+    Kind(IntegrationSession, Entering),
+    /// Its marks; the command comes next.
+    Marks(IntegrationSession, Entering),
+    /// A script for its variables.
+    Script(oneshot::Sender<Result<Vec<u8>, VariablesError>>),
+}
+
+impl Task {
+    /// Sets up marks in the shell at whose prompt the terminal is, and enters the command then.
+    pub(super) fn begin_integration(&mut self, entering: Entering) {
+        let agreed = inner::agree();
+        let line = inner::kind_line(&agreed.nonce);
+        let typing = HiddenTyping::new(&agreed.nonce, false);
+        self.type_hidden(&line, typing, Purpose::Kind(agreed, entering), ANSWERS);
+    }
+
+    /// Has an inner shell run a script, and reports what it printed.
+    pub(super) fn begin_script(
+        &mut self,
+        script: &QueryScript,
+        reply: oneshot::Sender<Result<Vec<u8>, VariablesError>>,
+    ) {
+        let line = self.fit_to_answer().and_then(|agreed| {
+            if let Some(text) = self.half_typed() {
+                return Err(VariablesError::HalfTyped { text });
+            }
+            // The shell may have been left since the script was written.
+            if !self.shell.is_inner || agreed.kind != script.kind() {
+                return Err(VariablesError::Unanswered);
+            }
+            let line = inner::script_line(&agreed, &script.line());
+            // Each end of a line would enter it.
+            let is_split = line.contains('\n') && !self.intake.screen.modes().bracketed_paste;
+            if is_split || line.len() > LONGEST_LINE {
+                return Err(VariablesError::NotTypeable);
+            }
+            command::entered(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, agreed))
+        });
+        match line {
+            // The caller may have stopped listening.
+            Err(error) => drop(reply.send(Err(error))),
+            Ok((line, agreed)) => {
+                let typing = HiddenTyping::new(&agreed.nonce, true);
+                self.type_hidden(&line, typing, Purpose::Script(reply), PATIENCE);
+            }
+        }
+    }
+
+    fn type_hidden(&mut self, line: &str, typing: HiddenTyping, purpose: Purpose, patience: Duration) {
+        let editor = if self.intake.screen.modes().bracketed_paste { Editor::TakesPastes } else { Editor::None };
+        self.outgoing.extend(command::keys(line, Kind::Posix, editor));
+        self.typed_line = Some(HiddenLineTask { typing, purpose, deadline: Instant::now() + patience });
+        self.write_waiting();
+    }
+
+    /// Takes in output while a line is typed unseen. Returns what is ordinary output.
+    pub(super) fn hold_back(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let Some(task) = &mut self.typed_line else { return bytes.to_vec() };
+        match task.typing.hold(bytes) {
+            Some(answer) => self.end_hidden(answer),
+            None if task.typing.is_too_long() => self.give_up_hidden(),
+            None => Vec::new(),
+        }
+    }
+
+    fn end_hidden(&mut self, answer: HiddenAnswer) -> Vec<u8> {
+        let Some(task) = self.typed_line.take() else { return answer.rest };
+        match task.purpose {
+            Purpose::Kind(mut agreed, entering) => {
+                agreed.kind = inner::kind_of(&String::from_utf8_lossy(&answer.answer));
+                let line = inner::marks_line(agreed.kind, &agreed.nonce);
+                let typing = HiddenTyping::new(&agreed.nonce, true);
+                self.type_hidden(&line, typing, Purpose::Marks(agreed, entering), ANSWERS);
+                Vec::new()
+            }
+            Purpose::Marks(agreed, entering) => {
+                self.draw_prompt(&answer.prompt);
+                let marks = format!("\x1b]133;A;k={0}\x07\x1b]133;B;k={0}\x07", agreed.nonce);
+                let posix = agreed.kind == Kind::Posix;
+                self.intake.transcript.enter_shell(agreed.nonce.clone(), posix);
+                let program = self.pty.foreground().unwrap_or(self.child.pid()).as_raw_nonzero().get();
+                let shell = Shell::enter(agreed, program, &self.shell);
+                self.outer.push(std::mem::replace(&mut self.shell, shell));
+                self.take_in_all(marks.as_bytes());
+                // zsh reports that it reads keys behind its prompt.
+                self.take_in_all(&answer.rest);
+                self.enter_command(entering);
+                Vec::new()
+            }
+            Purpose::Script(reply) => {
+                self.draw_prompt(&answer.prompt);
+                // The caller may have stopped listening.
+                let _ = reply.send(Ok(answer.answer));
+                answer.rest
+            }
+        }
+    }
+
+    /// Draws a prompt in the place of the same prompt.
+    fn draw_prompt(&mut self, prompt: &[u8]) {
+        let mut replies = Vec::new();
+        self.intake.draw(b"\r\x1b[K", &mut replies);
+        self.intake.draw(prompt, &mut replies);
+        self.drawn += 1;
+        if !replies.is_empty() {
+            self.answers.add(replies, self.pty.foreground(), Instant::now());
+        }
+    }
+
+    /// Ends a typed line whose time is up, or whose program has ended.
+    pub(super) fn look_at_hidden_line(&mut self) {
+        if self.typed_line.as_ref().is_some_and(|task| self.is_over() || Instant::now() >= task.deadline) {
+            let held = self.give_up_hidden();
+            self.take_in_all(&held);
+        }
+    }
+
+    /// Returns what was held back.
+    fn give_up_hidden(&mut self) -> Vec<u8> {
+        let Some(mut task) = self.typed_line.take() else { return Vec::new() };
+        match task.purpose {
+            Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => entering.refuse(&RunError::Unintegrated),
+            // The caller may have stopped listening.
+            Purpose::Script(reply) => drop(reply.send(Err(VariablesError::Unanswered))),
+        }
+        task.typing.give_up()
+    }
+
+    /// Goes back to the shell around the innermost one, which has ended.
+    pub(super) fn leave_inner_shell(&mut self) {
+        if let Some(outer) = self.outer.pop() {
+            let inner = std::mem::replace(&mut self.shell, outer);
+            self.shell.resume(&inner);
+        }
+    }
+
+    /// Leaves inner shells whose program is gone without a mark of the shell around it.
+    pub(super) fn leave_ended_shells(&mut self) {
+        while self.shell.has_left() {
+            self.intake.transcript.leave_shell();
+            self.leave_inner_shell();
+        }
+    }
+}
+
+/// The longest line that is typed into an inner shell.
+const LONGEST_LINE: usize = 64 << 10;

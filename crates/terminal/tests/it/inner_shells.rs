@@ -1,0 +1,225 @@
+//! Shells within shells, and interpreters: their commands, their exit codes, their variables.
+
+use steplatch_terminal::{CommandRequest, InputWait, Limit, Part, Reason, RunError, Variable, Wait};
+
+use super::shells::{SHELLS, Session, World, request, until_prompt};
+
+/// Shells that are entered from another one, and the prompts that they show.
+pub(crate) const INNER: [&str; 6] = ["dash", "busybox sh", "bash --norc", "zsh -f", "fish", "bash --norc --noediting"];
+
+pub(crate) fn integrate(command: &str) -> CommandRequest {
+    CommandRequest { integrate: true, input: true, ..request(command) }
+}
+
+pub(crate) fn entry(command: &str) -> CommandRequest {
+    CommandRequest { input: true, ..request(command) }
+}
+
+pub(crate) fn until_input() -> Wait {
+    Wait { input: Some(InputWait::Known), ..until_prompt() }
+}
+
+/// Starts a program in a shell, and waits until it asks for input.
+pub(crate) async fn start(session: &Session, program: &str) {
+    session.types(&format!("{program}\n")).await;
+    let (waited, view) = session.waits(until_input()).await;
+    assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
+}
+
+pub(crate) async fn gives(session: &Session, command: &str) -> (String, Option<i32>) {
+    let ran = session.0.run(integrate(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
+    assert!(!ran.timed_out && ran.asks.is_none(), "{command}: {ran:?}");
+    (ran.output, ran.exit_code)
+}
+
+#[tokio::test]
+async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
+    for shell in INNER {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("PS1='$ ' {shell}")).await;
+        let before = session.view().await.screen;
+        session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        let view = session.view().await;
+        assert_eq!(view.screen, before, "{shell}: nothing of it is to be seen");
+        assert_eq!((view.busy, view.awaiting_input), (Some(false), Some(true)), "{shell}");
+        assert_eq!(gives(&session, "echo hi").await, ("hi\n".into(), Some(0)), "{shell}");
+        assert_eq!(gives(&session, "sh -c 'exit 3'").await, (String::new(), Some(3)), "{shell}");
+        assert_eq!(gives(&session, "printf abc").await, ("abc".into(), Some(0)), "{shell}");
+        assert_eq!(gives(&session, "cd /tmp").await.1, Some(0), "{shell}");
+        assert_eq!(session.view().await.cwd.as_deref(), Some("/tmp"), "{shell}");
+        assert_eq!(gives(&session, "seq 1 3").await.0, "1\n2\n3\n", "{shell}");
+        // Waits for its prompt, and its exit codes.
+        session.types("sleep 0.2; sh -c 'exit 4'\n").await;
+        let (waited, view) = session.waits(until_input()).await;
+        assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(4)), "{shell}:\n{}", view.screen);
+        // A command that asks is returned from.
+        let ran = session.0.run(integrate("sh -c 'printf \"Name: \"; read name; exit 5'")).await.unwrap();
+        assert!(ran.asks.is_some() && ran.output == "Name: ", "{shell}: {ran:?}");
+        session.types("ana\n").await;
+        let (waited, view) = session.waits(until_input()).await;
+        assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(5)), "{shell}:\n{}", view.screen);
+        // Back in the shell around it.
+        session.types("exit\n").await;
+        let (waited, view) = session.waits(until_input()).await;
+        assert_eq!(waited.reason, Reason::Prompt, "{shell}:\n{}", view.screen);
+        assert_eq!(session.gives("echo back; false").await, ("back\n".into(), Some(1)), "{shell}");
+        let text = session.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap().head;
+        assert!(!text.contains("steplatch"), "{shell}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_history_of_an_inner_bash_has_no_trace_of_the_integration() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "env -u HISTCONTROL bash --norc").await;
+    assert_eq!(gives(&session, "echo one").await.0, "one\n");
+    assert_eq!(session.0.variables(vec!["HISTCONTROL".into()]).await.unwrap()[0].1, None);
+    let (history, _) = gives(&session, "history 3").await;
+    assert!(history.contains("echo one") && !history.contains("steplatch") && !history.contains("printf"), "{history}");
+}
+
+#[tokio::test]
+async fn the_variables_of_an_inner_shell_are_read_and_set() {
+    for shell in INNER {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("PS1='$ ' {shell}")).await;
+        session.0.run(integrate("")).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        let before = session.view().await.screen;
+        session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await.unwrap();
+        let told = session.0.variables(vec!["GREETING".into(), "NOT_SET".into()]).await.unwrap();
+        let greeting = Variable { value: "it's $HOME".into(), exported: true };
+        assert_eq!(told, [("GREETING".into(), Some(greeting)), ("NOT_SET".into(), None)], "{shell}");
+        assert_eq!(session.view().await.screen, before, "{shell}");
+        assert_eq!(gives(&session, "sh -c 'echo \"$GREETING\"'").await.0, "it's $HOME\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_that_is_the_terminals_own_program_can_be_integrated() {
+    for shell in ["dash", "bash --norc", "busybox sh"] {
+        let world = World::new();
+        let command: Vec<&str> = shell.split(' ').collect();
+        let session = world.open(&command).await;
+        assert_eq!(gives(&session, "echo hi; false").await, ("hi\n".into(), Some(1)), "{shell}");
+        // One within it, and back.
+        start(&session, "PS1='> ' dash").await;
+        session.types("PS1='inner$ '\n").await;
+        session.waits(until_input()).await;
+        assert_eq!(gives(&session, "echo inner").await, ("inner\n".into(), Some(0)), "{shell}");
+        session.types("exit 6\n").await;
+        let (waited, view) = session.waits(until_input()).await;
+        assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(6)), "{shell}:\n{}", view.screen);
+        assert_eq!(gives(&session, "echo outer").await.0, "outer\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_in_a_shell_that_is_not_integrated_ends_where_its_prompt_comes_back() {
+    for shell in INNER {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("PS1='inner$ ' {shell}")).await;
+        for (command, output) in
+            [("echo hi", "hi\n"), ("sleep 0.3; echo late", "late\n"), ("printf abc", "abc"), ("true", "")]
+        {
+            let ran = session.0.run(entry(command)).await.unwrap_or_else(|error| panic!("{shell}: {command}: {error}"));
+            // Before its prompt zsh fills the line up, and fish marks it.
+            let output_is = ran.output == output || (command == "printf abc" && ran.output.starts_with(output));
+            assert!(output_is && !ran.timed_out, "{shell}: {command}: {ran:?}");
+            assert_eq!(ran.exit_code, None, "{shell}: {command}");
+        }
+        let ran = session.0.run(entry("cat")).await.unwrap();
+        assert!(ran.asks.is_some(), "{shell}: {ran:?}");
+        session.types("\u{3}").await;
+        session.waits(until_input()).await;
+        let ran = session.0.run(entry("exit 7")).await.unwrap();
+        assert_eq!(ran.exit_code, Some(7), "{shell}: the shell around it says how it ended: {ran:?}");
+        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
+    let cases: [(&str, &[(&str, &str)]); 5] = [
+        (
+            "python3 -q",
+            &[
+                ("1 + 1", "2\n"),
+                ("x = 5", ""),
+                ("print('a'); print('b')", "a\nb\n"),
+                ("for i in range(2): print(i)", "0\n1\n"),
+                ("def f(n):\n    return n * x", ""),
+                ("f(3)", "15\n"),
+                ("import time; time.sleep(0.3); print('late')", "late\n"),
+                ("print('no end', end='')", "no end"),
+            ],
+        ),
+        ("bc -q", &[("1+1", "2\n"), ("2^10", "1024\n")]),
+        ("sqlite3", &[("select 1;", "1\n"), ("select 2,\n3;", "2|3\n")]),
+        ("gdb -q", &[("print 1+1", "$1 = 2\n"), ("echo no end", "no end")]),
+        ("node", &[("1+1", "2\n"), ("let y = 4", "undefined\n"), ("y * 2", "8\n")]),
+    ];
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for (program, entries) in cases {
+            start(&session, program).await;
+            for (text, output) in entries {
+                let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{program}: {text}: {error}"));
+                assert_eq!(
+                    (ran.output.as_str(), ran.exit_code, ran.timed_out),
+                    (*output, None, false),
+                    "{program}: {text}"
+                );
+            }
+            session.types("\u{4}").await;
+            let (waited, view) = session.waits(until_input()).await;
+            assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);
+        }
+        assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_taken_back() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "python3 -q").await;
+    let ran = session.0.run(entry("input('Name: ')")).await.unwrap();
+    assert!(ran.asks.is_some() && ran.output == "Name: ", "{ran:?}");
+    session.types("ana\n").await;
+    session.waits(until_input()).await;
+    assert_eq!(session.0.run(entry("print(")).await, Err(RunError::Incomplete));
+    assert_eq!(session.0.run(entry("'still ' + 'there'")).await.unwrap().output, "'still there'\n");
+    // A line for shells is not typed into an interpreter.
+    let ran = session.0.run(integrate("2 + 2")).await.unwrap();
+    assert_eq!((ran.output.as_str(), ran.exit_code), ("4\n", None));
+    let ran = session.0.run(entry("exit(3)")).await.unwrap();
+    assert_eq!(ran.exit_code, Some(3), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_question_is_no_prompt_and_gets_no_command() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "read -p 'Continue? [Y/n] ' answer").await;
+    assert!(matches!(session.0.run(integrate("rm -rf x")).await, Err(RunError::Busy { .. })));
+    assert!(matches!(session.0.run(entry("yes")).await, Err(RunError::Busy { .. })));
+}
+
+#[tokio::test]
+async fn a_program_that_is_no_shell_is_not_integrated_and_keeps_what_it_printed() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(
+        &session,
+        "PS1='% ' sh -c 'printf \"tool$ \"; while read line; do echo \"unknown: ${#line}\"; printf \"tool$ \"; done'",
+    )
+    .await;
+    assert_eq!(session.0.run(integrate("status")).await, Err(RunError::Unintegrated));
+    let view = session.view().await;
+    assert!(view.screen.contains("unknown: "), "what it printed is shown:\n{}", view.screen);
+}

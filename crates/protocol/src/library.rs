@@ -270,7 +270,7 @@ pub struct BrokenWorkflow {
     pub reason: String,
 }
 
-/// Look at a saved workflow: its definition, what it must be given, what it returns, how its runs went, and a diagram.
+/// Look at a saved workflow: its definition, arguments, results, last runs and a diagram.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeWorkflow {
     /// Its name
@@ -393,7 +393,7 @@ pub struct WorkflowMetadata {
     pub total_states: u64,
 }
 
-/// Remove a saved workflow, for good. Its runs are not touched, and neither is the file that a function was loaded from.
+/// Remove a saved workflow for good. Its runs and the file of a function stay.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteWorkflow {
     /// Its name; or the name of a file of functions, which ends in .py

@@ -34,7 +34,7 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// Open a real terminal with a program in it: a shell, or any other program. Returns when the shell is at its prompt.
+/// Open a real terminal with a shell or any other program. Returns when the shell is at its prompt.
 ///
 /// The terminal lives on until exit_terminal, also when this connection ends. Then: run_command for one command,
 /// send_input with until for programs that ask.
@@ -680,7 +680,7 @@ pub struct GetScreenContentReply {
     pub typed: Option<String>,
 }
 
-/// List the open terminals, also those whose program has ended and that can still be read.
+/// List the terminals, also ended ones that can still be read.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListTerminalSessions {}
 
@@ -797,11 +797,10 @@ fn default_command_timeout() -> f64 {
 
 /// Run one command in a shell and return exactly what it printed, and its exit code.
 ///
-/// With session_id in that terminal, whose shell must be at its prompt (its folder, variables and history apply and
-/// stay); without it in a fresh shell, which is closed afterwards. In ssh, su or a REPL: one entry at its prompt, without
-/// an exit code (see integrate). Returns at once when the command asks for input or
-/// opens an editor (awaiting_input: true): answer with send_input. A command that takes longer goes on: wait for it
-/// with await_output until: prompt.
+/// With session_id at the prompt of that terminal's shell, whose folder and variables stay; within ssh, su or a REPL
+/// one entry at its prompt, without an exit code. Without session_id in a fresh shell, which is closed afterwards.
+/// Returns at once when the command asks or opens an editor (awaiting_input: true): answer with send_input. A command
+/// that takes longer goes on: wait with await_output until: prompt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommand {
     /// Terminal to run it in
@@ -816,7 +815,7 @@ pub struct RunCommand {
     /// Folder to change to first
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// true in a shell within ssh, su or docker: exit codes and variables from now on; command may be empty
+    /// In a shell within ssh, su or docker: exit codes from now on
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrate: Option<bool>,
     /// Characters of output to return at most; its head and tail are kept

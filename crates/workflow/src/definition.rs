@@ -28,7 +28,7 @@ use steplatch_ids::WorkflowName;
 use crate::condition::Condition;
 use crate::contract::Contract;
 use crate::substitute::Lookup;
-use crate::{child, substitute, tool};
+use crate::{child, dialogue, substitute, tool};
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Diagnostics, JsonPath, kind};
@@ -287,6 +287,9 @@ impl State {
     pub(crate) fn unresolved(&self, variables: &dyn Lookup) -> Option<&str> {
         if self.action.tool == tool::FAIL {
             return None;
+        }
+        if self.action.tool == tool::DIALOGUE {
+            return dialogue::unresolved(&self.action.params, variables);
         }
         self.replaced_params().find_map(|(_, value)| substitute::unresolved(value, variables))
     }

@@ -12,6 +12,7 @@ mod condition;
 mod contract;
 mod decide;
 mod definition;
+mod dialogue;
 mod event;
 mod form;
 mod groups;
@@ -38,8 +39,8 @@ pub use definition::{
     Transition, action_reference, documentation, schema, suggestion,
 };
 pub use event::{
-    By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose, SEMANTICS_VERSION,
-    ShellAnswer, Side,
+    By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose,
+    SEMANTICS_VERSION, ShellAnswer, Side,
 };
 pub use form::{Field, Form, InvalidField};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, Pause, Status};

@@ -104,8 +104,17 @@ pub(crate) fn unresolved<'t>(template: &'t Value, variables: &dyn Lookup) -> Opt
 
 /// As [`unresolved`], for one text.
 pub(crate) fn unresolved_in<'t>(text: &'t str, variables: &dyn Lookup) -> Option<&'t str> {
+    unresolved_but(text, variables, |_| false)
+}
+
+/// As [`unresolved_in`], without the variables that have their values later.
+pub(crate) fn unresolved_but<'t>(
+    text: &'t str,
+    variables: &dyn Lookup,
+    is_later: impl Fn(&str) -> bool,
+) -> Option<&'t str> {
     let mut all = placeholders_in(pieces(text, variables.has_paths()));
-    all.find(|one| !one.may_stay && find(variables, one.name).is_none()).map(|one| one.name)
+    all.find(|one| !one.may_stay && find(variables, one.name).is_none() && !is_later(one.root())).map(|one| one.name)
 }
 
 /// Returns the value of a variable, or the part of it that the name reaches into.

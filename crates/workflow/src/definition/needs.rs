@@ -12,7 +12,7 @@ use crate::contract::{Contract, InvalidVariables};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
 use crate::variables::STANDARD_NAMES;
-use crate::{groups, tool};
+use crate::{dialogue, groups, tool};
 
 /// A variable in a placeholder that nothing in the definition gives a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,10 @@ pub(super) fn of(
     let patterns = waits.flat_map(|state| groups::patterns(state.action.params()));
     let sets = states.iter().filter(|state| state.action.tool == tool::SET);
     let set = sets.flat_map(|state| state.action.params.keys().map(String::as_str));
-    let named: Vec<&str> = patterns.filter_map(Value::as_str).flat_map(groups::names_in).chain(set).collect();
+    let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
+    let patterns =
+        patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
+    let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).collect();
     let is_known = |name: &str| {
         let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
@@ -100,6 +103,7 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
     let mut fields = match action.tool() {
         tool::SLEEP | tool::SET | tool::FAIL => Vec::new(),
         tool::RETURN => texts(&[tool::RESULT]),
+        tool::DIALOGUE => texts(&dialogue::FIELDS),
         tool::GATE => {
             let form = action.params().get("form").map(Form::read);
             let names = match &form {
@@ -134,7 +138,17 @@ fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
         texts.extend(transition.condition.texts().into_iter().map(|text| (text, pointer.clone())));
     }
     let found = |(text, pointer): (_, String)| substitute::placeholders(text).map(move |one| (one, pointer.clone()));
-    texts.into_iter().flat_map(found).collect()
+    let found = texts.into_iter().flat_map(found);
+    if state.action.tool != tool::DIALOGUE {
+        return found.collect();
+    }
+    let (at, params) = (format!("{at}/action/params"), &state.action.params);
+    let is_answer = |pointer: &str| pointer.strip_prefix(&at).is_some_and(dialogue::is_answer);
+    let is_known =
+        |(one, pointer): &(Placeholder<'_>, String)| is_answer(pointer) && dialogue::is_of_question(params, one.root());
+    let secret =
+        |(pointer, name)| (Placeholder { name, is_for_shell: false, may_stay: false }, format!("{at}{pointer}"));
+    found.filter(|one| !is_known(one)).chain(dialogue::secret_names(params).map(secret)).collect()
 }
 
 /// Collects the texts in a value, each with its place.

@@ -898,7 +898,7 @@ fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
         };
     }
     if tool == tool::DIALOGUE {
-        return dialogue::turn(current, history.answers(), now);
+        return dialogue::turn(current, history.answers(), history.variables(), now);
     }
     if let Some(result) = tool::known_result(&tool, &params) {
         return Effect::Answer { step, outcome: Outcome::Finished { result } };

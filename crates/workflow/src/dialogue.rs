@@ -100,6 +100,7 @@ pub(crate) fn turn_step(step: &StepId, turn: usize) -> StepId {
 pub(crate) fn turn(
     current: &CurrentStep,
     answers: &[DialogueAnswer],
+    variables: &dyn Lookup,
     now: Timestamp,
 ) -> Result<Map<String, Value>, InvalidDialogue> {
     let dialogue = Dialogue::read(&current.params)?;
@@ -114,7 +115,7 @@ pub(crate) fn turn(
         }
     }
     if let Some(answer) = answers.last() {
-        put("input_text", answer.input_text.as_str().into());
+        put("input_text", dialogue.text_of(answer, variables).into());
         put("since", answer.since.into());
         if !answer.keys.is_empty() {
             put("keys", answer.keys.clone().into());
@@ -170,21 +171,29 @@ impl Dialogue {
             Some(Value::Object(groups)) => groups,
             _ => Map::new(),
         };
-        let match_text = question(heard);
-        let input_text = {
-            let matched =
-                Matched { before: variables, text: match_text.as_str().into(), groups: groups.clone().into() };
-            substitute::text(text, &matched)
-        };
-        DialogueAnswer {
-            rule: u32::try_from(index).unwrap_or(u32::MAX),
-            match_text,
-            groups,
-            since: heard.get("offset").and_then(Value::as_u64),
-            input_text,
-            keys: keys.clone(),
-            secret: *secret,
+        let rule = u32::try_from(index).unwrap_or(u32::MAX);
+        let since = heard.get("offset").and_then(Value::as_u64);
+        let (match_text, input_text, keys, secret) = (question(heard), String::new(), keys.clone(), *secret);
+        let answer = DialogueAnswer { rule, match_text, groups, since, input_text, keys, secret };
+        if secret {
+            return answer;
         }
+        let input_text = self.made(text, &answer, variables);
+        DialogueAnswer { input_text, ..answer }
+    }
+
+    /// Returns the text that an answer types.
+    fn text_of(&self, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
+        match self.rules.get(answer.rule as usize) {
+            Some(rule) if answer.secret => self.made(&rule.text, answer, variables),
+            _ => answer.input_text.clone(),
+        }
+    }
+
+    /// Returns the text of a rule with variables and what the question matched.
+    fn made(&self, text: &str, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
+        let (text_matched, groups) = (answer.match_text.as_str().into(), answer.groups.clone().into());
+        substitute::text(text, &Matched { before: variables, text: text_matched, groups })
     }
 
     /// Returns why a turn without a match is a failure; `None` where it is the end that was awaited.
@@ -468,7 +477,7 @@ mod tests {
             match dialogue.after(&answers, &heard_in(&patterns, text), &NoVariables) {
                 Next::Answer(answer) => answers.push(answer),
                 Next::Over(result) => {
-                    return (answers.iter().map(|answer| answer.input_text.clone()).collect(), result);
+                    return (answers.iter().map(|answer| dialogue.text_of(answer, &NoVariables)).collect(), result);
                 }
             }
         }

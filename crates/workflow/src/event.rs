@@ -379,7 +379,8 @@ pub struct DialogueAnswer {
     /// The offset behind the question, in the output of the terminal: the next question is looked for from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// The text that is typed.
+    /// The text that is typed. Empty for a secret, which is made of the rule again when it is typed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub input_text: String,
     /// Keys that are typed after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

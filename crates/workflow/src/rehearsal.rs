@@ -325,6 +325,7 @@ impl<'a> RehearsalState<'a> {
                 text => VecDeque::from([substitute::as_text(text)]),
             });
         }
+        self.secrets.learn_params(params);
         let patterns = params.get("patterns").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let result = match self.printed.as_mut().and_then(VecDeque::pop_front) {
             Some(text) => dialogue::heard_in(patterns, &text),
@@ -404,8 +405,6 @@ impl<'a> RehearsalState<'a> {
                     elapsed_time: elapsed.as_secs_f64(),
                 });
             }
-            Event::QuestionAnswered { answer, .. } if answer.secret => self.secrets.learn(&answer.input_text),
-            Event::QuestionAnswered { .. } => {}
             Event::Transitioned { at, from, to, because } => self.path.push(RehearsalStep::Transition {
                 at: at.as_seconds(),
                 from: from.clone(),
@@ -420,6 +419,7 @@ impl<'a> RehearsalState<'a> {
                 error: error.clone(),
             }),
             Event::Started { .. }
+            | Event::QuestionAnswered { .. }
             | Event::ScreenRead { .. }
             | Event::GateOpened { .. }
             | Event::GateAnswered { .. }

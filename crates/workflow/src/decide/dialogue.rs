@@ -7,6 +7,7 @@ use crate::child;
 use crate::dialogue::{self, Dialogue, Next};
 use crate::event::{DialogueAnswer, Event, Outcome};
 use crate::history::CurrentStep;
+use crate::substitute::Lookup;
 use crate::tool;
 
 impl DecisionBuilder<'_> {
@@ -25,7 +26,8 @@ impl DecisionBuilder<'_> {
             Next::Answer(answer) => {
                 let answers: Vec<DialogueAnswer> = answers.iter().cloned().chain([answer.clone()]).collect();
                 self.record(Event::QuestionAnswered { at: self.now, step: current.step.clone(), answer });
-                self.decision.effects.push(turn(&current.with_time_left(self.now), &answers, self.now));
+                let current = current.with_time_left(self.now);
+                self.decision.effects.push(turn(&current, &answers, self.history.variables(), self.now));
                 self.decision
             }
         }
@@ -33,8 +35,13 @@ impl DecisionBuilder<'_> {
 }
 
 /// Returns the effect of the turn that follows these answers.
-pub(super) fn turn(current: &CurrentStep, answers: &[DialogueAnswer], now: Timestamp) -> Effect {
-    match dialogue::turn(current, answers, now) {
+pub(super) fn turn(
+    current: &CurrentStep,
+    answers: &[DialogueAnswer],
+    variables: &dyn Lookup,
+    now: Timestamp,
+) -> Effect {
+    match dialogue::turn(current, answers, variables, now) {
         Ok(params) => Effect::Perform {
             step: dialogue::turn_step(&current.step, answers.len() + 1),
             tool: tool::DIALOGUE.to_owned(),

@@ -81,7 +81,7 @@ impl Secrets {
     }
 
     /// Collects a secret, line by line: a screen does not show more of it in one piece.
-    pub(super) fn learn(&mut self, secret: &str) {
+    fn learn(&mut self, secret: &str) {
         for line in secret.lines().map(str::trim).filter(|line| !line.is_empty()) {
             if line.chars().count() < SHORTEST {
                 self.short.insert(line.to_owned());

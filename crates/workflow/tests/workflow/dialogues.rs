@@ -79,6 +79,10 @@ fn each_answer_is_recorded_before_it_is_typed_under_a_step_of_its_own() {
         &mut machine,
         &json!({"success": true, "reason": "match", "matched": 2, "match_text": "Password:", "offset": 60}),
     );
+    assert!(
+        !serde_json::to_string(&machine.last.events).expect("JSON").contains("hunter2"),
+        "a secret is not recorded"
+    );
     let (_, third) = turn(&machine);
     assert_eq!((&third["input_text"], &third["secret"]), (&json!("hunter2\n"), &json!(true)));
     assert_eq!(third["patterns"].as_array().map(Vec::len), Some(2), "the password is typed once");

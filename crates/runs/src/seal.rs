@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use steplatch_access::{MASK, Redactor, hideable, hides_in_names, rename};
 use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
-use steplatch_workflow::{Definition, Event, filtered_forms};
+use steplatch_workflow::{Definition, Event, filtered_forms, secret_variable};
 
 use crate::engine_state::Engine;
 
@@ -66,7 +66,8 @@ impl Seal {
     pub(crate) fn of(self, definition: &Definition) -> Self {
         let contract = definition.arguments().iter().chain(definition.return_values());
         let secret = contract.filter(|variable| variable.is_secret());
-        Self { names: secret.map(|variable| variable.name().to_owned()).collect(), ..self }
+        let names = secret.map(|variable| variable.name().to_owned()).chain(definition.secrets().map(secret_variable));
+        Self { names: names.collect(), ..self }
     }
 
     /// Hides the variables that are secret by their names.

@@ -17,6 +17,7 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 use steplatch_pattern::Pattern;
 
+use crate::definition::secret_variable;
 use crate::event::DialogueAnswer;
 use crate::history::CurrentStep;
 use crate::substitute::{self, Lookup, as_text};
@@ -70,6 +71,8 @@ struct Rule {
     keys: Vec<String>,
     /// Whether the answer is hidden.
     secret: bool,
+    /// The argument, or the secret, that is the answer.
+    named: Option<String>,
     /// How often it is given.
     times: Option<u32>,
 }
@@ -185,6 +188,10 @@ impl Dialogue {
     /// Returns the text that an answer types.
     fn text_of(&self, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
         match self.rules.get(answer.rule as usize) {
+            // It is entered as a person would enter it.
+            Some(Rule { named: Some(name), .. }) => {
+                format!("{}\n", value_of_secret(name, variables).map(as_text).unwrap_or_default())
+            }
             Some(rule) if answer.secret => self.made(&rule.text, answer, variables),
             _ => answer.input_text.clone(),
         }
@@ -355,7 +362,7 @@ pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Loo
     };
     let mut others = params.iter().filter(|(name, _)| *name != RULES);
     let in_others = others.find_map(|(_, value)| now(value));
-    let secret = || secret_names(params).map(|(_, name)| name).find(|name| variables.get(name).is_none());
+    let secret = || secret_names(params).map(|(_, name)| name).find(|name| value_of_secret(name, variables).is_none());
     in_others.or_else(in_rules).or_else(secret)
 }
 
@@ -365,6 +372,12 @@ pub(crate) fn secret_names(params: &Map<String, Value>) -> impl Iterator<Item = 
         let name = rule.get(SECRET).and_then(Value::as_str).filter(|name| !matches!(*name, "true" | "false"))?;
         Some((format!("/{RULES}/{index}/{SECRET}"), name))
     })
+}
+
+/// Returns the texts of the answers that are secrets.
+pub(crate) fn secret_texts(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let is_secret = |rule: &Map<String, Value>| rule.get(SECRET).is_some_and(|one| *one == Value::Bool(true));
+    rules_of(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE)?.as_str())
 }
 
 /// Returns the texts that a dialogue types and that no key follows, each with its place within the parameters.
@@ -418,6 +431,11 @@ impl Lookup for Matched<'_> {
     fn has_paths(&self) -> bool {
         true
     }
+}
+
+/// Returns the value of the argument, or of the secret, that a rule names.
+fn value_of_secret<'v>(name: &str, variables: &'v dyn Lookup) -> Option<&'v Value> {
+    variables.get(name).or_else(|| variables.get(&secret_variable(name)))
 }
 
 fn times_used(answers: &[DialogueAnswer], rule: usize) -> usize {

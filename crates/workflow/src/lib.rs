@@ -36,7 +36,7 @@ pub use contract::{Contract, ContractVariable, InvalidVariables, ValueSchema, co
 pub use decide::{Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, decide, resume, wants_screen};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
-    Transition, action_reference, documentation, schema, suggestion,
+    Transition, action_reference, documentation, schema, secret_variable, suggestion,
 };
 pub use event::{
     By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose,

@@ -16,8 +16,9 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 
 use crate::child::SESSION;
+use crate::contract::HIDDEN;
 use crate::decide::{Effect, Input, Start, decide};
-use crate::definition::Definition;
+use crate::definition::{Definition, secret_variable};
 use crate::event::{Event, Limits, Outcome, ShellAnswer, Side};
 use crate::form::{Field, Form};
 use crate::history::{History, Status};
@@ -154,7 +155,15 @@ pub enum Source {
 ///
 /// Pure: the same arguments give the same rehearsal. Secrets of the contract and what is typed as one are hidden in it.
 #[must_use]
-pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, Value>, limits: Limits) -> Rehearsal {
+pub fn rehearse(
+    definition: &Definition,
+    stubs: &Stubs,
+    mut variables: Map<String, Value>,
+    limits: Limits,
+) -> Rehearsal {
+    for name in definition.secrets() {
+        variables.entry(secret_variable(name)).or_insert_with(|| HIDDEN.into());
+    }
     let opens = definition.opens_terminal();
     let named = variables.get(SESSION).map(substitute::as_text);
     let session_id = stubs.session_id.clone().or(named).or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));

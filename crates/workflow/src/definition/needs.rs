@@ -4,10 +4,12 @@
 //! be among the initial variables, which a definition does not list: it is a warning when the definition is read, and
 //! an error when a run is to be started without it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::document::{escaped, suggestion};
-use super::{Definition, Problem, State, ToolCatalog};
+use super::{Definition, Problem, State, ToolCatalog, secret_variable};
 use crate::contract::{Contract, InvalidVariables};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
@@ -72,7 +74,7 @@ pub(super) fn of(
     });
     for (is_optional, (placeholder, pointer)) in of_states.chain(of_returned) {
         let name = placeholder.root();
-        if placeholder.may_stay || is_known(name) {
+        if placeholder.may_stay || placeholder.is_secret() || is_known(name) {
             continue;
         }
         if let Some(needed) = needs.iter_mut().find(|needed| needed.name == name) {
@@ -146,9 +148,7 @@ fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
     let is_answer = |pointer: &str| pointer.strip_prefix(&at).is_some_and(dialogue::is_answer);
     let is_known =
         |(one, pointer): &(Placeholder<'_>, String)| is_answer(pointer) && dialogue::is_of_question(params, one.root());
-    let secret =
-        |(pointer, name)| (Placeholder { name, is_for_shell: false, may_stay: false }, format!("{at}{pointer}"));
-    found.filter(|one| !is_known(one)).chain(dialogue::secret_names(params).map(secret)).collect()
+    found.filter(|one| !is_known(one)).collect()
 }
 
 /// Collects the texts in a value, each with its place.
@@ -163,6 +163,16 @@ fn texts_at<'v>(value: &'v Value, pointer: String, texts: &mut Vec<(&'v str, Str
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Returns the names of the secrets that these states refer to, without those that are arguments.
+pub(super) fn secrets(arguments: &Contract, return_values: &Contract, states: &[State]) -> BTreeSet<String> {
+    let texts = states.iter().flat_map(State::texts).chain(return_values.iter().filter_map(|one| one.from.as_deref()));
+    let of_texts = texts.flat_map(substitute::placeholders).filter_map(|one| one.name.strip_prefix(substitute::SECRET));
+    let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
+    let answers = dialogues.flat_map(|state| dialogue::secret_names(state.action.params()).map(|(_, name)| name));
+    let answers = answers.filter(|name| arguments.get(name).is_none());
+    of_texts.chain(answers).map(str::to_owned).collect()
 }
 
 impl NeededVariable {
@@ -223,6 +233,10 @@ impl Definition {
             let name = argument.name();
             let about = argument.description().map(|about| format!(" ({about})")).unwrap_or_default();
             format!("argument {name}{about} was not given; give it with -i {name}=VALUE (initial_variables)")
+        }));
+        let missing = self.secrets().filter(|name| !initial.contains_key(&secret_variable(name)));
+        violations.extend(missing.map(|name| {
+            format!("secret {name} was not found; set the variable {name} in the environment of the client that starts the run")
         }));
         let needed = self.needs.iter().filter(|needed| !needed.is_optional && !initial.contains_key(&needed.name));
         violations.extend(needed.map(NeededVariable::violation));

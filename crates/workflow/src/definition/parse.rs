@@ -143,6 +143,7 @@ impl Reader<'_> {
             document,
             name,
             description,
+            secrets: needs::secrets(&arguments, &return_values, &states),
             arguments,
             return_values,
             initial_state,

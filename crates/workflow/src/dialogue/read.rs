@@ -155,9 +155,7 @@ impl Reader {
             self.complain(&at, "the rule has no answer: give 'type', 'press' or 'secret'");
         }
         let times = self.number(&format!("{at}/times"), "times", set("times"), 1.0, f64::from(MOST_ANSWERS)).map(whole);
-        // The value of a secret is entered as a person would enter it.
-        let text = name.map_or(text, |name| format!("{{{name}}}\n"));
-        Some(Rule { when: when?, text, keys, secret, times })
+        Some(Rule { when: when?, text, keys, secret, named: name.cloned(), times })
     }
 
     fn pattern(&mut self, at: &str, value: &Value) -> Option<String> {

@@ -1,7 +1,7 @@
 //! The description of an action for people: its subject and its outcome, in a few words.
 
 use anstyle::Style;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::print::{BAD, GOOD, QUIET, visible};
 
@@ -27,6 +27,15 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
         }
         "await_output" if !text("pattern").is_empty() => format!("/{}/", visible(text("pattern"))),
         "await_output" => text("until").to_owned(),
+        "dialogue" => {
+            let rules = params.get("rules").and_then(Value::as_array).map_or(0, Vec::len);
+            let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
+            let until = match params.get("until") {
+                Some(Value::String(until)) => format!(" until /{}/", visible(until)),
+                _ => String::new(),
+            };
+            format!("{} {rules}{until}", visible(text("input_text"))).trim_start().to_owned()
+        }
         "run_command" => visible(text("command")),
         "set" => visible(&params.to_string()),
         "return" => params.get("result").map(|result| visible(&result.to_string())).unwrap_or_default(),
@@ -48,6 +57,15 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
         "sleep" => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
         _ => String::new(),
     }
+}
+
+/// Returns a question of a dialogue and its answer, in a line.
+pub(crate) fn dialogue_answer(data: &Map<String, Value>) -> String {
+    let text = |name: &str| data.get(name).and_then(Value::as_str).map(|text| visible(text.trim()));
+    let keys = data.get("keys").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let keys: String = keys.map(|key| format!("<{key}>")).collect();
+    let typed = text("input_text").unwrap_or_else(|| "(secret)".to_owned());
+    format!("{} → {typed}{keys}", text("match_text").unwrap_or_default())
 }
 
 /// The outcome of an action.

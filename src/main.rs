@@ -24,6 +24,7 @@ mod question;
 mod record;
 mod run_changes;
 mod run_view;
+mod secret_arguments;
 mod settings;
 mod translation;
 mod wait;

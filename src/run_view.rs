@@ -280,6 +280,11 @@ impl Shown {
                 let lines = text("text").lines();
                 lines.map(|line| format!("    {QUIET}│{QUIET:#} {}", visible(line))).collect()
             }
+            "question_answered" => {
+                let told = action::dialogue_answer(&event.data);
+                let told = self.width(taken + 6).map_or(told.clone(), |width| fitted(&told, width));
+                vec![format!("    {QUIET}│ {told}{QUIET:#}")]
+            }
             "gate_answered" => vec![answered(event, self.width(taken))],
             "gate_timeout" | "gate_cancelled" => {
                 let detail =

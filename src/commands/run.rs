@@ -20,6 +20,7 @@ use crate::failure::{FAILED, Failure};
 use crate::gate_prompt::GatePrompt;
 use crate::question::{Person, TWICE_WITHIN};
 use crate::run_view::{Shown, View};
+use crate::secret_arguments;
 use crate::wait::AT_GATE;
 use crate::{completion, front, passphrase, print};
 
@@ -91,7 +92,11 @@ impl Run {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let (json, detach) = (self.json, self.detach);
         let daemon = front::steady(place)?;
-        let started = daemon.call(self.verb()?).await?;
+        let mut verb = self.verb()?;
+        if !json {
+            secret_arguments::ask(&daemon, &mut verb).await?;
+        }
+        let started = daemon.call(verb).await?;
         if started.run_id.is_empty() {
             let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
             return Err(Failure::usage(error).with(&started));

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use steplatch_access::{MASK, Redactor, hideable, hides_in_names, rename};
 use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
-use steplatch_workflow::{Definition, Event, filtered_forms};
+use steplatch_workflow::{Definition, Event, filtered_forms, secret_variable};
 
 use crate::engine_state::Engine;
 
@@ -27,7 +27,7 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by
 /// chance only; and an entry must stay readable when the values of its marks are deleted.
-const FOREIGN: [&str; 15] = [
+const FOREIGN: [&str; 18] = [
     "variables",
     "definition",
     "params",
@@ -43,6 +43,9 @@ const FOREIGN: [&str; 15] = [
     "question",
     "screen",
     "substituted",
+    "match_text",
+    "groups",
+    "input_text",
 ];
 
 /// The secrets of one run.
@@ -63,7 +66,8 @@ impl Seal {
     pub(crate) fn of(self, definition: &Definition) -> Self {
         let contract = definition.arguments().iter().chain(definition.return_values());
         let secret = contract.filter(|variable| variable.is_secret());
-        Self { names: secret.map(|variable| variable.name().to_owned()).collect(), ..self }
+        let names = secret.map(|variable| variable.name().to_owned()).chain(definition.secrets().map(secret_variable));
+        Self { names: names.collect(), ..self }
     }
 
     /// Hides the variables that are secret by their names.
@@ -445,6 +449,24 @@ mod tests {
         let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
         assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
         assert_eq!(shown["outcome"], entry["outcome"], "what a program printed stands for no secret");
+    }
+
+    #[test]
+    fn an_answer_of_a_dialogue_hides_its_secrets() {
+        let mut seal = Seal::default();
+        seal.learn("hunter2");
+        let answer = steplatch_workflow::DialogueAnswer {
+            rule: 0,
+            match_text: "hunter2?".to_owned(),
+            groups: Map::from_iter([("1".to_owned(), "hunter2".into())]),
+            since: Some(7),
+            input_text: "say hunter2\n".to_owned(),
+            keys: Vec::new(),
+            secret: false,
+        };
+        let step = "run_0123456789abcdef/a/1".parse().unwrap();
+        let stored = seal.close(&Event::QuestionAnswered { at: steplatch_workflow::Timestamp(1), step, answer });
+        assert!(!stored.contains("hunter2"), "{stored}");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl TerminalUse {
     /// Returns that of a machine's action.
     pub fn of(tool: &str) -> Self {
         match tool {
-            "run_command" | "send_input" | "exit_terminal" => Self::Acts,
+            "run_command" | "send_input" | "dialogue" | "exit_terminal" => Self::Acts,
             "await_output" | "get_screen_content" => Self::Reads,
             _ => Self::Nothing,
         }

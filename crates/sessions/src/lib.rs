@@ -9,6 +9,7 @@ mod answer;
 mod attach;
 mod backlog;
 mod commands;
+mod dialogue;
 mod ending;
 mod event_sink;
 mod held_terminals;

@@ -284,7 +284,7 @@ struct EndedWait {
     view: View,
 }
 
-fn reason_of(reason: Reason) -> AwaitReason {
+pub(crate) fn reason_of(reason: Reason) -> AwaitReason {
     match reason {
         Reason::Match => AwaitReason::Match,
         Reason::Prompt => AwaitReason::Prompt,
@@ -304,7 +304,7 @@ fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
 }
 
 /// Returns what a wait has matched, and its groups, with secrets masked.
-fn masked_match(secrets: &Redactor, waited: &Waited) -> (Option<String>, Vec<Option<String>>) {
+pub(crate) fn masked_match(secrets: &Redactor, waited: &Waited) -> (Option<String>, Vec<Option<String>>) {
     let Some(found) = &waited.found else { return (None, Vec::new()) };
     let groups = found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)).collect();
     (Some(secrets.masked(found.text.clone())), groups)

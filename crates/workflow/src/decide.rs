@@ -5,6 +5,7 @@
 //! input to a run that is over) produces an empty decision.
 
 mod contract;
+mod dialogue;
 mod gate;
 mod names;
 mod pause;
@@ -320,6 +321,9 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
         (Status::NotStarted, Input::Start(start)) => begin(definition, start, now),
         (Status::Running, Input::Outcome { step, outcome }) => match history.current() {
             Some(current) if current.step == step => DecisionBuilder::new(definition, history, now).complete(current, outcome),
+            Some(current) if history.awaited_step().as_ref() == Some(&step) => {
+                DecisionBuilder::new(definition, history, now).end_turn(current, outcome)
+            }
             _ => Decision::default(),
         },
         (Status::Running, Input::ScreenRead { step, session_id, screen }) => match history.current() {
@@ -658,11 +662,12 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     fn abandoning(mut self) -> Self {
-        let current = self.history.current().map(|current| &current.step);
-        let waited_for = current
-            .or_else(|| self.history.exchange().map(|exchange| &exchange.step))
-            .or_else(|| self.history.gate().map(|gate| &gate.step));
-        self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step: step.clone() }));
+        let waited_for = self
+            .history
+            .awaited_step()
+            .or_else(|| self.history.exchange().map(|exchange| exchange.step.clone()))
+            .or_else(|| self.history.gate().map(|gate| gate.step.clone()));
+        self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step }));
         let at = self.now;
         if let (Some(current), Some(workflow)) = (self.history.current(), self.history.child()) {
             let (step, workflow) = (current.step.clone(), workflow.to_owned());
@@ -836,6 +841,9 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
         (name.clone(), value)
     };
     let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
+    if action.tool() == tool::DIALOGUE {
+        params = crate::dialogue::replaced(action.params(), variables);
+    }
     let left_out = params.get("session_id").is_none_or(Value::is_null);
     let usual = match action.tool() {
         tool::RUN_WORKFLOW => terminals.handed_down(),
@@ -888,6 +896,9 @@ fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
             }
             Err(error) => Effect::Answer { step, outcome: child::refused(error.to_string()) },
         };
+    }
+    if tool == tool::DIALOGUE {
+        return dialogue::turn(current, history.answers(), history.variables(), now);
     }
     if let Some(result) = tool::known_result(&tool, &params) {
         return Effect::Answer { step, outcome: Outcome::Finished { result } };

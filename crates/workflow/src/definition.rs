@@ -18,6 +18,7 @@ mod schema;
 mod shape;
 mod waits;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use steplatch_ids::WorkflowName;
 use crate::condition::Condition;
 use crate::contract::Contract;
 use crate::substitute::Lookup;
-use crate::{child, substitute, tool};
+use crate::{child, dialogue, substitute, tool};
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Diagnostics, JsonPath, kind};
@@ -53,6 +54,8 @@ pub struct Definition {
     /// The state that is executed before a run ends.
     finally_state: Option<String>,
     states: Vec<State>,
+    /// The names of the secrets that `{secret:NAME}` refers to.
+    secrets: BTreeSet<String>,
     /// Variables that nothing in the definition gives a value.
     needs: Vec<NeededVariable>,
     warnings: Vec<Problem>,
@@ -213,11 +216,22 @@ impl Definition {
         self.states.iter().find(|state| state.name == name)
     }
 
+    /// Returns the names of the secrets that its states refer to. A run has each as the variable [`secret_variable`].
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().map(String::as_str)
+    }
+
     /// Returns what is suspicious and yet allowed.
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
+}
+
+/// Returns the name of the variable that has the value of a secret: `secret:NAME`. No report lists it.
+#[must_use]
+pub fn secret_variable(name: &str) -> String {
+    format!("{}{name}", substitute::SECRET)
 }
 
 impl Serialize for Definition {
@@ -269,6 +283,17 @@ impl State {
         self.on_exhausted.as_deref()
     }
 
+    /// Returns the texts that the state types as secrets, as their author wrote them.
+    #[must_use]
+    pub fn secret_texts(&self) -> Vec<&str> {
+        let params = &self.action.params;
+        if self.action.tool == tool::DIALOGUE {
+            return dialogue::secret_texts(params).collect();
+        }
+        let is_secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+        params.get("input_text").and_then(Value::as_str).filter(|_| is_secret).into_iter().collect()
+    }
+
     /// Returns the parameters in which variables are replaced. A nested definition is not among them: its placeholders
     /// are its own.
     pub(crate) fn replaced_params(&self) -> impl Iterator<Item = (&String, &Value)> {
@@ -287,6 +312,9 @@ impl State {
     pub(crate) fn unresolved(&self, variables: &dyn Lookup) -> Option<&str> {
         if self.action.tool == tool::FAIL {
             return None;
+        }
+        if self.action.tool == tool::DIALOGUE {
+            return dialogue::unresolved(&self.action.params, variables);
         }
         self.replaced_params().find_map(|(_, value)| substitute::unresolved(value, variables))
     }

@@ -97,6 +97,15 @@ pub enum Event {
         #[serde(with = "time::seconds")]
         elapsed: Duration,
     },
+    /// A question of a dialogue was answered. Recorded before the answer is typed.
+    QuestionAnswered {
+        /// When.
+        at: Timestamp,
+        /// The state of the dialogue, and which visit to it.
+        step: StepId,
+        /// The question and its answer.
+        answer: DialogueAnswer,
+    },
     /// The screen of the run's terminal was read, because patterns are to be searched and the result of the action has
     /// no text. Recorded before the end of the state.
     ScreenRead {
@@ -331,6 +340,7 @@ impl Event {
             Self::Started { at, .. }
             | Self::StateEntered { at, .. }
             | Self::StateCompleted { at, .. }
+            | Self::QuestionAnswered { at, .. }
             | Self::ScreenRead { at, .. }
             | Self::Transitioned { at, .. }
             | Self::GateOpened { at, .. }
@@ -354,6 +364,30 @@ impl Event {
             | Self::Cancelled { at, .. } => *at,
         }
     }
+}
+
+/// The answer to a question of a program, in a dialogue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DialogueAnswer {
+    /// The rule that answers, counted from 0.
+    pub rule: u32,
+    /// What its pattern matched, at most 200 characters.
+    pub match_text: String,
+    /// The groups of the match, by number and by name.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub groups: Map<String, Value>,
+    /// The offset behind the question, in the output of the terminal: the next question is looked for from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// The text that is typed. Empty for a secret, which is made of the rule again when it is typed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub input_text: String,
+    /// Keys that are typed after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// Whether the text is a secret.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub secret: bool,
 }
 
 /// Who answered a gate, and through which front-end.

@@ -58,7 +58,8 @@ pub(crate) fn names_in(source: &str) -> impl Iterator<Item = &str> {
     source.split("(?P<").skip(1).filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
 }
 
-fn is_number(name: &str) -> bool {
+/// Returns whether a group is called by its number.
+pub(crate) fn is_number(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
 

@@ -9,7 +9,8 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Branch, Continuation, NONE_OF_THESE};
-use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
+use crate::dialogue;
+use crate::event::{Choice, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
 use crate::substitute::as_text;
@@ -204,6 +205,8 @@ pub struct History {
     states_executed: u32,
     last_state: Option<String>,
     current: Option<CurrentStep>,
+    /// What was answered in the current step, if it is a dialogue.
+    answers: Vec<DialogueAnswer>,
     /// The screen that was read for the end of the current step; without a text, it could not be read.
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
@@ -456,6 +459,7 @@ impl History {
                     entered_at: *at,
                 });
             }
+            Event::QuestionAnswered { answer, .. } => self.answers.push(answer.clone()),
             Event::ScreenRead { step, screen, .. } => self.screen = Some((step.clone(), screen.clone())),
             Event::StateCompleted { step, outcome, .. } => {
                 self.screen = None;
@@ -557,6 +561,7 @@ impl History {
     fn complete(&mut self, step: &StepId, outcome: &Outcome) {
         if let Some(current) = self.current.take_if(|current| current.step == *step) {
             self.child = None;
+            self.answers.clear();
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
             self.terminals.record(&current, outcome, &result);
@@ -592,6 +597,7 @@ impl History {
         if let Some(current) = self.current.take() {
             self.terminals.abandon(&current);
         }
+        self.answers.clear();
         self.screen = None;
         self.exchange = None;
         self.gate = None;
@@ -815,6 +821,23 @@ impl History {
     #[must_use]
     pub fn current(&self) -> Option<&CurrentStep> {
         self.current.as_ref()
+    }
+
+    /// Returns what was answered in the current step, if it is a dialogue.
+    pub(crate) fn answers(&self) -> &[DialogueAnswer] {
+        &self.answers
+    }
+
+    /// Returns the step under which the outcome that the run waits for is performed: the current step, or the turn of its
+    /// dialogue.
+    #[must_use]
+    pub fn awaited_step(&self) -> Option<StepId> {
+        let current = self.current.as_ref()?;
+        Some(if current.tool == tool::DIALOGUE {
+            dialogue::turn_step(&current.step, self.answers.len() + 1)
+        } else {
+            current.step.clone()
+        })
     }
 
     /// Returns the error of the run, when it failed or was cancelled.

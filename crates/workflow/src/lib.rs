@@ -12,6 +12,7 @@ mod condition;
 mod contract;
 mod decide;
 mod definition;
+mod dialogue;
 mod event;
 mod form;
 mod groups;
@@ -35,11 +36,11 @@ pub use contract::{Contract, ContractVariable, InvalidVariables, ValueSchema, co
 pub use decide::{Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, decide, resume, wants_screen};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
-    Transition, action_reference, documentation, schema, suggestion,
+    Transition, action_reference, documentation, schema, secret_variable, suggestion,
 };
 pub use event::{
-    By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose, SEMANTICS_VERSION,
-    ShellAnswer, Side,
+    By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose,
+    SEMANTICS_VERSION, ShellAnswer, Side,
 };
 pub use form::{Field, Form, InvalidField};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, Pause, Status};

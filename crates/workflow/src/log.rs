@@ -210,6 +210,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
     match event {
         Event::Started { .. }
         | Event::StateEntered { .. }
+        | Event::QuestionAnswered { .. }
         | Event::ScreenRead { .. }
         | Event::GateOpened { .. }
         | Event::GateAnswered { .. }

@@ -7,7 +7,7 @@ mod act;
 mod secrets;
 mod stubs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -16,17 +16,21 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 
 use crate::child::SESSION;
+use crate::contract::HIDDEN;
 use crate::decide::{Effect, Input, Start, decide};
-use crate::definition::Definition;
-use crate::event::{Event, Limits, ShellAnswer, Side};
+use crate::definition::{Definition, secret_variable};
+use crate::event::{Event, Limits, Outcome, ShellAnswer, Side};
 use crate::form::{Field, Form};
 use crate::history::{History, Status};
-use crate::substitute;
 use crate::time::seconds;
+use crate::{dialogue, substitute, tool};
 use act::{StubResult, act};
 use secrets::Secrets;
 pub(crate) use stubs::StubFile;
 pub use stubs::Stubs;
+
+/// The field of a dialogue's stub with the texts that the program prints, one for each turn.
+pub(crate) const PRINTS: &str = "prints";
 
 /// The terminal of a run that opens none and gets none from its stubs.
 const GIVEN_TERMINAL: &str = "term_given";
@@ -151,7 +155,15 @@ pub enum Source {
 ///
 /// Pure: the same arguments give the same rehearsal. Secrets of the contract and what is typed as one are hidden in it.
 #[must_use]
-pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, Value>, limits: Limits) -> Rehearsal {
+pub fn rehearse(
+    definition: &Definition,
+    stubs: &Stubs,
+    mut variables: Map<String, Value>,
+    limits: Limits,
+) -> Rehearsal {
+    for name in definition.secrets() {
+        variables.entry(secret_variable(name)).or_insert_with(|| HIDDEN.into());
+    }
     let opens = definition.opens_terminal();
     let named = variables.get(SESSION).map(substitute::as_text);
     let session_id = stubs.session_id.clone().or(named).or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
@@ -198,6 +210,8 @@ struct RehearsalState<'a> {
     current: Option<(Source, CurrentState)>,
     path: Vec<RehearsalStep>,
     secrets: Secrets,
+    /// What the program of the current dialogue prints in the turns that are left.
+    printed: Option<VecDeque<String>>,
 }
 
 /// How often each stub was used, by its key.
@@ -232,6 +246,7 @@ impl<'a> RehearsalState<'a> {
             current: None,
             path: Vec::new(),
             secrets: Secrets::of(definition),
+            printed: None,
         }
     }
 
@@ -254,6 +269,7 @@ impl<'a> RehearsalState<'a> {
 
     fn answer(&mut self, effect: Effect) -> Result<Option<Input>, Missing> {
         let input = match effect {
+            Effect::Perform { step, tool, params, .. } if tool == tool::DIALOGUE => self.take_turn(step, &params)?,
             Effect::Perform { step, .. } | Effect::StartRun { step, .. } => self.act(step, None)?,
             Effect::Sleep { step, until, .. } => self.act(step, Some(until.since(self.now)))?,
             Effect::Answer { step, outcome } => {
@@ -302,6 +318,29 @@ impl<'a> RehearsalState<'a> {
         }
         self.now = end;
         Ok(Input::Outcome { step, outcome })
+    }
+
+    /// Answers a turn of a dialogue with the next text that its stub has the program print.
+    fn take_turn(&mut self, turn: StepId, params: &Map<String, Value>) -> Result<Input, Missing> {
+        if self.printed.is_none() {
+            let Some(step) = self.history.current().map(|current| current.step.clone()) else {
+                return Ok(Input::DeadlinePassed);
+            };
+            let input = self.act(step, None)?;
+            let Input::Outcome { outcome: Outcome::Finished { result }, .. } = &input else { return Ok(input) };
+            let Some(texts) = result.get(PRINTS) else { return Ok(input) };
+            self.printed = Some(match texts {
+                Value::Array(texts) => texts.iter().map(substitute::as_text).collect(),
+                text => VecDeque::from([substitute::as_text(text)]),
+            });
+        }
+        self.secrets.learn_params(params);
+        let patterns = params.get("patterns").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let result = match self.printed.as_mut().and_then(VecDeque::pop_front) {
+            Some(text) => dialogue::heard_in(patterns, &text),
+            None => dialogue::ended(),
+        };
+        Ok(Input::Outcome { step: turn, outcome: Outcome::Finished { result } })
     }
 
     fn judge(&mut self, step: StepId, choices: Vec<String>, form: Option<&Value>) -> Result<Input, Missing> {
@@ -358,6 +397,7 @@ impl<'a> RehearsalState<'a> {
         match event {
             Event::StateEntered { at, tool, params, limit, .. } => {
                 self.secrets.learn_params(params);
+                self.printed = None;
                 let (tool, params, limit, at) = (tool.clone(), params.clone(), *limit, *at);
                 self.current = Some((Source::Usual, CurrentState { tool, params, limit, at }));
             }
@@ -388,6 +428,7 @@ impl<'a> RehearsalState<'a> {
                 error: error.clone(),
             }),
             Event::Started { .. }
+            | Event::QuestionAnswered { .. }
             | Event::ScreenRead { .. }
             | Event::GateOpened { .. }
             | Event::GateAnswered { .. }

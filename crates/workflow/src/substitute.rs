@@ -3,12 +3,15 @@
 //! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and `{name|regex}` its quoted form, and `{{name}}`
 //! the literal `{name}`. Where variables allow it, `{name.part}` reaches into a value. Everything else stays as it is,
 //! unknown names included, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}` survive; [`unresolved`] finds those
-//! that should not. `${NAME}` stays too where `NAME` is a variable of the shell by the workflow's contract. The text of
+//! that should not. `{secret:NAME}` is the value of a secret that the run was started with. `${NAME}` stays too where `NAME` is a variable of the shell by the workflow's contract. The text of
 //! a variable is never searched again: text from a terminal cannot inject a placeholder.
 
 use serde_json::Value;
 
 use crate::path::reach;
+
+/// How the name of a secret begins, as a variable.
+pub(crate) const SECRET: &str = "secret:";
 
 /// Where the value of a variable is found.
 pub trait Lookup {
@@ -39,6 +42,11 @@ pub(crate) struct Placeholder<'t> {
 }
 
 impl<'t> Placeholder<'t> {
+    /// Returns whether it stands for a secret: a run is not started without the secrets of its definition.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.name.starts_with(SECRET)
+    }
+
     /// Returns the name of the variable, without the path into it.
     pub(crate) fn root(&self) -> &'t str {
         self.name.split('.').next().unwrap_or(self.name)
@@ -104,8 +112,19 @@ pub(crate) fn unresolved<'t>(template: &'t Value, variables: &dyn Lookup) -> Opt
 
 /// As [`unresolved`], for one text.
 pub(crate) fn unresolved_in<'t>(text: &'t str, variables: &dyn Lookup) -> Option<&'t str> {
+    unresolved_but(text, variables, |_| false)
+}
+
+/// As [`unresolved_in`], without the variables that have their values later.
+pub(crate) fn unresolved_but<'t>(
+    text: &'t str,
+    variables: &dyn Lookup,
+    is_later: impl Fn(&str) -> bool,
+) -> Option<&'t str> {
     let mut all = placeholders_in(pieces(text, variables.has_paths()));
-    all.find(|one| !one.may_stay && find(variables, one.name).is_none()).map(|one| one.name)
+    // In runs of older definitions, the reference to a secret is text.
+    let may_stay = |one: &Placeholder<'_>| one.may_stay || one.is_secret() || is_later(one.root());
+    all.find(|one| find(variables, one.name).is_none() && !may_stay(one)).map(|one| one.name)
 }
 
 /// Returns the value of a variable, or the part of it that the name reaches into.
@@ -254,13 +273,20 @@ fn name_and_filter(text: &str, paths: bool) -> Option<(&str, Option<Filter>, usi
         let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '-';
         text.find(|character| !is_part(character)).unwrap_or(text.len())
     };
-    let mut end = part(text);
+    let prefix = if text.starts_with(SECRET) { SECRET.len() } else { 0 };
+    let mut end = prefix + part(&text[prefix..]);
+    if prefix > 0 && end == prefix {
+        return None;
+    }
     let name = &text[..end];
     // A bare number counts repetitions in a pattern, and no variable has such a name.
     if name.starts_with('-') || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    while paths && let Some(rest) = text[end..].strip_prefix('.') {
+    while paths
+        && prefix == 0
+        && let Some(rest) = text[end..].strip_prefix('.')
+    {
         match part(rest) {
             0 => return None,
             length => end += 1 + length,

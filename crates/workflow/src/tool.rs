@@ -37,8 +37,11 @@ pub const GATE: &str = "gate";
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
 pub const RUN_WORKFLOW: &str = "run_workflow";
 
+/// Answers the questions of a program by rules. Not a tool of the catalog: its turns are decided here.
+pub const DIALOGUE: &str = "dialogue";
+
 /// The actions that every machine has, independent of the catalog.
-pub const OF_MACHINES: &[&str] = &[SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW];
+pub const OF_MACHINES: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW];
 
 /// The tools that call a node, and a graph of nodes. Each bounds itself when it has a time limit.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
@@ -112,14 +115,15 @@ pub(crate) fn known_result(tool: &str, params: &Map<String, Value>) -> Option<Ma
     Some(Map::from_iter([("success".to_owned(), true.into()), (field.to_owned(), value)]))
 }
 
-/// Returns whether a command was still running when its own time limit passed.
+/// Returns whether a command was still running, or a dialogue not over, when its own time limit passed.
 pub(crate) fn ran_out_of_time(tool: &str, result: &Map<String, Value>) -> bool {
-    tool == RUN_COMMAND && result.get("timed_out") == Some(&Value::Bool(true))
+    let is_true = |field: &str| result.get(field) == Some(&Value::Bool(true));
+    (tool == RUN_COMMAND && is_true("timed_out")) || (tool == DIALOGUE && is_true("timeout_occurred"))
 }
 
 /// Returns whether an action has a time limit of its own, also where its parameters name none.
 pub(crate) fn bounds_itself(tool: &str, params: &Map<String, Value>) -> bool {
-    matches!(tool, SLEEP | GATE | RUN_WORKFLOW | RUN_COMMAND | SET | RETURN) || waits(tool, params)
+    matches!(tool, SLEEP | GATE | RUN_WORKFLOW | RUN_COMMAND | DIALOGUE | SET | RETURN) || waits(tool, params)
 }
 
 /// Returns whether an action succeeded. A result without `success` did.

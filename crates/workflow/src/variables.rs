@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::groups;
 use crate::rules::Rules;
-use crate::substitute::Lookup;
+use crate::substitute::{Lookup, SECRET};
 use crate::tool;
 
 /// Result fields that every state may use under their own name.
@@ -135,10 +135,12 @@ impl Variables {
         all
     }
 
+    /// Returns what is not of a state. Secrets by reference are in no list.
     fn shared(&self) -> Map<String, Value> {
         let arguments = self.defaults.iter().chain(&self.arguments);
         let mut shared: Map<String, Value> = arguments.map(|(name, value)| (name.clone(), value.clone())).collect();
-        shared.extend(self.initial.clone());
+        let initial = self.initial.iter().filter(|(name, _)| !name.starts_with(SECRET));
+        shared.extend(initial.map(|(name, value)| (name.clone(), value.clone())));
         shared.extend(self.standard.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in &self.named {
             if !value.is_null() || !shared.contains_key(name) {

@@ -82,6 +82,7 @@ fn line(event: &RunEvent) -> String {
                 ),
             )
         }
+        "question_answered" => (QUIET, format!("{}  {}", text("state"), action::dialogue_answer(&event.data))),
         "transition" => (QUIET, format!("{} → {}  {}", text("from"), text("to"), text("because"))),
         "gate_waiting" => {
             let choices = value("choices").as_array().into_iter().flatten().filter_map(Value::as_str).map(visible);

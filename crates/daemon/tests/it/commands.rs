@@ -90,3 +90,22 @@ async fn a_finally_state_cleans_up_after_a_failure_and_after_a_restart() {
     assert!(!folder.path().join("made").exists());
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_secret_by_reference_reaches_the_command_and_no_report() {
+    let daemon = TestDaemon::new().await;
+    // The only variable of the client whose value is known here.
+    let home = daemon.place().state().parent().unwrap().display().to_string();
+    let states = json!({
+        "count": command("printf %s {secret:HOME|sh} | wc -c; echo {secret:HOME}", &to("done")),
+        "done": {"action": {"tool": "return", "params": {"result": "{count_output}"}}}
+    });
+    let ended = daemon.run(json!({"initial_state": "count", "states": states})).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    let told = serde_json::to_string(&ended).unwrap();
+    assert!(told.contains("••••••") && !told.contains(&home) && !told.contains("secret:HOME\":"), "{told}");
+    let missing = json!({"initial_state": "a", "states": {"a": command("echo {secret:NO_SUCH}", &json!([]))}});
+    let refused = daemon.run(missing).await;
+    assert!(refused.error.unwrap().contains("secret NO_SUCH was not found"));
+    daemon.stop().await;
+}

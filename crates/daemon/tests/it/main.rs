@@ -6,6 +6,7 @@ mod calls;
 mod commands;
 mod contract;
 mod contract_runs;
+mod dialogues;
 mod document_000;
 mod document_examples;
 mod durable_runs;

@@ -39,6 +39,14 @@ pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     {
         return outcome;
     }
+    if tool == "dialogue" {
+        let taking = Box::pin(shared.sessions.take_turn(&caller, params, step));
+        return match limited(&shared.clock, limit, taking).await {
+            None => Outcome::TimedOut,
+            Some(result) if result.get("outcome_unknown") == Some(&Value::Bool(true)) => Outcome::Unknown,
+            Some(result) => Outcome::Finished { result },
+        };
+    }
     let Some(verb) = action_catalog::verb(&tool) else {
         let fields = [("success", false.into()), ("error", format!("there is no tool '{tool}'").into())];
         return Outcome::Finished {
@@ -87,7 +95,9 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -
         // Its shell was in the host.
         "run_command" if session.is_empty() => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
         // It may have ended because of the typed input.
-        "run_command" | "send_input" => shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown),
+        "run_command" | "send_input" | "dialogue" => {
+            shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown)
+        }
         // The terminal is closed already, so the request is fulfilled. While its host does not answer, it is repeated.
         "exit_terminal" => match shared.sessions.exists(session).await {
             Ok(()) | Err(LookupError::Host(_)) => None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_library::Signature;
-use steplatch_workflow::{Definition, InvalidVariables, Start};
+use steplatch_workflow::{Definition, InvalidVariables, Start, secret_variable};
 
 use super::run::MachineRun;
 use crate::engine::{LaunchParts, StartError, uncancelled};
@@ -29,7 +29,7 @@ pub(crate) struct MachineLaunch {
 
 /// Completes what a machine starts with, and checks it: nothing is started if a placeholder or an argument has no value.
 ///
-/// A run that is given no terminal takes arguments that it was not given from its caller's environment, which the
+/// Secrets by reference are variables of the caller's environment. A run that is given no terminal takes arguments that it was not given from its caller's environment, which the
 /// terminals that it opens have too.
 ///
 /// # Errors
@@ -44,6 +44,12 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
             if let Some(value) = found.and_then(|(_, value)| value.to_str()) {
                 start.variables.entry(argument.name()).or_insert_with(|| value.into());
             }
+        }
+    }
+    for name in definition.secrets() {
+        let found = caller.environment.iter().find(|(key, _)| key.to_str() == Some(name));
+        if let Some(value) = found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty()) {
+            start.variables.entry(secret_variable(name)).or_insert_with(|| value.into());
         }
     }
     definition.check_start(&start.variables, |_| has_terminal)
@@ -92,7 +98,11 @@ impl Engine {
         }
         let caller = self.pinned(caller, || References::of_machine(definition.document())).await?;
         let id = start.run.clone();
-        let variables = || RunArguments { input: Value::Object(start.variables.clone()), params: Map::new() };
+        let variables = || {
+            let mut input = start.variables.clone();
+            input.retain(|name, _| !definition.secrets().any(|secret| *name == secret_variable(secret)));
+            RunArguments { input: Value::Object(input), params: Map::new() }
+        };
         let RunArguments { mut input, mut params } = given.unwrap_or_else(variables);
         let named = Seal::default().of(&definition);
         named.hide_named(&mut params);

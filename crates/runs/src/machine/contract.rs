@@ -7,7 +7,7 @@ use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
 use steplatch_sessions::{Sessions, ShellQueryError};
-use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
+use steplatch_workflow::{Definition, History, Input, ShellAnswer, State, secret_variable};
 
 /// Seconds that a shell may still be busy with the last input.
 const UNTIL_PROMPT: f64 = 10.0;
@@ -88,7 +88,8 @@ pub(super) fn secrets_of(definition: &Definition, history: &History, input: &Inp
             for variable in contract.filter(|variable| variable.is_secret()) {
                 found.extend(given(variable.name()).into_iter().chain(variable.default().map(str::to_owned)));
             }
-            for typed in definition.states().iter().filter_map(typed_unseen) {
+            found.extend(definition.secrets().filter_map(|name| given(&secret_variable(name))));
+            for typed in definition.states().iter().flat_map(State::secret_texts) {
                 let named =
                     |name: &&String| typed.contains(&format!("{{{name}}}")) || typed.contains(&format!("{{{name}|"));
                 found.extend(start.variables.keys().filter(named).filter_map(|name| given(name)));
@@ -108,11 +109,4 @@ pub(super) fn secrets_of(definition: &Definition, history: &History, input: &Inp
         _ => {}
     }
     found
-}
-
-/// Returns the text that a state types as a secret, as its author wrote it.
-fn typed_unseen(state: &State) -> Option<&str> {
-    let params = state.action().params();
-    let secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
-    params.get("input_text").and_then(Value::as_str).filter(|_| secret)
 }

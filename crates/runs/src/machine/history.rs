@@ -116,6 +116,14 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
                        "elapsed_time": elapsed.as_secs_f64()}),
             )
         }
+        Event::QuestionAnswered { step, answer, .. } => {
+            let mut data = json!({"state": step.place, "match_text": answer.match_text, "rule": answer.rule});
+            if !answer.secret {
+                data["input_text"] = answer.input_text.into();
+                data["keys"] = answer.keys.into();
+            }
+            ("question_answered", data)
+        }
         Event::Transitioned { from, to, because, .. } => {
             ("transition", json!({"from": from, "to": to, "because": because}))
         }

@@ -6,7 +6,7 @@ use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
 use super::shape::VARIABLE_KEYS;
 use super::{Problem, State};
 use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema};
-use crate::substitute;
+use crate::{dialogue, substitute};
 
 /// The key of the side whose variables a run exports.
 pub(super) const ARGUMENTS: &str = "arguments";
@@ -41,7 +41,8 @@ impl Diagnostics {
         let Some(place) = document.get(ARGUMENTS) else { return };
         for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {
             let uses = |text: &str| substitute::placeholders(text).any(|one| one.root() == name && !one.is_for_shell);
-            if !states.iter().any(|state| state.texts().into_iter().any(uses)) {
+            let is_answer = |state: &State| dialogue::secret_names(&state.action.params).any(|(_, used)| used == name);
+            if !states.iter().any(|state| state.texts().into_iter().any(uses) || is_answer(state)) {
                 let message = format!(
                     "the secret argument '{name}' is not exported, and no state uses {{{name}}}; write {{{name}|sh}} where it \
                      is typed, or add \"export\": true if programs are to find it in their environment"

@@ -67,7 +67,10 @@ impl State {
             }
             _ => vec![OutcomeKind::Succeeded, OutcomeKind::Failed, OutcomeKind::Unknown],
         };
-        if self.timeout.is_some() || !tool::bounds_itself(tool, self.action.params()) || tool == tool::RUN_COMMAND {
+        if self.timeout.is_some()
+            || !tool::bounds_itself(tool, self.action.params())
+            || matches!(tool, tool::RUN_COMMAND | tool::DIALOGUE)
+        {
             endings.push(OutcomeKind::TimedOut);
         }
         endings

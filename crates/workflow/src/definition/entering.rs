@@ -4,23 +4,38 @@ use serde_json::Value;
 
 use super::document::escaped;
 use super::{Problem, State};
-use crate::tool;
+use crate::{dialogue, tool};
 
 /// Returns a warning for every input that looks like a command, does not end with a line feed, and is waited for.
 pub(super) fn warnings(states: &[State]) -> Vec<Problem> {
     let typed = states.iter().filter(|state| state.action.tool == tool::SEND_INPUT);
-    typed.filter_map(|state| warning(state, states)).collect()
+    let answers = states.iter().filter(|state| state.action.tool == tool::DIALOGUE).flat_map(in_dialogue);
+    typed.filter_map(|state| warning(state, states)).chain(answers).collect()
+}
+
+/// Returns a warning for every text of a dialogue that no line feed and no key enters.
+fn in_dialogue(state: &State) -> impl Iterator<Item = Problem> + '_ {
+    let texts = dialogue::typed(&state.action.params).filter(|(_, text)| is_command(text));
+    texts.map(|(place, _)| {
+        let pointer = format!("/states/{}/action/params{place}", escaped(&state.name));
+        Problem::warning(pointer, "the text is not entered: it does not end with \\n, and no key is pressed after it")
+    })
+}
+
+/// Returns whether a text looks like one that has to be entered, and does not end with a line feed.
+fn is_command(text: &str) -> bool {
+    // A variable may end with a line feed, and single keys are for programs that read them one by one.
+    let is_entered = text.ends_with(['\n', '\r', '}', '\u{1b}']) || text.chars().any(char::is_control);
+    let is_word =
+        text.chars().count() > 2 && text.starts_with(|first: char| first.is_alphanumeric() || "./~$".contains(first));
+    is_word && !is_entered
 }
 
 fn warning(state: &State, states: &[State]) -> Option<Problem> {
     let params = &state.action.params;
     let text = params.get("input_text").and_then(Value::as_str)?;
     let has_keys = params.get("keys").is_some_and(|keys| !keys.is_null());
-    // A variable may end with a line feed, and single keys are for programs that read them one by one.
-    let is_entered = text.ends_with(['\n', '\r', '}', '\u{1b}']) || text.chars().any(char::is_control);
-    let is_word =
-        text.chars().count() > 2 && text.starts_with(|first: char| first.is_alphanumeric() || "./~$".contains(first));
-    if has_keys || is_entered || !is_word {
+    if has_keys || !is_command(text) {
         return None;
     }
     let next = state.transitions.iter().filter_map(|transition| {

@@ -4,15 +4,17 @@
 //! be among the initial variables, which a definition does not list: it is a warning when the definition is read, and
 //! an error when a run is to be started without it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::document::{escaped, suggestion};
-use super::{Definition, Problem, State, ToolCatalog};
+use super::{Definition, Problem, State, ToolCatalog, secret_variable};
 use crate::contract::{Contract, InvalidVariables};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
 use crate::variables::STANDARD_NAMES;
-use crate::{groups, tool};
+use crate::{dialogue, groups, tool};
 
 /// A variable in a placeholder that nothing in the definition gives a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +45,10 @@ pub(super) fn of(
     let patterns = waits.flat_map(|state| groups::patterns(state.action.params()));
     let sets = states.iter().filter(|state| state.action.tool == tool::SET);
     let set = sets.flat_map(|state| state.action.params.keys().map(String::as_str));
-    let named: Vec<&str> = patterns.filter_map(Value::as_str).flat_map(groups::names_in).chain(set).collect();
+    let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
+    let patterns =
+        patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
+    let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).collect();
     let is_known = |name: &str| {
         let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
@@ -69,7 +74,7 @@ pub(super) fn of(
     });
     for (is_optional, (placeholder, pointer)) in of_states.chain(of_returned) {
         let name = placeholder.root();
-        if placeholder.may_stay || is_known(name) {
+        if placeholder.may_stay || placeholder.is_secret() || is_known(name) {
             continue;
         }
         if let Some(needed) = needs.iter_mut().find(|needed| needed.name == name) {
@@ -100,6 +105,7 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
     let mut fields = match action.tool() {
         tool::SLEEP | tool::SET | tool::FAIL => Vec::new(),
         tool::RETURN => texts(&[tool::RESULT]),
+        tool::DIALOGUE => texts(&dialogue::FIELDS),
         tool::GATE => {
             let form = action.params().get("form").map(Form::read);
             let names = match &form {
@@ -134,7 +140,15 @@ fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
         texts.extend(transition.condition.texts().into_iter().map(|text| (text, pointer.clone())));
     }
     let found = |(text, pointer): (_, String)| substitute::placeholders(text).map(move |one| (one, pointer.clone()));
-    texts.into_iter().flat_map(found).collect()
+    let found = texts.into_iter().flat_map(found);
+    if state.action.tool != tool::DIALOGUE {
+        return found.collect();
+    }
+    let (at, params) = (format!("{at}/action/params"), &state.action.params);
+    let is_answer = |pointer: &str| pointer.strip_prefix(&at).is_some_and(dialogue::is_answer);
+    let is_known =
+        |(one, pointer): &(Placeholder<'_>, String)| is_answer(pointer) && dialogue::is_of_question(params, one.root());
+    found.filter(|one| !is_known(one)).collect()
 }
 
 /// Collects the texts in a value, each with its place.
@@ -149,6 +163,16 @@ fn texts_at<'v>(value: &'v Value, pointer: String, texts: &mut Vec<(&'v str, Str
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Returns the names of the secrets that these states refer to, without those that are arguments.
+pub(super) fn secrets(arguments: &Contract, return_values: &Contract, states: &[State]) -> BTreeSet<String> {
+    let texts = states.iter().flat_map(State::texts).chain(return_values.iter().filter_map(|one| one.from.as_deref()));
+    let of_texts = texts.flat_map(substitute::placeholders).filter_map(|one| one.name.strip_prefix(substitute::SECRET));
+    let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
+    let answers = dialogues.flat_map(|state| dialogue::secret_names(state.action.params()).map(|(_, name)| name));
+    let answers = answers.filter(|name| arguments.get(name).is_none());
+    of_texts.chain(answers).map(str::to_owned).collect()
 }
 
 impl NeededVariable {
@@ -209,6 +233,10 @@ impl Definition {
             let name = argument.name();
             let about = argument.description().map(|about| format!(" ({about})")).unwrap_or_default();
             format!("argument {name}{about} was not given; give it with -i {name}=VALUE (initial_variables)")
+        }));
+        let missing = self.secrets().filter(|name| !initial.contains_key(&secret_variable(name)));
+        violations.extend(missing.map(|name| {
+            format!("secret {name} was not found; set the variable {name} in the environment of the client that starts the run")
         }));
         let needed = self.needs.iter().filter(|needed| !needed.is_optional && !initial.contains_key(&needed.name));
         violations.extend(needed.map(NeededVariable::violation));

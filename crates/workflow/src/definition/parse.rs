@@ -9,8 +9,8 @@ use steplatch_ids::{InvalidId, WorkflowName};
 use super::document::{Diagnostics, JsonPath, Object, kind, meant_key, suggestion};
 use super::needs::{self, NeededVariable};
 use super::shape::{
-    ACTION_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RETURN_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
-    TRANSITION_KEYS,
+    ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RETURN_KEYS, RULE_KEYS, RUN_WORKFLOW_KEYS,
+    SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
 };
 use super::{
     Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, waits,
@@ -18,7 +18,7 @@ use super::{
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::Condition;
 use crate::variables::may_be_named;
-use crate::{question, tool};
+use crate::{dialogue, question, tool};
 
 pub(super) const MOST_STATES: usize = 100;
 /// Up to how many states are checked in a machine that has too many.
@@ -143,6 +143,7 @@ impl Reader<'_> {
             document,
             name,
             description,
+            secrets: needs::secrets(&arguments, &return_values, &states),
             arguments,
             return_values,
             initial_state,
@@ -270,6 +271,7 @@ impl Reader<'_> {
             return None;
         }
         let problems = match tool {
+            tool::DIALOGUE => check_dialogue(&params),
             tool::SLEEP => check_sleep(&params),
             tool::SET => check_set(&params),
             tool::RETURN => unknown_keys(&params, "a return", &RETURN_KEYS),
@@ -286,7 +288,7 @@ impl Reader<'_> {
         let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
         let takes_session = match tool {
             tool::SLEEP | tool::SET | tool::RETURN | tool::FAIL | tool::GATE => false,
-            tool::RUN_WORKFLOW => true,
+            tool::RUN_WORKFLOW | tool::DIALOGUE => true,
             _ => self.tools.takes_session(tool),
         };
         Some(Action { tool: tool.to_owned(), params, takes_session, text_params })
@@ -364,6 +366,18 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+fn check_dialogue(params: &Map<String, Value>) -> Vec<Problem> {
+    let mut problems = unknown_keys(params, "a dialogue", &DIALOGUE_KEYS);
+    let rules = params.get(dialogue::RULES).and_then(Value::as_array).into_iter().flatten().enumerate();
+    for (index, keys) in rules.filter_map(|(index, rule)| Some((index, rule.as_object()?))) {
+        let at = |problem: Problem| Problem { pointer: format!("/rules/{index}{}", problem.pointer), ..problem };
+        problems.extend(unknown_keys(keys, "a rule", &RULE_KEYS).into_iter().map(at));
+    }
+    let complaints = dialogue::complaints(params);
+    problems.extend(complaints.into_iter().map(|complaint| Problem::error(complaint.pointer, complaint.message)));
+    problems
 }
 
 fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {

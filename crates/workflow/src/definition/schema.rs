@@ -104,6 +104,7 @@ fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
         (tool, params)
     });
     let of_machines = [
+        (tool::DIALOGUE.to_owned(), schema_of::<shape::Dialogue>()),
         (tool::SLEEP.to_owned(), schema_of::<shape::Sleep>()),
         (tool::SET.to_owned(), schema_of::<shape::Set>()),
         (tool::RETURN.to_owned(), schema_of::<shape::Return>()),

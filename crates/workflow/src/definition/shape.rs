@@ -16,6 +16,7 @@ use super::contracts::{LONGEST_VARIABLE, MOST_VARIABLES};
 use super::parse::{LONGEST_DESCRIPTION, LONGEST_NAME, MOST_STATES, MOST_TRANSITIONS};
 use crate::condition::{ConditionKeys, Word};
 use crate::contract::KEYWORDS;
+use crate::dialogue::{LONGEST_TIMEOUT, MOST_ANSWERS, MOST_RULES};
 use crate::rehearsal::StubFile;
 
 /// A machine: named states with one action each, and conditional transitions between them.
@@ -132,6 +133,49 @@ enum AnyCondition {
     Word(Word),
 }
 
+/// Answer the questions of the program in the terminal by rules, in whatever order they come. It succeeds when `until` is
+/// found; it fails at a question that no rule answers, at the program's end, and when the time is up.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Dialogue {
+    /// What is answered to what: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers)
+    #[schemars(length(min = 1, max = MOST_RULES))]
+    rules: Vec<Rule>,
+    /// Pattern that ends it, or several: {"field_equals": {"pattern": …}} says which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0
+    #[schemars(default, schema_with = "patterns")]
+    until: Option<Value>,
+    /// Text that is typed first, such as the command that asks
+    input_text: Option<String>,
+    /// Seconds that it may take in all (default 60)
+    #[schemars(range(min = 0.1, max = LONGEST_TIMEOUT))]
+    timeout: Option<f64>,
+    /// Answers that it types at most (default 20)
+    #[schemars(range(min = 1, max = MOST_ANSWERS))]
+    max_answers: Option<u32>,
+    /// Terminal to work in (default: that of the run)
+    session_id: Option<String>,
+}
+
+/// What is answered to a question.
+#[derive(JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+pub(super) struct Rule {
+    /// Pattern of the question, looked for behind the line of the last one
+    when: String,
+    /// Text to type; \n is Enter, {groups.1} and named groups are what the pattern matched
+    #[serde(rename = "type")]
+    text: Option<String>,
+    /// Key, or list of keys, to press after the text
+    #[schemars(default, schema_with = "patterns")]
+    press: Option<Value>,
+    /// true: the text is hidden. A name: the secret argument that is typed, with Enter
+    #[schemars(default, schema_with = "secret")]
+    secret: Option<Value>,
+    /// How often it answers
+    #[schemars(default, schema_with = "times")]
+    times: Option<u32>,
+}
+
 /// Wait for time to pass.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -241,6 +285,18 @@ fn value_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     json_schema!({"type": ["object", "null"], "propertyNames": {"enum": KEYWORDS}})
 }
 
+fn patterns(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["string", "array", "null"], "items": {"type": "string"}})
+}
+
+fn times(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["integer", "string", "null"], "minimum": 1, "maximum": MOST_ANSWERS})
+}
+
+fn secret(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["boolean", "string", "null"]})
+}
+
 fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     json_schema!({})
 }
@@ -289,6 +345,8 @@ known_keys! {
     ACTION_KEYS = Action;
     TRANSITION_KEYS = Transition;
     CONDITION_KEYS = ConditionKeys;
+    DIALOGUE_KEYS = Dialogue;
+    RULE_KEYS = Rule;
     SLEEP_KEYS = Sleep;
     RETURN_KEYS = Return;
     FAIL_KEYS = Fail;

@@ -9,7 +9,7 @@ use super::stubs::{Answers, Stub, Stubs};
 use super::{CurrentState, Missing, Source, Used, ordinal};
 use crate::event::Outcome;
 use crate::history::History;
-use crate::tool;
+use crate::{dialogue, time, tool};
 
 /// The outcome of an action.
 pub(super) struct StubResult {
@@ -44,9 +44,13 @@ pub(super) fn act(
     let ends_after = sleeps.unwrap_or(Duration::ZERO);
     let Some((stub, source)) = written else {
         let result = usual(name, current, history).ok_or_else(|| {
+            let stub = match current.tool.as_str() {
+                tool::DIALOGUE => "{\"prints\": [\"…\"]}",
+                _ => "{\"match_text\": \"…\"}",
+            };
             format!(
                 "State '{name}' waits for output that no stub provides; add it under \"states\": \
-                 \"{name}\": {{\"match_text\": \"…\"}}, or \"timeout\""
+                 \"{name}\": {stub}, or \"timeout\""
             )
         })?;
         return Ok(within(current, Outcome::Finished { result }, ends_after, Source::Usual));
@@ -89,8 +93,13 @@ fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Sou
 
 /// Returns a time-out: of the state, or of a wait for output with a time limit of its own.
 fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) -> Result<(Outcome, Duration), Missing> {
+    let is_dialogue = current.tool == tool::DIALOGUE;
     let own = (current.tool == tool::AWAIT_OUTPUT)
-        .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::USUAL_LIMIT));
+        .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::USUAL_LIMIT))
+        .or_else(|| {
+            is_dialogue
+                .then(|| own_timeout(&current.params).unwrap_or(Duration::from_secs_f64(dialogue::USUAL_TIMEOUT)))
+        });
     match (current.limit, own) {
         (Some(limit), own) if own.is_none_or(|own| own >= limit) => Ok((Outcome::TimedOut, limit)),
         (_, Some(own)) => {
@@ -98,6 +107,11 @@ fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) ->
             let fields = [("success", json!(true)), ("match_text", Value::Null), ("timeout_occurred", json!(true))];
             result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
             result.insert("reason".to_owned(), "timeout".into());
+            if is_dialogue {
+                result.insert("success".to_owned(), false.into());
+                let error = format!("the dialogue did not end within {}", time::spoken(own));
+                result.insert("error".to_owned(), error.into());
+            }
             Ok((Outcome::Finished { result }, own))
         }
         (_, None) => {
@@ -135,6 +149,13 @@ fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<St
             if matches!(until, "prompt" | "exit") {
                 result.insert("exit_code".to_owned(), 0.into());
             }
+        }
+        // What a program asks cannot be known.
+        tool::DIALOGUE if params.get("until").is_some_and(|until| !until.is_null()) => return None,
+        tool::DIALOGUE => {
+            result.insert("reason".to_owned(), "exit".into());
+            result.insert("exit_code".to_owned(), 0.into());
+            result.insert("answers".to_owned(), 0.into());
         }
         tool::RUN_COMMAND => {
             result.insert("output".to_owned(), "".into());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
+use super::PRINTS;
 use crate::decide::NONE_OF_THESE;
 use crate::definition::{
     Definition, Diagnostics, JsonPath, Problem, Problems, STUB_KEYS, ToolCatalog, kind, suggestion,
@@ -88,7 +89,7 @@ pub(super) enum Stub {
 const WORDS: [&str; 2] = ["timeout", "outcome_unknown"];
 
 /// Fields that actions return and whose meaning the rules define, besides the standard ones.
-const OTHER_FIELDS: [&str; 13] = [
+const OTHER_FIELDS: [&str; 18] = [
     "timeout_occurred",
     "reason",
     "status",
@@ -102,6 +103,11 @@ const OTHER_FIELDS: [&str; 13] = [
     "node_type",
     "input",
     "attributes",
+    "groups",
+    "pattern",
+    "answers",
+    "answered",
+    PRINTS,
 ];
 
 impl Stubs {

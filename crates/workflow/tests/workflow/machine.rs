@@ -161,6 +161,15 @@ impl Machine {
         self.history.current().expect("a step in flight").params.clone().into()
     }
 
+    /// The parameters that the action of a state was last requested with.
+    pub(crate) fn params_of(&self, state: &str) -> Value {
+        let mut entered = self.events.iter().rev().filter_map(|event| match event {
+            Event::StateEntered { step, params, .. } if step.place == state => Some(Value::from(params.clone())),
+            _ => None,
+        });
+        entered.next().unwrap_or_default()
+    }
+
     pub(crate) fn completed(&self) -> bool {
         *self.history.status() == Status::Completed
     }

@@ -4,6 +4,7 @@ mod commands;
 mod contracts;
 mod decisions;
 mod definitions;
+mod dialogues;
 mod endings;
 mod fuzz;
 mod gates;

@@ -197,3 +197,28 @@ fn groups_of_a_wait_are_variables_by_number_and_by_name() {
     expect!["/states/wait/transitions/0/condition: warning: 'groups.0' is the whole match; groups are counted from 1, 'groups.1' is the first"]
         .assert_eq(&warnings(&document));
 }
+
+#[test]
+fn a_secret_by_reference_is_replaced_and_a_run_is_not_started_without_it() {
+    let document = json!({"initial_state": "type", "states": {
+        "type": {"action": {"tool": "run_command", "params": {"command": "login {secret:TOKEN|sh} {secret:} {note}"}}}}});
+    assert_eq!(definition(&document).secrets().collect::<Vec<_>>(), ["TOKEN"]);
+    expect!["Invalid arguments, so nothing was started: secret TOKEN was not found; set the variable TOKEN in the environment of the client that starts the run"].assert_eq(&refused(&document, &json!({"note": "x"})));
+    // What a variable contains is no reference.
+    let variables = json!({"secret:TOKEN": "it's", "note": "{secret:TOKEN}"});
+    assert_eq!(refused(&document, &variables), "");
+    let run = Machine::start_with(&document, given(&variables));
+    assert_eq!(run.params()["command"], r"login 'it'\''s' {secret:} {secret:TOKEN}");
+    assert!(!run.history.variables().to_map().contains_key("secret:TOKEN"), "no report lists it");
+    // A run that began before such references were known has no value for them.
+    let run = Machine::start_with(&document, given(&json!({"note": "x"})));
+    assert_eq!(run.params()["command"], "login {secret:TOKEN|sh} {secret:} x");
+}
+
+#[test]
+fn an_answer_of_a_dialogue_may_be_a_secret_by_reference() {
+    let document = json!({"arguments": {"PW": {"secret": true}}, "initial_state": "a", "states": {"a": {"action": {
+        "tool": "dialogue", "params": {"rules": [{"when": "x", "secret": "PW"}, {"when": "y", "secret": "db_password"}]}}}}});
+    assert_eq!(definition(&document).secrets().collect::<Vec<_>>(), ["db_password"]);
+    assert_eq!(warnings(&document), "");
+}

@@ -230,6 +230,20 @@ fn the_documentation_has_every_key_and_every_parameter() {
         | `input_text` | string, required | What to type: a \| b |
         | `wait_for_quiet_ms` | integer | Quiet to wait for (at least 0; default 10) |
 
+        ### dialogue
+
+        Answer the questions of the program in the terminal by rules, in whatever order they come. It succeeds when `until` is
+        found; it fails at a question that no rule answers, at the program's end, and when the time is up.
+
+        | key | type | what |
+        |---|---|---|
+        | `rules` | array, required | What is answered to what: [{"when": pattern, "type": "text\n"}, …]; a rule may also have press (keys, after the text), secret (true, or instead of type the name of a secret argument, which is typed with Enter) and times (how often it answers) |
+        | `until` | string, array | Pattern that ends it, or several: {"field_equals": {"pattern": …}} says which. Without it, the shell's prompt and the end of the program do, where the exit code has to be 0 |
+        | `input_text` | string | Text that is typed first, such as the command that asks |
+        | `timeout` | number | Seconds that it may take in all (default 60) (0.1 to 3600.0) |
+        | `max_answers` | integer | Answers that it types at most (default 20) (1 to 200) |
+        | `session_id` | string | Terminal to work in (default: that of the run) |
+
         ### sleep
 
         Wait for time to pass.

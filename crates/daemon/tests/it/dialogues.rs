@@ -1,0 +1,148 @@
+//! Dialogues with real programs, in real terminals.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use steplatch_protocol::{GetRun, GetWorkflowRun, RunReply, RunWorkflow};
+use steplatch_testkit::{TestDaemon, eventually};
+
+/// An installer that asks, and notes what it was answered. `$1` is the directory of its notes.
+const INSTALLER: &str = r#"#!/bin/bash
+set -e
+read -r -p 'Do you accept the licence? ' licence
+echo "licence=$licence" >> "$1/log"
+until test -e "$1/go"; do sleep 0.05; done
+read -r -s -p 'Password: ' password
+echo
+echo "password=$password" >> "$1/log"
+read -r -p "Type 'wipe-7' to confirm: " word
+echo "word=$word" >> "$1/log"
+if test -n "$2"; then read -r -p "$2" more; echo "more=$more" >> "$1/log"; fi
+echo "Installed version 1.2"
+"#;
+
+struct Installer {
+    folder: tempfile::TempDir,
+}
+
+impl Installer {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("install.sh"), INSTALLER).unwrap();
+        Self { folder }
+    }
+
+    fn goes_on(&self) {
+        fs::write(self.folder.path().join("go"), "").unwrap();
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// A machine that runs it. `more` is a question at its end.
+    fn machine(&self, more: &str, until: &Value) -> Value {
+        let folder = self.folder.path().display();
+        let params = json!({
+            "input_text": format!("bash {folder}/install.sh {folder} '{more}'\n"),
+            "rules": [{"when": "licence\\? $", "type": "yes\n"},
+                      {"when": "Password: ", "secret": "PW", "times": 1},
+                      {"when": "Type '(?P<word>[\\w-]+)'", "type": "{word}\n"}],
+            "until": until, "timeout": 60
+        });
+        json!({
+            "arguments": {"PW": {"secret": true}}, "initial_state": "open", "states": {
+                "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                         "transitions": [{"condition": "success", "next_state": "install"}]},
+                "install": {"action": {"tool": "dialogue", "params": params},
+                            "transitions": [{"condition": "success", "next_state": "done"}]},
+                "done": {"action": {"tool": "return", "params": {"result": {
+                    "version": "{install_groups.1}", "answers": "{install_answers}", "word": "{word}"}}}}
+            }
+        })
+    }
+
+    fn verb(&self, more: &str, until: &Value) -> RunWorkflow {
+        RunWorkflow {
+            workflow_definition: Some(self.machine(more, until)),
+            initial_variables: Some([("PW".to_owned(), "pass word".to_owned())].into_iter().collect()),
+            wait_seconds: Some(60.0),
+            ..RunWorkflow::default()
+        }
+    }
+}
+
+async fn ended(daemon: &TestDaemon, run: RunReply) -> RunReply {
+    daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(60.0), ..GetRun::default() }).await
+}
+
+#[tokio::test]
+async fn an_installer_is_answered_once_over_a_restart_of_the_daemon() {
+    let (daemon, installer) = (TestDaemon::new().await, Installer::new());
+    let verb = RunWorkflow { wait_seconds: Some(0.0), ..installer.verb("", &json!("^Installed version (\\S+)")) };
+    let begun = daemon.call(verb).await;
+    eventually("the first question is answered", async || installer.log().contains("licence=")).await;
+    let daemon = daemon.restarted().await;
+    installer.goes_on();
+    let run = ended(&daemon, begun).await;
+    assert_eq!(run.status, "completed", "{run:?}");
+    assert_eq!(run.result, Some(json!({"version": "1.2", "answers": 3, "word": "wipe-7"})), "{run:?}");
+    assert_eq!(installer.log(), "licence=yes\npassword=pass word\nword=wipe-7\n");
+    let told = serde_json::to_string(&run).unwrap();
+    assert!(!told.contains("pass word"), "{told}");
+    let record = daemon.call(GetWorkflowRun { run_id: run.run_id }).await;
+    assert!(!serde_json::to_string(&record).unwrap().contains("pass word"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_that_no_rule_answers_ends_a_dialogue_with_the_question() {
+    let (daemon, installer) = (TestDaemon::new().await, Installer::new());
+    installer.goes_on();
+    let run = daemon.call(installer.verb("Overwrite it? [y/N] ", &json!("^Installed"))).await;
+    assert_eq!(run.status, "failed", "{run:?}");
+    let error = run.error.unwrap();
+    assert!(error.starts_with("State 'install' failed: the program asks what no rule answers: "), "{error}");
+    assert!(error.ends_with("Overwrite it? [y/N]"), "{error}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_pattern_that_ends_it_a_dialogue_ends_with_its_program() {
+    let (daemon, installer) = (TestDaemon::new().await, Installer::new());
+    installer.goes_on();
+    let run = daemon.call(installer.verb("", &Value::Null)).await;
+    // The machine returns a group of a pattern that its dialogue does not have.
+    assert!(run.error.as_deref().unwrap().starts_with("State 'done': {install_groups.1} has no value"), "{run:?}");
+    assert_eq!(installer.log(), "licence=yes\npassword=pass word\nword=wipe-7\n");
+    fs::write(installer.folder.path().join("install.sh"), "read -p 'Type '\\''x'\\'' now' a; exit 3").unwrap();
+    let run = daemon.call(installer.verb("", &Value::Null)).await;
+    assert_eq!(run.status, "failed", "{run:?}");
+    assert!(run.error.unwrap().contains("the program ended with exit code 3"));
+    let run = daemon.call(installer.verb("", &json!("^Installed"))).await;
+    assert!(run.error.unwrap().contains("the program ended with exit code 3 before /^Installed/ came"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_back_as_echo_is_no_question_and_a_program_may_be_the_terminal_itself() {
+    let daemon = TestDaemon::new().await;
+    let script = "read -p 'yes or no? ' a; read -p 'Sure? ' b; echo \"$a $b\" | tr a-z A-Z; exit 0";
+    let run = daemon
+        .run(json!({"initial_state": "open", "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"command": ["bash", "-c", script]}},
+                     "transitions": [{"condition": "success", "next_state": "talk"}]},
+            "talk": {"action": {"tool": "dialogue", "params": {"rules": [
+                        {"when": "yes|no", "type": "yes\n"}, {"when": "Sure", "type": "no", "press": "enter"}]}},
+                     "transitions": [{"condition": "success", "next_state": "done"}]},
+            "done": {"action": {"tool": "return", "params": {"result": "{talk_answered}"}}}
+        }}))
+        .await;
+    assert_eq!(run.status, "completed", "{run:?}");
+    assert_eq!(
+        run.result.unwrap(),
+        json!([{"when": "yes|no", "match_text": "yes", "typed": "yes\n"},
+               {"when": "Sure", "match_text": "Sure", "typed": "no", "keys": ["enter"]}])
+    );
+    daemon.stop().await;
+}

@@ -1,0 +1,140 @@
+//! The turns of dialogues: something is typed, and what follows it is awaited.
+//!
+//! A turn ends when a pattern is found, when the shell is at its prompt or the program ends, and when the program is known
+//! to wait for input that no pattern announced. A program whose state cannot be determined is waited for until the time
+//! is up.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use steplatch_access::Caller;
+use steplatch_host::{HostedTerminal, WaitRequest};
+use steplatch_protocol::{AwaitReason, SendInput};
+use steplatch_terminal::{InputWait, Limit, Part, Reason, Target, Until};
+
+use crate::sessions::Sessions;
+use crate::trouble::SessionError;
+use crate::waiting::{masked_match, reason_of};
+
+/// One turn, as the rules of machines describe it.
+#[derive(Debug, Deserialize)]
+struct DialogueTurn {
+    #[serde(default)]
+    session_id: String,
+    /// What is typed first, with the keys after it. Nothing, where both are missing.
+    #[serde(default)]
+    input_text: String,
+    #[serde(default)]
+    keys: Vec<String>,
+    #[serde(default)]
+    secret: bool,
+    /// What is awaited; of two that begin together, the first one counts.
+    patterns: Vec<String>,
+    /// The offset behind the last question; without it, the patterns are searched from the last input on.
+    since: Option<u64>,
+    /// The limit of the turn, in seconds.
+    timeout: f64,
+}
+
+/// Characters in which the end of a question's line is looked for.
+const LONGEST_LINE: usize = 4000;
+
+impl Sessions {
+    /// Takes a turn of a dialogue; types as the same `step` only once. The result has `reason`, and for a match
+    /// `matched` (the number of the pattern, from 0), `match_text`, `groups`, and `offset`, which is behind the match.
+    pub async fn take_turn(&self, caller: &Caller, params: Map<String, Value>, step: String) -> Map<String, Value> {
+        let result = match serde_json::from_value::<DialogueTurn>(params.into()) {
+            Ok(turn) => {
+                let session = turn.session_id.clone();
+                match self.try_take_turn(caller, turn, step).await {
+                    Ok(result) => result,
+                    Err(trouble) => {
+                        let unknown = trouble.outcome_unknown();
+                        let error = self.words(&session, trouble).await;
+                        json!({"success": false, "session_id": session, "error": error, "outcome_unknown": unknown})
+                    }
+                }
+            }
+            Err(error) => json!({"success": false, "error": error.to_string()}),
+        };
+        match result {
+            Value::Object(result) => result,
+            _ => Map::new(),
+        }
+    }
+
+    async fn try_take_turn(&self, caller: &Caller, turn: DialogueTurn, step: String) -> Result<Value, SessionError> {
+        let DialogueTurn { session_id, input_text, keys, secret, patterns, mut since, timeout } = turn;
+        if !input_text.is_empty() || !keys.is_empty() {
+            let keys = Some(keys).filter(|keys| !keys.is_empty());
+            let input = SendInput {
+                session_id: session_id.clone(),
+                input_text,
+                keys,
+                secret,
+                wait_for_quiet_ms: Some(0),
+                ..SendInput::default()
+            };
+            let sent = self.send(caller, input, Some(step)).await;
+            if !sent.success {
+                return Ok(json!({"success": false, "session_id": session_id, "error": sent.error,
+                                 "outcome_unknown": sent.outcome_unknown}));
+            }
+            since = match (since, sent.offset) {
+                (Some(since), Some(typed)) => {
+                    Some(behind_question(&self.find(&session_id).await?, since, typed).await?)
+                }
+                (since, typed) => since.or(typed),
+            };
+        }
+        let terminal = self.find(&session_id).await?;
+        let wait = WaitRequest {
+            patterns,
+            target: Target::Output,
+            since,
+            until: Until::Prompt,
+            input: Some(InputWait::Known),
+            timeout: Duration::try_from_secs_f64(timeout).unwrap_or_default(),
+        };
+        let (mut waited, mut view) = terminal.wait(wait.clone()).await?;
+        if waited.replaced_by.is_some() {
+            // A program took the place of the shell, whose prompt will not come any more.
+            (waited, view) = terminal.wait(WaitRequest { until: Until::Match, ..wait }).await?;
+        }
+        if let Some(gave_up) = &waited.gave_up {
+            return Err(gave_up.to_string().into());
+        }
+        let found = waited.found.as_ref().filter(|found| !found.in_echo);
+        let reason = match waited.reason {
+            // What was found is only the echo of what was typed: then the wait has ended otherwise.
+            Reason::Match if found.is_none() && waited.exit.is_some() => AwaitReason::Exit,
+            Reason::Match if found.is_none() => AwaitReason::Timeout,
+            reason => reason_of(reason),
+        };
+        let secrets = self.secrets.within(terminal.id());
+        let mut result = json!({
+            "success": true,
+            "session_id": terminal.id().to_string(),
+            "reason": reason,
+            "exit_code": waited.exit.map(|exit| exit.code).or(view.exit_code.filter(|_| reason == AwaitReason::Prompt)),
+            "screen_content": secrets.masked_screen(view.screen),
+        });
+        if let Some(matched) = found.map(|found| found.pattern) {
+            let (text, groups) = masked_match(&secrets, &waited);
+            result["matched"] = matched.into();
+            result["match_text"] = text.into();
+            result["groups"] = json!(groups);
+            result["offset"] = waited.offset.into();
+        }
+        Ok(result)
+    }
+}
+
+/// Returns where the next question may begin, after one that matched up to `since` was answered at the offset `typed`. The
+/// rest of its line belongs to it: `yes or no?` is one question, also for a rule that matches `yes`.
+async fn behind_question(terminal: &HostedTerminal, since: u64, typed: u64) -> Result<u64, SessionError> {
+    let printed = terminal.read(Part::RawFrom(since), Limit::Head(LONGEST_LINE)).await?;
+    let newline = printed.head.find('\n').and_then(|newline| u64::try_from(newline + 1).ok());
+    Ok(newline.map_or(typed, |newline| typed.min(since + newline)).max(since))
+}

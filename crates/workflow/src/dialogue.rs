@@ -1,0 +1,593 @@
+//! Dialogues: the questions of a program, and the rules that answer them.
+//!
+//! A dialogue is an action of turns. In each turn the driver types an answer, if there is one, and then waits until a
+//! pattern is found, the program ends or asks, or the time is up. [`Dialogue::after`] chooses what follows: another
+//! answer, or the result of the action. An answer is recorded before it is typed, and is typed under a step of its own
+//! ([`turn_step`]), so that a restart neither repeats nor loses it.
+//!
+//! The text of an answer is the only one with placeholders that are replaced late, when its question was found: it may
+//! name the groups of the question. A dialogue that has begun is continued while the run is paused, like any action.
+
+mod read;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steplatch_clock::Timestamp;
+use steplatch_ids::StepId;
+use steplatch_pattern::Pattern;
+
+use crate::definition::secret_variable;
+use crate::event::DialogueAnswer;
+use crate::history::CurrentStep;
+use crate::substitute::{self, Lookup, as_text};
+use crate::{groups, time, tool};
+pub(crate) use read::{InvalidDialogue, LONGEST_TIMEOUT, MOST_ANSWERS, MOST_RULES, USUAL_TIMEOUT, complaints};
+
+/// The fields of a dialogue's result.
+pub(crate) const FIELDS: [&str; 10] = [
+    "session_id",
+    "match_text",
+    "groups",
+    "pattern",
+    "reason",
+    "answers",
+    "answered",
+    "exit_code",
+    "screen_content",
+    "timeout_occurred",
+];
+
+/// The parameter with the rules.
+pub(crate) const RULES: &str = "rules";
+
+/// The key of a rule with the text of its answer.
+const TYPE: &str = "type";
+
+/// The key of a rule with the name of the secret that is its answer.
+const SECRET: &str = "secret";
+
+/// Most characters of a question that a result repeats.
+const LONGEST_QUESTION: usize = 200;
+
+/// Lines of the screen that an error repeats.
+const LAST_LINES: usize = 3;
+
+/// A dialogue, all variables replaced except those of its answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Dialogue {
+    rules: Vec<Rule>,
+    /// The patterns that end it. Without any, the shell's prompt and the end of the program do.
+    until: Vec<String>,
+    timeout: Duration,
+    max_answers: u32,
+}
+
+/// What is answered to a question.
+#[derive(Debug, Clone, PartialEq)]
+struct Rule {
+    when: String,
+    text: String,
+    keys: Vec<String>,
+    /// Whether the answer is hidden.
+    secret: bool,
+    /// The argument, or the secret, that is the answer.
+    named: Option<String>,
+    /// How often it is given.
+    times: Option<u32>,
+}
+
+/// What follows from a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Next {
+    /// A question is answered.
+    Answer(DialogueAnswer),
+    /// The dialogue is over, with this result.
+    Over(Map<String, Value>),
+}
+
+/// Returns the step under which an answer is typed, and what follows it is awaited. The first turn has number 1.
+pub(crate) fn turn_step(step: &StepId, turn: usize) -> StepId {
+    StepId {
+        run: step.run.clone(),
+        place: format!("{}/{}", step.place, step.visit),
+        visit: u32::try_from(turn).unwrap_or(u32::MAX),
+    }
+}
+
+/// Returns the parameters of the turn that follows these answers: what is typed, if anything, and what is awaited.
+/// `timeout` is the rest of the dialogue's time in seconds.
+///
+/// # Errors
+/// When the parameters of the dialogue are wrong.
+pub(crate) fn turn(
+    current: &CurrentStep,
+    answers: &[DialogueAnswer],
+    variables: &dyn Lookup,
+    now: Timestamp,
+) -> Result<Map<String, Value>, InvalidDialogue> {
+    let dialogue = Dialogue::read(&current.params)?;
+    let left = dialogue.timeout.saturating_sub(now.since(current.entered_at));
+    let mut turn = Map::new();
+    let mut put = |name: &str, value: Value| drop(turn.insert(name.to_owned(), value));
+    for name in ["session_id", "input_text"] {
+        // What the dialogue begins with is typed in the first turn.
+        let is_typed = name == "session_id" || answers.is_empty();
+        if let Some(value) = current.params.get(name).filter(|value| is_typed && !value.is_null()) {
+            put(name, as_text(value).into());
+        }
+    }
+    if let Some(answer) = answers.last() {
+        put("input_text", dialogue.text_of(answer, variables).into());
+        put("since", answer.since.into());
+        if !answer.keys.is_empty() {
+            put("keys", answer.keys.clone().into());
+        }
+        if answer.secret {
+            put("secret", true.into());
+        }
+    }
+    put("patterns", dialogue.patterns(answers).map(|(pattern, _)| pattern).collect::<Vec<_>>().into());
+    put("timeout", left.as_secs_f64().into());
+    Ok(turn)
+}
+
+impl Dialogue {
+    /// Returns the patterns that are awaited after these answers, each with its rule; those that end the dialogue have none
+    /// and come first.
+    fn patterns(&self, answers: &[DialogueAnswer]) -> impl Iterator<Item = (&str, Option<usize>)> {
+        let used: Vec<usize> = self.rules.iter().enumerate().map(|(index, _)| times_used(answers, index)).collect();
+        let rules = self.rules.iter().enumerate();
+        let active = rules.filter(move |(index, rule)| rule.times.is_none_or(|times| used[*index] < times as usize));
+        let until = self.until.iter().map(|pattern| (pattern.as_str(), None));
+        until.chain(active.map(|(index, rule)| (rule.when.as_str(), Some(index))))
+    }
+
+    /// Returns what follows from the result of a turn: `matched` is the number of the pattern that was found, counted
+    /// from 0.
+    pub(crate) fn after(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>, variables: &dyn Lookup) -> Next {
+        if !tool::succeeded(heard) {
+            return Next::Over(self.result(answers, heard, None, None));
+        }
+        let matched = heard.get("matched").and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok());
+        match matched.and_then(|index| self.patterns(answers).nth(index)) {
+            Some((pattern, None)) => Next::Over(self.result(answers, heard, Some(pattern), None)),
+            Some((pattern, Some(_))) if answers.len() >= self.max_answers as usize => {
+                let error = format!(
+                    "{} answers were typed (max_answers), and /{pattern}/ came again: {}",
+                    self.max_answers,
+                    question(heard)
+                );
+                Next::Over(self.result(answers, heard, None, Some(error)))
+            }
+            Some((pattern, Some(rule))) => Next::Answer(self.answer(rule, pattern, heard, variables)),
+            None => {
+                let error = self.unanswered(answers, heard);
+                Next::Over(self.result(answers, heard, None, error))
+            }
+        }
+    }
+
+    fn answer(&self, index: usize, when: &str, heard: &Map<String, Value>, variables: &dyn Lookup) -> DialogueAnswer {
+        let Rule { text, keys, secret, .. } = &self.rules[index];
+        let groups = match groups_of(when, heard) {
+            Some(Value::Object(groups)) => groups,
+            _ => Map::new(),
+        };
+        let rule = u32::try_from(index).unwrap_or(u32::MAX);
+        let since = heard.get("offset").and_then(Value::as_u64);
+        let (match_text, input_text, keys, secret) = (question(heard), String::new(), keys.clone(), *secret);
+        let answer = DialogueAnswer { rule, match_text, groups, since, input_text, keys, secret };
+        if secret {
+            return answer;
+        }
+        let input_text = self.made(text, &answer, variables);
+        DialogueAnswer { input_text, ..answer }
+    }
+
+    /// Returns the text that an answer types.
+    fn text_of(&self, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
+        match self.rules.get(answer.rule as usize) {
+            // It is entered as a person would enter it.
+            Some(Rule { named: Some(name), .. }) => {
+                format!("{}\n", value_of_secret(name, variables).map(as_text).unwrap_or_default())
+            }
+            Some(rule) if answer.secret => self.made(&rule.text, answer, variables),
+            _ => answer.input_text.clone(),
+        }
+    }
+
+    /// Returns the text of a rule with variables and what the question matched.
+    fn made(&self, text: &str, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
+        let (text_matched, groups) = (answer.match_text.as_str().into(), answer.groups.clone().into());
+        substitute::text(text, &Matched { before: variables, text: text_matched, groups })
+    }
+
+    /// Returns why a turn without a match is a failure; `None` where it is the end that was awaited.
+    fn unanswered(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>) -> Option<String> {
+        let code = heard.get("exit_code").and_then(Value::as_i64);
+        let lines = last_lines(heard);
+        let awaited = self.until.iter().map(|pattern| format!("/{pattern}/")).collect::<Vec<_>>().join(" or ");
+        match heard.get("reason").and_then(Value::as_str).unwrap_or_default() {
+            "prompt" | "exit" if self.until.is_empty() => {
+                let code = code.filter(|code| *code != 0)?;
+                Some(with_lines(format!("the program ended with exit code {code}"), &lines))
+            }
+            "prompt" | "exit" => {
+                let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
+                Some(with_lines(format!("the program ended{code} before {awaited} came"), &lines))
+            }
+            "input" => {
+                let used_up = self.rules.iter().enumerate().find(|(index, rule)| {
+                    rule.times.is_some_and(|times| times_used(answers, *index) >= times as usize)
+                        && Pattern::new(&rule.when)
+                            .ok()
+                            .is_some_and(|when| matches!(when.find_at(&lines, 0), Ok(Some(_))))
+                });
+                Some(match used_up {
+                    Some((_, Rule { when, times, .. })) => with_lines(
+                        format!(
+                            "/{when}/ came again after it was answered as often as it may (times: {})",
+                            times.unwrap_or(0)
+                        ),
+                        &lines,
+                    ),
+                    None => with_lines("the program asks what no rule answers".to_owned(), &lines),
+                })
+            }
+            _ => {
+                let what = if awaited.is_empty() { "the end of the program" } else { &awaited };
+                let error = format!("{what} did not come within {}", time::spoken(self.timeout));
+                Some(with_lines(error, &lines))
+            }
+        }
+    }
+
+    /// Returns the result of the action. `until` is the pattern that ended it.
+    fn result(
+        &self,
+        answers: &[DialogueAnswer],
+        heard: &Map<String, Value>,
+        until: Option<&str>,
+        error: Option<String>,
+    ) -> Map<String, Value> {
+        let mut result = Map::new();
+        let mut put = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+        let of_turn = |name: &str| heard.get(name).cloned().unwrap_or_default();
+        put("success", (error.is_none() && tool::succeeded(heard)).into());
+        for name in ["session_id", "reason", "exit_code", "screen_content"] {
+            put(name, of_turn(name));
+        }
+        put("pattern", until.map_or(Value::Null, Value::from));
+        put("match_text", if until.is_some() { of_turn("match_text") } else { Value::Null });
+        let mut names = Map::new();
+        for answer in answers {
+            let named = answer.groups.iter().filter(|(name, _)| !groups::is_number(name));
+            names.extend(named.map(|(name, text)| (name.clone(), text.clone())));
+        }
+        if let Some(Value::Object(groups)) = until.and_then(|until| groups_of(until, heard)) {
+            names.extend(groups);
+        }
+        put("groups", names.into());
+        put("answers", answers.len().into());
+        put("answered", answers.iter().map(|answer| self.reported(answer)).collect());
+        put("timeout_occurred", (heard.get("reason").is_some_and(|reason| reason == "timeout")).into());
+        let error = error.map(Value::from).or_else(|| heard.get("error").cloned()).unwrap_or_default();
+        put("error", error);
+        result
+    }
+
+    /// Returns an answer as the result repeats it: never what was typed as a secret.
+    fn reported(&self, answer: &DialogueAnswer) -> Value {
+        let when = self.rules.get(answer.rule as usize).map(|rule| rule.when.as_str());
+        let mut reported = json!({"when": when, "match_text": answer.match_text});
+        if !answer.secret {
+            reported["typed"] = answer.input_text.as_str().into();
+        }
+        if !answer.keys.is_empty() {
+            reported["keys"] = answer.keys.clone().into();
+        }
+        reported
+    }
+}
+
+/// Returns the turn that a program's text leads to in a rehearsal: the first pattern that it contains.
+pub(crate) fn heard_in(patterns: &[Value], text: &str) -> Map<String, Value> {
+    let found = patterns.iter().enumerate().filter_map(|(index, pattern)| {
+        let found = Pattern::new(pattern.as_str()?).ok()?.find_at(text, 0).ok()??;
+        Some((found.range.start, index, found))
+    });
+    let heard = match found.min_by_key(|(start, index, _)| (*start, *index)) {
+        Some((_, index, found)) => {
+            let group = |range: Option<std::ops::Range<usize>>| range.and_then(|range| text.get(range));
+            json!({"success": true, "reason": "match", "matched": index, "match_text": text.get(found.range),
+                   "groups": found.groups.into_iter().map(group).collect::<Vec<_>>(), "screen_content": text})
+        }
+        None => json!({"success": true, "reason": "input", "screen_content": text}),
+    };
+    match heard {
+        Value::Object(heard) => heard,
+        _ => Map::new(),
+    }
+}
+
+/// Returns the turn in which a program ends, in a rehearsal.
+pub(crate) fn ended() -> Map<String, Value> {
+    let fields = [("success", true.into()), ("reason", "exit".into()), ("exit_code", 0.into())];
+    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// Returns the parameters of a dialogue with variables replaced, except in the texts of its answers.
+pub(crate) fn replaced(params: &Map<String, Value>, variables: &impl Lookup) -> Map<String, Value> {
+    let rule = |rule: &Value| match rule {
+        Value::Object(keys) => {
+            let key = |(key, value): (&String, &Value)| {
+                let value = if key == TYPE { value.clone() } else { substitute::value(value, variables, true) };
+                (key.clone(), value)
+            };
+            Value::Object(keys.iter().map(key).collect())
+        }
+        other => substitute::value(other, variables, true),
+    };
+    let param = |(name, value): (&String, &Value)| {
+        let value = match value {
+            Value::Array(rules) if name == RULES => Value::Array(rules.iter().map(rule).collect()),
+            other => substitute::value(other, variables, true),
+        };
+        (name.clone(), value)
+    };
+    params.iter().map(param).collect()
+}
+
+/// The rules of a dialogue's parameters.
+fn rules_of(params: &Map<String, Value>) -> impl Iterator<Item = (usize, &Map<String, Value>)> {
+    let rules = params.get(RULES).and_then(Value::as_array).into_iter().flatten().enumerate();
+    rules.filter_map(|(index, rule)| Some((index, rule.as_object()?)))
+}
+
+/// Returns whether the place of a text within the parameters is that of an answer.
+pub(crate) fn is_answer(pointer: &str) -> bool {
+    let index = pointer.strip_prefix("/rules/").and_then(|rest| rest.strip_suffix("/type"));
+    index.is_some_and(groups::is_number)
+}
+
+/// Returns the first placeholder in the parameters that has no value, neither now nor when a question was found.
+pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Lookup) -> Option<&'p str> {
+    let now = |value: &'p Value| substitute::unresolved(value, variables);
+    let later =
+        |value: &'p Value| substitute::unresolved_but(value.as_str()?, variables, |root| is_of_question(params, root));
+    let in_rules = || {
+        let mut keys = rules_of(params).flat_map(|(_, rule)| rule);
+        keys.find_map(|(key, value)| if key == TYPE { later(value) } else { now(value) })
+    };
+    let mut others = params.iter().filter(|(name, _)| *name != RULES);
+    let in_others = others.find_map(|(_, value)| now(value));
+    let secret = || secret_names(params).map(|(_, name)| name).find(|name| value_of_secret(name, variables).is_none());
+    in_others.or_else(in_rules).or_else(secret)
+}
+
+/// Returns the names of the secrets that are answers, each with its place within the parameters.
+pub(crate) fn secret_names(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
+    rules_of(params).filter_map(|(index, rule)| {
+        let name = rule.get(SECRET).and_then(Value::as_str).filter(|name| !matches!(*name, "true" | "false"))?;
+        Some((format!("/{RULES}/{index}/{SECRET}"), name))
+    })
+}
+
+/// Returns the texts of the answers that are secrets.
+pub(crate) fn secret_texts(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let is_secret = |rule: &Map<String, Value>| rule.get(SECRET).is_some_and(|one| *one == Value::Bool(true));
+    rules_of(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE)?.as_str())
+}
+
+/// Returns the texts that a dialogue types and that no key follows, each with its place within the parameters.
+pub(crate) fn typed(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
+    let first = params.get("input_text").and_then(Value::as_str).map(|text| ("/input_text".to_owned(), text));
+    let answers = rules_of(params).filter(|(_, rule)| rule.get("press").is_none_or(Value::is_null));
+    let answers = answers.filter_map(|(index, rule)| {
+        Some((format!("/{RULES}/{index}/{TYPE}"), rule.get(TYPE).and_then(Value::as_str)?))
+    });
+    first.into_iter().chain(answers)
+}
+
+/// Returns the patterns of a dialogue: of its rules, and those that end it.
+pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let until = params.get("until").into_iter().flat_map(|until| match until {
+        Value::Array(all) => all.iter().collect(),
+        one => vec![one],
+    });
+    rules_of(params).filter_map(|(_, rule)| rule.get("when")).chain(until).filter_map(Value::as_str)
+}
+
+/// Returns whether a placeholder in the text of an answer is about the question: it has a value once that is found.
+pub(crate) fn is_of_question(params: &Map<String, Value>, root: &str) -> bool {
+    matches!(root, "match_text" | "groups")
+        || patterns(params).any(|when| groups::names_in(when).any(|name| name == root))
+}
+
+/// The variables of an answer: those of the run, and on top what its question matched.
+struct Matched<'a> {
+    before: &'a dyn Lookup,
+    text: Value,
+    groups: Value,
+}
+
+impl Lookup for Matched<'_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        match name {
+            "match_text" => Some(&self.text),
+            "groups" => Some(&self.groups),
+            _ => {
+                let named = || self.groups.get(name).filter(|_| !groups::is_number(name));
+                named().or_else(|| self.before.get(name))
+            }
+        }
+    }
+
+    fn is_of_shell(&self, name: &str) -> bool {
+        self.before.is_of_shell(name)
+    }
+
+    fn has_paths(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the value of the argument, or of the secret, that a rule names.
+fn value_of_secret<'v>(name: &str, variables: &'v dyn Lookup) -> Option<&'v Value> {
+    variables.get(name).or_else(|| variables.get(&secret_variable(name)))
+}
+
+fn times_used(answers: &[DialogueAnswer], rule: usize) -> usize {
+    answers.iter().filter(|answer| answer.rule as usize == rule).count()
+}
+
+/// Returns the groups of a turn's match as an object.
+fn groups_of(pattern: &str, heard: &Map<String, Value>) -> Option<Value> {
+    groups::of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), heard)
+}
+
+/// Returns what a turn matched, cut where it is long.
+fn question(heard: &Map<String, Value>) -> String {
+    let text = heard.get("match_text").map(as_text).unwrap_or_default();
+    text.chars().take(LONGEST_QUESTION).collect()
+}
+
+/// Returns the last lines that a program printed.
+fn last_lines(heard: &Map<String, Value>) -> String {
+    let screen = heard.get("screen_content").map(as_text).unwrap_or_default();
+    let mut lines: Vec<&str> =
+        screen.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(LAST_LINES).collect();
+    lines.reverse();
+    lines.join("\n").chars().rev().take(LONGEST_QUESTION).collect::<Vec<_>>().into_iter().rev().collect()
+}
+
+fn with_lines(error: String, lines: &str) -> String {
+    if lines.is_empty() { error } else { format!("{error}: {}", lines.replace('\n', " / ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NoVariables;
+
+    impl Lookup for NoVariables {
+        fn get(&self, _: &str) -> Option<&Value> {
+            None
+        }
+    }
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    fn dialogue(params: &Value) -> Dialogue {
+        Dialogue::read(&map(params)).unwrap_or_else(|invalid| panic!("{}", invalid.message))
+    }
+
+    /// Plays texts of a program through the rules: what is typed, and the result.
+    fn play(params: &Value, texts: &[&str]) -> (Vec<String>, Map<String, Value>) {
+        let dialogue = dialogue(params);
+        let mut answers = Vec::new();
+        for text in texts {
+            let patterns: Vec<Value> = dialogue.patterns(&answers).map(|(pattern, _)| pattern.into()).collect();
+            match dialogue.after(&answers, &heard_in(&patterns, text), &NoVariables) {
+                Next::Answer(answer) => answers.push(answer),
+                Next::Over(result) => {
+                    return (answers.iter().map(|answer| dialogue.text_of(answer, &NoVariables)).collect(), result);
+                }
+            }
+        }
+        panic!("the dialogue goes on after {texts:?}");
+    }
+
+    #[test]
+    fn questions_are_answered_in_any_order_until_the_pattern_that_ends_it() {
+        let params = json!({"rules": [{"when": "licence\\?", "type": "yes\n"},
+                                      {"when": "type '(?P<word>\\w+)' to confirm", "type": "{word} {groups.1}\n"}],
+                            "until": ["^Installed (\\S+)", "^Failed"]});
+        let (typed, result) =
+            play(&params, &["type 'wipe' to confirm", "Do you accept the licence? ", "ok\nInstalled 1.2"]);
+        assert_eq!(typed, ["wipe wipe\n", "yes\n"]);
+        assert_eq!(
+            (&result["success"], &result["answers"], &result["reason"]),
+            (&json!(true), &json!(2), &json!("match"))
+        );
+        assert_eq!((&result["match_text"], &result["pattern"]), (&json!("Installed 1.2"), &json!("^Installed (\\S+)")));
+        assert_eq!(result["groups"], json!({"word": "wipe", "0": "Installed 1.2", "1": "1.2"}));
+        assert_eq!(result["answered"][1], json!({"when": "licence\\?", "match_text": "licence?", "typed": "yes\n"}));
+    }
+
+    #[test]
+    fn a_question_without_a_rule_ends_it_with_the_last_lines() {
+        let params = json!({"rules": [{"when": "assword:", "type": "x\n", "times": 1}], "until": "ready"});
+        let (typed, result) = play(&params, &["Password:", "Sorry.\n\nPassword:"]);
+        assert_eq!(typed, ["x\n"]);
+        assert_eq!(
+            result["error"],
+            "/assword:/ came again after it was answered as often as it may (times: 1): Sorry. / Password:"
+        );
+        let (_, result) = play(&params, &["one\ntwo\nthree\nOverwrite? [y/N]"]);
+        assert_eq!(result["error"], "the program asks what no rule answers: two / three / Overwrite? [y/N]");
+        assert_eq!((&result["success"], &result["reason"]), (&json!(false), &json!("input")));
+    }
+
+    #[test]
+    fn answers_are_bounded() {
+        let params = json!({"rules": [{"when": "again\\?", "type": "y\n"}], "until": "done", "max_answers": 2});
+        let (typed, result) = play(&params, &["again?"; 3]);
+        assert_eq!(typed.len(), 2);
+        assert_eq!(result["error"], "2 answers were typed (max_answers), and /again\\?/ came again: again?");
+    }
+
+    #[test]
+    fn the_end_of_the_program_ends_a_dialogue() {
+        let heard = |value: Value| map(&value);
+        let rules = json!([{"when": "x", "type": "y\n"}]);
+        let (without, with) =
+            (dialogue(&json!({"rules": rules})), dialogue(&json!({"rules": rules, "until": "ready", "timeout": 5})));
+        for (dialogue, turn, expected) in [
+            (&without, json!({"reason": "prompt", "exit_code": 0}), Value::Null),
+            (&without, json!({"reason": "exit", "exit_code": null}), Value::Null),
+            (
+                &without,
+                json!({"reason": "prompt", "exit_code": 2, "screen_content": "no\n$ "}),
+                json!("the program ended with exit code 2: no / $"),
+            ),
+            (&without, json!({"reason": "timeout"}), json!("the end of the program did not come within 60s")),
+            (
+                &with,
+                json!({"reason": "exit", "exit_code": 0}),
+                json!("the program ended with exit code 0 before /ready/ came"),
+            ),
+            (
+                &with,
+                json!({"reason": "timeout", "screen_content": "50 %"}),
+                json!("/ready/ did not come within 5s: 50 %"),
+            ),
+            (&with, json!({"success": false, "error": "Session 'x' not found"}), json!("Session 'x' not found")),
+        ] {
+            let Next::Over(result) = dialogue.after(&[], &heard(turn.clone()), &NoVariables) else { panic!("{turn}") };
+            assert_eq!(result["error"], expected, "{turn}");
+            assert_eq!(result["success"], expected.is_null(), "{turn}");
+            assert_eq!(result["timeout_occurred"], turn["reason"] == "timeout", "{turn}");
+        }
+    }
+
+    #[test]
+    fn a_secret_answer_is_not_repeated_in_the_result() {
+        let params = json!({"rules": [{"when": "key:", "type": "k-{groups.0}\n", "secret": true}], "until": "ok"});
+        let (typed, result) = play(&params, &["key:", "ok"]);
+        assert_eq!(typed, ["k-key:\n"]);
+        assert_eq!(result["answered"], json!([{"when": "key:", "match_text": "key:"}]));
+    }
+
+    #[test]
+    fn a_turn_has_a_step_of_its_own() {
+        let step: StepId = "run_0123456789abcdef/ask/2".parse().expect("a step");
+        let turn = turn_step(&step, 3);
+        assert_eq!(turn.to_string(), "run_0123456789abcdef/ask/2/3");
+        assert_eq!(turn.to_string().parse(), Ok(turn));
+    }
+}

@@ -1,0 +1,235 @@
+//! Reading the parameters of a dialogue.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_pattern::Pattern;
+
+use super::{Dialogue, RULES, Rule, SECRET, TYPE};
+use crate::substitute::{as_text, has_placeholder};
+
+/// Rules that a dialogue has at most.
+pub(crate) const MOST_RULES: usize = 50;
+/// Answers that it types at most, unless its author says otherwise, and the most that its author can say.
+pub(crate) const USUAL_ANSWERS: u32 = 20;
+pub(crate) const MOST_ANSWERS: u32 = 200;
+/// Seconds that it takes at most, unless its author says otherwise, and the most that its author can say.
+pub(crate) const USUAL_TIMEOUT: f64 = 60.0;
+pub(crate) const LONGEST_TIMEOUT: f64 = 3600.0;
+
+/// What is wrong with the parameters of a dialogue.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct InvalidDialogue {
+    /// The place within the parameters, as a JSON pointer.
+    pub(crate) pointer: String,
+    /// What is wrong, as a sentence without a full stop.
+    pub(crate) message: String,
+}
+
+impl Dialogue {
+    /// Reads the parameters of an action, variables replaced.
+    ///
+    /// # Errors
+    /// With the first problem.
+    pub(crate) fn read(params: &Map<String, Value>) -> Result<Self, InvalidDialogue> {
+        let mut reader = Reader { complaints: Vec::new(), is_final: true };
+        let dialogue = reader.dialogue(params);
+        match reader.complaints.into_iter().next() {
+            Some(complaint) => Err(complaint),
+            None => Ok(dialogue),
+        }
+    }
+}
+
+/// Returns every problem of the parameters as they are written, where values with placeholders are not known yet.
+pub(crate) fn complaints(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
+    let mut reader = Reader { complaints: Vec::new(), is_final: false };
+    reader.dialogue(params);
+    reader.complaints
+}
+
+/// The reader of a dialogue.
+struct Reader {
+    complaints: Vec<InvalidDialogue>,
+    /// Whether all variables are replaced.
+    is_final: bool,
+}
+
+impl Reader {
+    fn complain(&mut self, pointer: &str, message: impl Into<String>) {
+        self.complaints.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
+    }
+
+    /// Returns whether the value is not known before the state is entered.
+    fn is_open(&self, value: &Value) -> bool {
+        !self.is_final && value.as_str().is_some_and(has_placeholder)
+    }
+
+    fn dialogue(&mut self, params: &Map<String, Value>) -> Dialogue {
+        let set = |key: &str| params.get(key).filter(|value| !value.is_null());
+        let rules = match set(RULES) {
+            Some(Value::Array(rules)) if (1..=MOST_RULES).contains(&rules.len()) => {
+                rules.iter().enumerate().filter_map(|(index, rule)| self.rule(index, rule)).collect()
+            }
+            Some(Value::Array(rules)) => {
+                self.complain("/rules", format!("a dialogue has 1 to {MOST_RULES} rules, not {}", rules.len()));
+                Vec::new()
+            }
+            Some(open) if self.is_open(open) => Vec::new(),
+            _ => {
+                let pointer = if params.contains_key(RULES) { "/rules" } else { "" };
+                self.complain(
+                    pointer,
+                    "'rules' is a list of rules: [{\"when\": \"pattern\", \"type\": \"text\\n\"}, …]",
+                );
+                Vec::new()
+            }
+        };
+        let until = match set("until") {
+            None => Vec::new(),
+            Some(Value::Array(all)) => {
+                let read = |(index, one): (usize, &Value)| self.pattern(&format!("/until/{index}"), one);
+                all.iter().enumerate().filter_map(read).collect()
+            }
+            Some(one) => self.pattern("/until", one).into_iter().collect(),
+        };
+        if let Some(value) = set("input_text").filter(|value| !value.is_string() && !value.is_number()) {
+            self.complain("/input_text", format!("'input_text' is a text, not {value}"));
+        }
+        let timeout = self.number("/timeout", "timeout", set("timeout"), 0.1, LONGEST_TIMEOUT).unwrap_or(USUAL_TIMEOUT);
+        let most = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MOST_ANSWERS));
+        Dialogue {
+            rules,
+            until,
+            timeout: Duration::from_secs_f64(timeout),
+            max_answers: most.map_or(USUAL_ANSWERS, whole),
+        }
+    }
+
+    fn rule(&mut self, index: usize, rule: &Value) -> Option<Rule> {
+        let at = format!("/{RULES}/{index}");
+        let Value::Object(keys) = rule else {
+            self.complain(&at, "a rule is an object: {\"when\": \"pattern\", \"type\": \"text\\n\"}");
+            return None;
+        };
+        let set = |key: &str| keys.get(key).filter(|value| !value.is_null());
+        let when = match set("when") {
+            Some(when) => self.pattern(&format!("{at}/when"), when),
+            None => {
+                self.complain(&at, "'when' is missing: the pattern of the question");
+                None
+            }
+        };
+        let text = match set(TYPE) {
+            None => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => {
+                self.complain(&format!("{at}/{TYPE}"), format!("'{TYPE}' is a text, not {other}"));
+                String::new()
+            }
+        };
+        let keys = match set("press") {
+            None => Vec::new(),
+            Some(Value::String(key)) => vec![key.clone()],
+            Some(Value::Array(keys)) if keys.iter().all(Value::is_string) => keys.iter().map(as_text).collect(),
+            Some(_) => {
+                self.complain(&format!("{at}/press"), "'press' is a key, such as \"enter\", or a list of keys");
+                Vec::new()
+            }
+        };
+        let (secret, name) = match set(SECRET) {
+            None | Some(Value::Bool(false)) => (false, None),
+            Some(Value::Bool(true)) => (true, None),
+            Some(Value::String(name)) => (true, Some(name)),
+            Some(_) => {
+                self.complain(&format!("{at}/{SECRET}"), "'secret' is true, or the name of the argument that is typed");
+                (true, None)
+            }
+        };
+        if name.is_some() && set(TYPE).is_some() {
+            let message = "'secret' names what is typed, and so does 'type'; write \"secret\": true beside 'type'";
+            self.complain(&format!("{at}/{SECRET}"), message);
+        }
+        if name.is_none() && text.is_empty() && keys.is_empty() {
+            self.complain(&at, "the rule has no answer: give 'type', 'press' or 'secret'");
+        }
+        let times = self.number(&format!("{at}/times"), "times", set("times"), 1.0, f64::from(MOST_ANSWERS)).map(whole);
+        Some(Rule { when: when?, text, keys, secret, named: name.cloned(), times })
+    }
+
+    fn pattern(&mut self, at: &str, value: &Value) -> Option<String> {
+        match value {
+            Value::String(pattern) if pattern.is_empty() => self.complain(at, "a pattern is not empty"),
+            Value::String(pattern) if self.is_open(value) => return Some(pattern.clone()),
+            Value::String(pattern) => match Pattern::new(pattern) {
+                Ok(_) => return Some(pattern.clone()),
+                Err(error) => self.complain(at, error.to_string()),
+            },
+            other => self.complain(at, format!("a pattern is a text, not {other}")),
+        }
+        None
+    }
+
+    fn number(&mut self, at: &str, name: &str, value: Option<&Value>, least: f64, most: f64) -> Option<f64> {
+        let value = value?;
+        if self.is_open(value) {
+            return None;
+        }
+        let number = as_text(value).trim().parse().ok().filter(|number| (least..=most).contains(number));
+        if number.is_none() {
+            self.complain(at, format!("'{name}' is a number from {least} to {most}, not {value}"));
+        }
+        number
+    }
+}
+
+/// Returns a number of times, which is within its bounds.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number was checked to be small")]
+fn whole(number: f64) -> u32 {
+    number as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_problem_is_named_with_its_place() {
+        let params = json!({
+            "rules": [{"when": "(", "type": "x\n"}, {"type": "x"}, {"when": "a"}, 7, {"when": "a", "press": 3, "type": "{x}"},
+                      {"when": "{open}(", "secret": "PW"}, {"when": "b", "secret": "PW", "type": "x"},
+                      {"when": "c", "type": "x\n", "times": 0}],
+            "until": ["ok", 5, ""], "timeout": "soon", "max_answers": "{many}"
+        });
+        let found: Vec<String> = complaints(params.as_object().expect("an object"))
+            .into_iter()
+            .map(|one| format!("{}: {}", one.pointer, one.message))
+            .collect();
+        expect_test::expect![[r#"
+            /rules/0/when: pattern '(' does not compile: unclosed group at position 0
+            /rules/1: 'when' is missing: the pattern of the question
+            /rules/2: the rule has no answer: give 'type', 'press' or 'secret'
+            /rules/3: a rule is an object: {"when": "pattern", "type": "text\n"}
+            /rules/4/press: 'press' is a key, such as "enter", or a list of keys
+            /rules/6/secret: 'secret' names what is typed, and so does 'type'; write "secret": true beside 'type'
+            /rules/7/times: 'times' is a number from 1 to 200, not 0
+            /until/1: a pattern is a text, not 5
+            /until/2: a pattern is not empty
+            /timeout: 'timeout' is a number from 0.1 to 3600, not "soon""#]]
+        .assert_eq(&found.join("\n"));
+        let none = complaints(&Map::new());
+        assert_eq!((none.len(), none[0].pointer.as_str()), (1, ""));
+    }
+
+    #[test]
+    fn numbers_may_be_written_as_text() {
+        let params = json!({"rules": [{"when": "a", "type": "7", "press": "enter", "times": "2"}], "timeout": "1.5"});
+        let dialogue = Dialogue::read(params.as_object().expect("an object")).expect("a dialogue");
+        assert_eq!((dialogue.timeout, dialogue.max_answers), (Duration::from_millis(1500), USUAL_ANSWERS));
+        let Rule { text, keys, times, .. } = &dialogue.rules[0];
+        assert_eq!((text.as_str(), keys.as_slice(), *times), ("7", ["enter".to_owned()].as_slice(), Some(2)));
+    }
+}

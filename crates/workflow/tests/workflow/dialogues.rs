@@ -1,0 +1,201 @@
+//! Dialogues: what is answered, what is recorded, and what is done again after a restart.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steplatch_workflow::{Effect, Event, Input, Limits, Outcome, Start, Stubs, decide, rehearse, resume};
+
+use crate::machine::{Machine, Tools, definition, fields, problems, start};
+
+/// A machine with one dialogue in the terminal that it is given.
+fn machine(params: &Value) -> Value {
+    json!({"initial_state": "install", "states": {
+        "install": {"action": {"tool": "dialogue", "params": params},
+                    "transitions": [{"condition": "success", "next_state": "done"},
+                                    {"condition": "timeout", "next_state": "late"}]},
+        "done": {"action": {"tool": "return", "params": {"result": "{install_groups.1}, {install_answers}, {user}"}}},
+        "late": {"action": {"tool": "fail", "params": {"message": "late"}}}
+    }})
+}
+
+fn params() -> Value {
+    json!({"input_text": "./install.sh\n",
+           "rules": [{"when": "user (?P<user>\\w+)\\?", "type": "{user}:{NAME}\n"},
+                     {"when": "[Pp]assword:", "secret": "PW", "times": 1}],
+           "until": "Installed (\\S+)", "timeout": 60})
+}
+
+fn with(document: &Value, variables: &Value) -> Machine {
+    let variables: Map<String, Value> = fields(variables);
+    Machine::start_with(document, Start { session_id: Some("term_1".to_owned()), variables, ..start() })
+}
+
+/// Returns the step and the parameters of the turn that is requested.
+fn turn(machine: &Machine) -> (String, Value) {
+    machine
+        .last
+        .effects
+        .iter()
+        .find_map(|effect| match effect {
+            Effect::Perform { step, tool, params, .. } if tool == "dialogue" => {
+                Some((step.to_string(), params.clone().into()))
+            }
+            _ => None,
+        })
+        .expect("a turn")
+}
+
+/// Brings the end of the turn that is awaited.
+fn hears(machine: &mut Machine, heard: &Value) {
+    let step = machine.history.awaited_step().expect("a turn");
+    machine.wait(Duration::from_secs(1));
+    machine.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(heard) } });
+}
+
+#[test]
+fn each_answer_is_recorded_before_it_is_typed_under_a_step_of_its_own() {
+    let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "hunter2"}));
+    let (step, first) = turn(&machine);
+    assert_eq!(step, "run_0123456789abcdef/install/1/1");
+    assert_eq!(
+        first,
+        json!({"session_id": "term_1", "input_text": "./install.sh\n", "timeout": 60.0,
+               "patterns": ["Installed (\\S+)", "user (?P<user>\\w+)\\?", "[Pp]assword:"]})
+    );
+    hears(
+        &mut machine,
+        &json!({"success": true, "reason": "match", "matched": 1, "match_text": "user root?",
+                                "groups": ["root"], "offset": 40}),
+    );
+    let Some(Event::QuestionAnswered { answer, .. }) = machine.last.events.first() else { panic!("no answer") };
+    assert_eq!((answer.input_text.as_str(), answer.since), ("root:ana\n", Some(40)));
+    let (step, second) = turn(&machine);
+    assert_eq!(step, "run_0123456789abcdef/install/1/2");
+    assert_eq!(
+        (&second["input_text"], &second["since"], &second["timeout"]),
+        (&json!("root:ana\n"), &json!(40), &json!(59.0))
+    );
+    hears(
+        &mut machine,
+        &json!({"success": true, "reason": "match", "matched": 2, "match_text": "Password:", "offset": 60}),
+    );
+    assert!(
+        !serde_json::to_string(&machine.last.events).expect("JSON").contains("hunter2"),
+        "a secret is not recorded"
+    );
+    let (_, third) = turn(&machine);
+    assert_eq!((&third["input_text"], &third["secret"]), (&json!("hunter2\n"), &json!(true)));
+    assert_eq!(third["patterns"].as_array().map(Vec::len), Some(2), "the password is typed once");
+    hears(
+        &mut machine,
+        &json!({"success": true, "reason": "match", "matched": 0, "match_text": "Installed 1.2",
+                                "groups": ["1.2"], "offset": 99}),
+    );
+    machine.input(Input::Outcome {
+        step: machine.step(),
+        outcome: Outcome::Finished { result: fields(&json!({"success": true, "result": "1.2, 2, root"})) },
+    });
+    assert!(machine.completed());
+    assert_eq!(machine.params_of("done"), json!({"result": "1.2, 2, root"}));
+}
+
+#[test]
+fn a_turn_is_taken_again_after_a_restart_with_the_same_step() {
+    let mut machine = with(&machine(&params()), &json!({"NAME": "ana", "PW": "x"}));
+    let heard = json!({"success": true, "reason": "match", "matched": 1, "match_text": "user a?", "groups": ["a"], "offset": 7});
+    hears(&mut machine, &heard);
+    let (step, asked) = turn(&machine);
+    let again = resume(&machine.history, machine.now);
+    let again = again.iter().find_map(|effect| match effect {
+        Effect::Perform { step, params, .. } => Some((step.to_string(), Value::from(params.clone()))),
+        _ => None,
+    });
+    assert_eq!(again, Some((step, asked)));
+    let before: steplatch_ids::StepId = "run_0123456789abcdef/install/1/1".parse().expect("a step");
+    let stale = Input::Outcome { step: before, outcome: Outcome::Finished { result: fields(&heard) } };
+    assert!(decide(&machine.definition, &machine.history, stale, machine.now).events.is_empty());
+}
+
+#[test]
+fn its_failures_are_those_of_an_action() {
+    let document = machine(&params());
+    let variables = json!({"NAME": "ana", "PW": "x"});
+    let mut asked = with(&document, &variables);
+    hears(&mut asked, &json!({"success": true, "reason": "input", "screen_content": "Overwrite? [y/N]"}));
+    assert_eq!(asked.error(), "State 'install' failed: the program asks what no rule answers: Overwrite? [y/N]");
+    let mut late = with(&document, &variables);
+    hears(&mut late, &json!({"success": true, "reason": "timeout"}));
+    assert_eq!(late.state(), "late");
+    let mut lost = with(&document, &variables);
+    let step = lost.history.awaited_step().expect("a turn");
+    lost.input(Input::Outcome { step, outcome: Outcome::Unknown });
+    assert!(
+        lost.error().starts_with("State 'install' failed: It is not known whether 'dialogue' happened"),
+        "{}",
+        lost.error()
+    );
+    let mut cancelled = with(&document, &variables);
+    let step = cancelled.history.awaited_step().expect("a turn");
+    cancelled.input(Input::Cancel { reason: "enough".to_owned() });
+    assert!(cancelled.last.effects.contains(&Effect::Abandon { step }));
+}
+
+#[test]
+fn a_placeholder_without_a_value_fails_before_anything_is_typed() {
+    let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "dialogue", "params": {
+        "rules": [{"when": "q (?P<word>.)", "type": "{word}{groups.1}{match_text}{later}\n"}]}}}}});
+    let machine = with(&document, &json!({"later": "1"}));
+    assert_eq!(turn(&machine).1["patterns"], json!(["q (?P<word>.)"]));
+    let mut start = start();
+    start.session_id = Some("term_1".to_owned());
+    let machine = Machine::start_with(&document, start);
+    assert_eq!(
+        machine.error(),
+        "State 'a': {later} has no value: nothing has set it. If it is meant as text, write {{later}}"
+    );
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    let document = json!({"initial_state": "a", "arguments": {"PW": {"secret": true}}, "states": {"a": {"action": {
+        "tool": "dialogue", "params": {"rule": [], "rules": [{"wenn": "x", "when": "(", "type": "x"}], "until": "ok"}}}}});
+    expect_test::expect![[r#"
+        /states/a/action/params/rule: unknown key 'rule' in a dialogue, did you mean 'rules'?
+        /states/a/action/params/rules/0/wenn: unknown key 'wenn' in a rule
+        /states/a/action/params/rules/0/when: pattern '(' does not compile: unclosed group at position 0
+        /arguments/PW: warning: the secret argument 'PW' is not exported, and no state uses {PW}; write {PW|sh} where it is typed, or add "export": true if programs are to find it in their environment"#]].assert_eq(&problems(&document));
+    let document = json!({"initial_state": "a", "arguments": {"PW": {"secret": true}}, "states": {"a": {"action": {
+        "tool": "dialogue", "params": {"rules": [{"when": "x", "secret": "PASS"}, {"when": "{groups.1}", "type": "{groups.1}\n"},
+        {"when": "licence", "type": "yes"}, {"when": "key", "type": "yes", "press": "enter"}, {"when": "[yn]", "type": "y"}]}}}}});
+    let warnings: Vec<String> = definition(&document).warnings().iter().map(ToString::to_string).collect();
+    expect_test::expect![[r#"
+        /arguments/PW: warning: the secret argument 'PW' is not exported, and no state uses {PW}; write {PW|sh} where it is typed, or add "export": true if programs are to find it in their environment
+        /states/a/action/params/rules/2/type: warning: the text is not entered: it does not end with \n, and no key is pressed after it
+        /states/a/action/params/rules/1/when: warning: {groups} is no argument and no result of a state, did you mean 'a_groups'? Runs must be started with it (-i groups=VALUE, initial_variables). If it is meant as text, write {{groups}}"#]].assert_eq(&warnings.join("\n"));
+}
+
+#[test]
+fn a_rehearsal_plays_what_the_program_prints_through_the_rules() {
+    let definition = definition(&machine(&params()));
+    let stubs = json!({"states": {"install": {"prints": ["user root?", "Password:", "Installed 3"]}}});
+    let stubs = Stubs::read(&stubs, &definition, &Tools).unwrap_or_else(|problems| panic!("{problems}"));
+    let variables = fields(&json!({"NAME": "ana", "PW": "hunter2"}));
+    let rehearsal = rehearse(&definition, &stubs, variables.clone(), Limits::default());
+    let played = serde_json::to_value(&rehearsal).expect("JSON");
+    assert_eq!(played["end"], json!({"status": "completed"}), "{played}");
+    assert_eq!(played["path"][0]["result"]["answered"][0]["typed"], "root:ana\n");
+    assert!(!played["path"][0]["result"].to_string().contains("hunter2"));
+    for (stub, end) in [
+        (
+            json!({"prints": "user root?"}),
+            "State 'install' failed: the program ended with exit code 0 before /Installed (\\S+)/ came",
+        ),
+        (json!({"prints": ["What now?"]}), "State 'install' failed: the program asks what no rule answers: What now?"),
+        (json!("timeout"), "State 'late' failed: late"),
+    ] {
+        let stubs = json!({"states": {"install": stub}});
+        let stubs = Stubs::read(&stubs, &definition, &Tools).unwrap_or_else(|problems| panic!("{problems}"));
+        let played = serde_json::to_value(rehearse(&definition, &stubs, variables.clone(), Limits::default()));
+        assert_eq!(played.expect("JSON")["end"]["error"], end);
+    }
+}

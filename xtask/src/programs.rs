@@ -33,6 +33,7 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("node", &["nodejs"]),
     program("npm", &["npm"]),
     program("openssl", &["openssl"]),
+    program("chromium", &["chromium"]),
 ];
 
 /// The programs for the benchmark of terminals.

@@ -10,6 +10,7 @@ mod host;
 mod man;
 mod mcp;
 mod nodes;
+mod open;
 mod remote;
 mod run;
 pub(crate) mod runs;
@@ -75,6 +76,7 @@ enum Command {
     #[command(subcommand)]
     Terminal(terminal::Terminal),
     Watch(watch::Watch),
+    Open(open::Open),
     /// Call nodes, graphs and workflows and answer gates, line by line
     Commander(Commander),
     /// Register steplatch with the MCP clients on this machine
@@ -83,7 +85,7 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Serve an MCP client on standard input and output, or clients over HTTP
     Mcp(mcp::Mcp),
-    /// Serve an HTTP API with events and MCP, also for other instances
+    /// Serve the page and an HTTP API with events and MCP, also for other instances
     Serve(serve::Serve),
     /// Start, stop and inspect the daemon
     #[command(subcommand)]
@@ -170,6 +172,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Watch(command) => command.run(&place).await,
+        Command::Open(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
         Command::Setup(_) if arguments.state_dir.is_some() => Err(Failure::usage(
             "setup registers the server with the default state directory; leave --state-dir out, and set STEPLATCH_STATE_DIR in \

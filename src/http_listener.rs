@@ -116,6 +116,14 @@ fn client_named(place: &DaemonPaths, name: &str) -> Result<ReconnectingClient, F
 }
 
 impl HttpListener {
+    /// Returns the address of a path; that of the page has the name at which it is.
+    fn address_of(&self, path: &str) -> String {
+        match (path, self.page_port()) {
+            ("/", Some(port)) => format!("http://localhost:{port}/"),
+            _ => format!("{}{path}", self.url),
+        }
+    }
+
     /// Prints the address and the token; `rows` describe the services.
     pub(crate) fn print_address(&self, rows: &[(&str, &str)], json: bool) -> Result<(), Failure> {
         let Self { url, token, token_file, .. } = self;
@@ -123,7 +131,7 @@ impl HttpListener {
         if json {
             let mut told = json!({"success": true, "url": url});
             for (name, path) in rows {
-                told[*name] = format!("{url}{path}").into();
+                told[*name] = self.address_of(path).into();
             }
             for (name, value) in [("token_file", &shown_file), ("token", token)] {
                 if let Some(value) = value {
@@ -137,7 +145,7 @@ impl HttpListener {
             print::line(format!("  {QUIET}{}{QUIET:#}  {says}", print::padded(&name.replace('_', " "), 9)))
         };
         for (name, path) in rows {
-            row(name, &format!("{url}{path}"))?;
+            row(name, &self.address_of(path))?;
         }
         match (token, &shown_file) {
             (Some(token), Some(file)) => {
@@ -148,6 +156,13 @@ impl HttpListener {
             (_, None) => row("token", &format!("as in {TOKEN_VARIABLE}"))?,
         }
         Ok(())
+    }
+
+    /// Returns the port at which browsers find the page, if `localhost` leads to this server.
+    pub(crate) fn page_port(&self) -> Option<u16> {
+        let address = self.server.address();
+        let (ip, loopback) = (address.ip(), std::net::Ipv4Addr::LOCALHOST);
+        (ip.is_unspecified() || ip == loopback || ip == std::net::Ipv6Addr::LOCALHOST).then_some(address.port())
     }
 
     /// Returns the token as it is written in a shell command.

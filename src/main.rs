@@ -16,6 +16,7 @@ mod failure;
 mod front;
 mod gate_prompt;
 mod http_listener;
+mod page_server;
 mod pager;
 mod passphrase;
 mod pick;

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use steplatch_http::{Token, token_file};
-use steplatch_protocol::{DaemonPaths, ensure_private};
+use steplatch_protocol::{DaemonPaths, EndPageSessions, ListPageSessions, ensure_private};
 
 use crate::failure::Failure;
 use crate::http_listener::{HttpListener, ListenOptions};
 use crate::print::{self, QUIET};
+use crate::{front, page_server};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -23,10 +24,29 @@ pub(crate) struct Serve {
     /// Print the address as JSON
     #[arg(long)]
     json: bool,
+
+    /// Leave the terminal, and end if another server has the page
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum ServeRequest {
+    /// List the browsers that are logged in to the page, and log them out
+    #[command(args_conflicts_with_subcommands = true)]
+    Sessions {
+        #[command(subcommand)]
+        command: Option<SessionsRequest>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop the server that has the page, as 'steplatch open' started it
+    Stop {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show where the access token is, or create a new one
     Token {
         /// Create a new token; the old one becomes invalid
@@ -38,17 +58,39 @@ enum ServeRequest {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum SessionsRequest {
+    /// Log a browser out
+    End {
+        /// Id of the session, or the beginning of it
+        #[arg(value_name = "ID", required_unless_present = "all")]
+        session: Option<String>,
+        /// Log all browsers out
+        #[arg(long, conflicts_with = "session")]
+        all: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 impl Serve {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self.command {
-            Some(ServeRequest::Token { new, json }) => token(place, new, json),
-            None => serve(place, self.options, self.json).await,
+            Some(ServeRequest::Token { new, json }) => token(place, new, json).await,
+            Some(ServeRequest::Sessions { command: None, json }) => sessions(place, json).await,
+            Some(ServeRequest::Sessions { command: Some(SessionsRequest::End { session, json, .. }), .. }) => {
+                end_sessions(place, session, json).await
+            }
+            Some(ServeRequest::Stop { json }) => stop(place, json).await,
+            None => serve(place, self.options, self.json, self.detached).await,
         }
     }
 }
 
 /// The services, by name and path.
-const ROWS: [(&str, &str); 5] = [
+const ROWS: [(&str, &str); 6] = [
+    ("page", "/"),
     ("api", "/api/v1"),
     ("described", "/api/openapi.json"),
     ("mcp", "/mcp"),
@@ -56,31 +98,94 @@ const ROWS: [(&str, &str); 5] = [
     ("metrics", "/metrics"),
 ];
 
-async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool) -> Result<ExitCode, Failure> {
+async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool, detached: bool) -> Result<ExitCode, Failure> {
+    let mut lock = page_server::acquire(place).await?;
+    if detached {
+        if lock.is_none() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        // The server must survive the terminal that started it. A failure means that it is a session leader already.
+        let _ = rustix::process::setsid();
+    }
     let listener = options.listen(place).await?;
+    if let (Some(lock), Some(port)) = (&mut lock, listener.page_port()) {
+        lock.record(port)?;
+    }
     listener.print_address(&ROWS, json)?;
     if !json {
         let (token, url) = (listener.token_in_shell(), &listener.url);
         print::line(format!(
             "  {QUIET}try it   {QUIET:#}  curl -H \"Authorization: Bearer {token}\" {url}/api/v1/runs"
         ))?;
+        print::line(format!("  {QUIET}log in   {QUIET:#}  steplatch open"))?;
         print::line(format!("{QUIET}ctrl-c ends it; runs and terminals continue{QUIET:#}"))?;
     }
-    HttpListener::serve(listener.server.with_api()).await?;
+    HttpListener::serve(listener.server.with_api().with_page()).await?;
+    drop(lock);
     Ok(ExitCode::SUCCESS)
 }
 
-fn token(place: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, Failure> {
+/// Lists the browsers that are logged in.
+async fn sessions(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let listed = front::ask(place, ListPageSessions {}).await?;
+    if json {
+        print::json(&listed)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if listed.sessions.is_empty() {
+        print::note("no browser is logged in; log one in with: steplatch open");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["session", "logged in", "last used", "browser"].map(str::to_owned).to_vec();
+    let rows = listed.sessions.into_iter().map(|one| vec![one.session_id, one.began, one.used, one.browser]);
+    print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs one browser out, or all.
+async fn end_sessions(place: &DaemonPaths, session_id: Option<String>, json: bool) -> Result<ExitCode, Failure> {
+    let ended = front::ask(place, EndPageSessions { session_id }).await?;
+    if !ended.success {
+        return Err(Failure::work(ended.error.unwrap_or_else(|| "the session could not be ended".to_owned())));
+    }
+    if json {
+        print::json(&ended)?;
+    } else {
+        print::line(match ended.ended {
+            1 => "1 browser is logged out".to_owned(),
+            many => format!("{many} browsers are logged out"),
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stops the server that has the page.
+async fn stop(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let stopped = page_server::stop(place).await?;
+    if json {
+        print::json(&json!({"success": true, "pid": stopped.map(|record| record.pid)}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match stopped {
+        Some(record) => print::line(format!("server stopped: pid {}, {}", record.pid, record.url()))?,
+        None => print::note("no server has the page"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn token(place: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, Failure> {
     let file = token_file(place.state());
     let shown = file.display().to_string();
     if new {
         ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
         let token = Token::renew(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+        // Browsers may do what the token may; a person who replaces it means them as well.
+        front::ask(place, EndPageSessions::default()).await?;
         if json {
             print::json(&json!({"success": true, "file": shown, "token": token}))?;
         } else {
             print::line(token)?;
-            print::note(&format!("stored in {shown}; the old token is invalid now"));
+            print::note(&format!("stored in {shown}; the old token is invalid now, and browsers are logged out"));
         }
         return Ok(ExitCode::SUCCESS);
     }

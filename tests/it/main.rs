@@ -22,6 +22,7 @@ mod mcp_http;
 mod mcp_tools;
 mod nodes;
 mod older_journal;
+mod page;
 mod pauses;
 mod people;
 mod settings;

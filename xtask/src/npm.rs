@@ -1,5 +1,6 @@
 //! The npm packages that the tests use: the asciinema player, which plays recordings, a third-party MCP server, the
-//! public test suite for MCP servers and the MCP inspector, with the Node that these two need.
+//! public test suite for MCP servers and the MCP inspector, with the Node that these two need; and for the page, a driver
+//! of browsers (without a browser), a checker of accessibility and a checker of types.
 //!
 //! Each has a directory in the target directory, with a note of what was installed.
 
@@ -12,12 +13,15 @@ use crate::clients::quietly;
 use crate::repository::Repository;
 
 /// The directory of each package, and the package.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("player", "asciinema-player@3.17.0"),
     ("mcp-server", "@modelcontextprotocol/server-everything@2026.8.31"),
     ("node", NODE),
     ("mcp-suite", "@modelcontextprotocol/conformance@0.2.0-alpha.12"),
     ("mcp-inspector", "@modelcontextprotocol/inspector@2.12.0"),
+    ("playwright", "playwright-core@1.65.1"),
+    ("axe", "axe-core@4.14.1"),
+    ("typescript", "typescript@7.0.2"),
 ];
 
 /// A recent Node, since the system's may be too old.

@@ -40,6 +40,7 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("gdb", &["gdb"]),
     program("ssh", &["openssh-client"]),
     program("/usr/sbin/sshd", &["openssh-server"]),
+    program("chromium", &["chromium"]),
 ];
 
 /// The programs for the benchmark of terminals.

@@ -11,9 +11,9 @@
 mod key;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,7 @@ use steplatch_workflow::{Proof, Timestamp};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinError;
 
+use crate::private_file;
 use key::StoredKey;
 pub use key::{KeyError, OpeningKey, SealingKey, is_sealed};
 
@@ -372,7 +373,8 @@ impl Approver {
     /// Stores the attempts. If that fails, nothing is approved, since wrong attempts would not be delayed.
     async fn note(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
-        let kept = apart(move || write(&file, &stored).map_err(|cause| ApproverError::Storage { file, cause }));
+        let kept =
+            apart(move || private_file::write(&file, &stored).map_err(|cause| ApproverError::Storage { file, cause }));
         kept.await.map_err(PassphraseError::Unreadable)
     }
 
@@ -499,7 +501,7 @@ fn set(
     let keys = StoredKey::sealed(&key, new)?;
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
     let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys };
-    write(file, &stored).map_err(ApproverError::Write)?;
+    private_file::write(file, &stored).map_err(ApproverError::Write)?;
     // The new passphrase opens what that key did. If the file cannot be removed, the next start removes it.
     let _ = std::fs::remove_file(file.with_file_name(CLEARED));
     Ok(())
@@ -509,7 +511,7 @@ fn set(
 /// so their key is stored in a separate file.
 fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
     let cleared = file.with_file_name(CLEARED);
-    key.map_or(Ok(()), |key| write(&cleared, &key.plain())).map_err(ApproverError::Write)?;
+    key.map_or(Ok(()), |key| private_file::write(&cleared, &key.plain())).map_err(ApproverError::Write)?;
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ApproverError::Write(error)),
         _ => Ok(()),
@@ -519,24 +521,6 @@ fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
 /// Returns the reply to a change that was not made.
 fn unchanged(is_set: bool, error: String) -> Box<SetApproverReply> {
     Box::new(SetApproverReply { success: false, is_set, error: Some(error), ..SetApproverReply::default() })
-}
-
-/// Writes the file whole or not at all, for its owner only.
-fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
-    let new = file.with_extension("new");
-    // A file that was left half written has the permissions of its author.
-    let _ = std::fs::remove_file(&new);
-    let written = (|| {
-        let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        out.write_all(serde_json::to_string(stored).map_err(io::Error::other)?.as_bytes())?;
-        out.sync_all()?;
-        std::fs::rename(&new, file)
-    })();
-    if written.is_err() {
-        // A partial file is useless, and may contain a hash of a passphrase.
-        let _ = std::fs::remove_file(&new);
-    }
-    written
 }
 
 /// Runs slow work on a thread that may block.
@@ -589,7 +573,7 @@ mod tests {
         std::fs::create_dir_all(file.join("in the way")).unwrap();
         let (hash, since) = ("$argon2id$".to_owned(), String::new());
         let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys: Vec::new() };
-        assert!(write(&file, &stored).is_err());
+        assert!(private_file::write(&file, &stored).is_err());
         assert!(!folder.path().join("approver.new").exists());
     }
 

@@ -100,6 +100,14 @@ impl Caller {
         }
     }
 
+    /// Returns whether the caller is a program in the foreground of a terminal that a person may have: the terminal is no
+    /// kept one, and nothing shows that an agent's program is at it. Where the system hides processes of other users, the
+    /// terminal alone counts.
+    pub async fn is_at_own_terminal(&self) -> bool {
+        let is_person = matches!(self.no_person().await, None | Some(PersonRefusal::Hidden));
+        is_person && self.peer.is_none() && self.standing.verdict().await.has_terminal
+    }
+
     /// Returns the source of the caller's passphrases.
     pub fn source(&self) -> AttemptSource {
         self.peer.map_or(AttemptSource::Socket, |peer| AttemptSource::Network(peer.ip()))

@@ -1,12 +1,14 @@
 //! Callers, and the redaction of secrets.
 //!
-//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, and the
-//! values that are redacted from every text that leaves the daemon. Knows no terminal session and no run.
+//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, logins to the page, and
+//! the values that are redacted from every text that leaves the daemon. Knows no terminal session and no run.
 
 mod approver;
 mod caller;
+mod page;
 mod peer;
 mod pins;
+mod private_file;
 mod secrets;
 mod standing;
 
@@ -15,6 +17,7 @@ pub use approver::{
     SealingKey, is_sealed,
 };
 pub use caller::{Caller, ConnectionId};
+pub use page::PageLogins;
 pub use peer::join_group;
 pub use pins::{DefinitionKind, PinError, Pins};
 pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};

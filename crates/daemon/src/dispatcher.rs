@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
-use steplatch_access::{Approver, Caller, PersonRefusal, Redactor};
+use steplatch_access::{Approver, Caller, PageLogins, PersonRefusal, Redactor};
 use steplatch_clock::Clock;
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
@@ -40,6 +40,7 @@ pub(crate) struct Dispatcher {
     tools: Tools,
     remotes: RemoteServices,
     approver: Arc<Approver>,
+    page: PageLogins,
     secrets: Arc<Redactor>,
     clients: AtomicUsize,
     started: Instant,
@@ -126,6 +127,7 @@ impl Dispatcher {
         let proof = Arc::new(GateProof(configuration.clone()));
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let approver = Arc::new(Approver::new(place.state(), proof));
+        let page = PageLogins::open(place.state(), clock.clone());
         let surroundings = RunDependencies {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
@@ -148,6 +150,7 @@ impl Dispatcher {
         runs.recover().await;
         Ok(Self {
             approver,
+            page,
             place,
             stop,
             listen_again: Arc::default(),
@@ -294,6 +297,17 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
+            // A ticket opens everything that the user's programs may do, so that it goes to a person at their terminal.
+            Command::OpenPage(_) => match caller.is_at_own_terminal().await {
+                true => VerbReply::of(self.page.issue()),
+                false => VerbReply::failure(
+                    "The page is opened by a person, with 'steplatch open', in a terminal of their own".to_owned(),
+                ),
+            },
+            Command::BeginPageSession(verb) => VerbReply::of(self.page.begin(&verb)),
+            Command::CheckPageSession(verb) => VerbReply::of(self.page.check(&verb)),
+            Command::ListPageSessions(_) => VerbReply::of(self.page.list()),
+            Command::EndPageSessions(verb) => VerbReply::of(self.page.end(&verb)),
             Command::CancelWorkflow(verb) => VerbReply::of(Box::pin(self.runs.cancel(verb)).await),
             Command::PauseWorkflow(verb) => VerbReply::of(Box::pin(self.runs.pause(caller, verb)).await),
             Command::ResumeWorkflow(verb) => VerbReply::of(Box::pin(self.runs.resume(caller, verb)).await),

@@ -65,12 +65,12 @@ pub enum InvalidName {
     Origin(String),
 }
 
-/// Whether the request had the token; for requests that do not require it.
+/// Whether the request had the token or a session of the page; for requests that require neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// The token was right.
+    /// The token was right, or the session.
     Known,
-    /// The token was missing or wrong.
+    /// Both were missing or wrong.
     Unknown,
 }
 
@@ -144,6 +144,19 @@ impl Admission {
         let (Some(origin), None) = (given.next(), given.next()) else { return None };
         let text = origin.to_str().ok()?.to_ascii_lowercase();
         self.origins.contains(&text).then(|| origin.clone())
+    }
+
+    /// Returns the origin of the page, as the browser calls it, if the request calls this server `localhost`. At that name
+    /// only, pages are a secure context and cookies stay on this machine.
+    pub(crate) fn page_origin(&self, headers: &HeaderMap) -> Option<String> {
+        let called = headers.get(HOST)?.to_str().ok()?.to_ascii_lowercase();
+        (Name::read(&called)?.host == "localhost").then(|| format!("http://{called}"))
+    }
+
+    /// Returns whether the request calls this server by a loopback address.
+    pub(crate) fn is_called_by_loopback_address(&self, headers: &HeaderMap) -> bool {
+        let called = headers.get(HOST).and_then(|called| called.to_str().ok()).and_then(Name::read);
+        called.is_some_and(|called| called.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
     }
 
     /// Returns whether the request has the token, as `Bearer TOKEN` or `Api-Key TOKEN` (RFC 9110, 11.6.2).

@@ -155,6 +155,9 @@ routes! {
     Post "/commands" "RUN_COMMAND", Unprocessable;
 
     Get "/approver" "GET_APPROVER", Unprocessable;
+
+    Get "/page/sessions" "LIST_PAGE_SESSIONS", Unprocessable;
+    Delete "/page/sessions" "END_PAGE_SESSIONS", Unprocessable;
 }
 
 /// The verbs without a route, each with the reason.
@@ -166,6 +169,9 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("ATTACH_TERMINAL", "brings the bytes of a terminal, for a person's own terminal"),
     ("HAND_BACK_TERMINAL", "belongs to an attached terminal, which a person holds"),
     ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),
+    ("OPEN_PAGE", "is for a person in a terminal of their own: steplatch open"),
+    ("BEGIN_PAGE_SESSION", "answers with a cookie: POST /page/session, for the page"),
+    ("CHECK_PAGE_SESSION", "is what this server asks for a request of the page"),
     ("STOP_DAEMON", "would take the daemon from everybody else; a person stops it on their machine"),
     ("SET_APPROVER", "is for a person in a terminal of their own"),
     (

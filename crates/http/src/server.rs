@@ -12,7 +12,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::header::{CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -31,6 +33,7 @@ use crate::admission::{Admission, Caller, InvalidName};
 use crate::api;
 use crate::connections::{Answering, Connection, ConnectionSlot, Connections};
 use crate::metrics::Metrics;
+use crate::page;
 use crate::refusal::Refusal;
 use crate::stream::Streams;
 use crate::token::Token;
@@ -113,12 +116,16 @@ pub(crate) struct App {
     /// Cancelled when the server shuts down.
     pub(crate) ended: CancellationToken,
     pub(crate) admission: Admission,
+    /// The port of the server, which is part of the name of its cookie.
+    pub(crate) port: u16,
 }
 
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    /// The listener at the other loopback address.
+    twin: Option<TcpListener>,
     address: SocketAddr,
     app: Arc<App>,
     routes: Router<Arc<App>>,
@@ -133,7 +140,7 @@ impl Server {
         let Options { host, port, allowed_hosts, allowed_origins, most_connections } = options;
         let failed = |source| ServeError::Listen { host: host.clone(), port: *port, source };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let listener = TcpListener::bind((bare, *port)).await.map_err(failed)?;
+        let (listener, twin) = listeners(bare, *port).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let admission = Admission::new(token, bare, address.port(), allowed_hosts, allowed_origins)?;
         let ended = CancellationToken::new();
@@ -144,8 +151,9 @@ impl Server {
             connections: Connections::new(*most_connections),
             ended,
             admission,
+            port: address.port(),
         });
-        Ok(Self { listener, address, app, routes: Router::new() })
+        Ok(Self { listener, twin, address, app, routes: Router::new() })
     }
 
     /// Returns the address on which the server listens.
@@ -158,6 +166,13 @@ impl Server {
     #[must_use]
     pub fn with_api(mut self) -> Self {
         self.routes = self.routes.merge(api::routes());
+        self
+    }
+
+    /// Adds the page for browsers, at `http://localhost`.
+    #[must_use]
+    pub fn with_page(mut self) -> Self {
+        self.routes = self.routes.merge(page::routes());
         self
     }
 
@@ -181,7 +196,7 @@ impl Server {
 
     /// Serves until `end` completes; then event streams end, and requests in progress are finished within some seconds.
     pub async fn serve(self, end: impl Future<Output = ()>) {
-        let Self { listener, app, routes, .. } = self;
+        let Self { listener, twin, app, routes, .. } = self;
         let router = routes
             .fallback(|| async { Refusal::no_such_route() })
             .method_not_allowed_fallback(|| async { Refusal::method() })
@@ -195,6 +210,7 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
+                accepted = accepted_by(twin.as_ref()) => accepted,
                 () = &mut end => break,
             };
             match accepted {
@@ -219,13 +235,51 @@ impl Server {
                 }
             }
         }
-        drop(listener);
+        drop((listener, twin));
         app.ended.cancel();
         tasks.close();
         if tokio::time::timeout(ENDING_TIME, tasks.wait()).await.is_err() {
             gone.cancel();
             tasks.wait().await;
         }
+    }
+}
+
+/// How often a free port is looked for that is free at both loopback addresses.
+const PORT_ATTEMPTS: usize = 16;
+
+/// Listens at `host`, and at the other loopback address too if `host` is one or stands for all: browsers resolve
+/// `localhost` to both, and another user's program at one of them would receive what is meant for this server.
+async fn listeners(host: &str, port: u16) -> io::Result<(TcpListener, Option<TcpListener>)> {
+    let mut attempts = 0;
+    loop {
+        let listener = TcpListener::bind((host, port)).await?;
+        let address = listener.local_addr()?;
+        let twin: std::net::IpAddr = match address.ip() {
+            std::net::IpAddr::V4(ip) if ip == std::net::Ipv4Addr::LOCALHOST || ip.is_unspecified() => {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            }
+            std::net::IpAddr::V6(ip) if ip.is_loopback() => std::net::Ipv4Addr::LOCALHOST.into(),
+            _ => return Ok((listener, None)),
+        };
+        attempts += 1;
+        match TcpListener::bind((twin, address.port())).await {
+            Ok(twin) => return Ok((listener, Some(twin))),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && port == 0 && attempts < PORT_ATTEMPTS => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            Err(error) => {
+                tracing::debug!(%error, %twin, "the machine has no such loopback address");
+                return Ok((listener, None));
+            }
+        }
+    }
+}
+
+/// Accepts a connection of an optional listener.
+async fn accepted_by(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -315,10 +369,18 @@ impl hyper::body::Body for Sending {
     }
 }
 
-/// Returns whether an address needs no token: the health check, and the OpenAPI document.
+/// Returns whether an address needs no token: the health check, the OpenAPI document, and those of the page that check
+/// their callers themselves or have nothing to protect.
 fn is_open(method: &Method, path: &str) -> bool {
-    matches!(*method, Method::GET | Method::HEAD) && ["/health", "/api/openapi.json"].contains(&path)
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    is_read && ["/health", "/api/openapi.json"].contains(&path) || page::is_open(method, path)
 }
+
+/// What a browser may do with a response that is not the page: nothing.
+const NO_CONTENT_POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+
+/// The header that keeps a response out of pages of other origins.
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Admits or refuses a request; an admitted request has its whole body.
 async fn admitted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
@@ -332,6 +394,9 @@ async fn admitted(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(NO_CONTENT_POLICY);
     response
 }
 
@@ -345,7 +410,10 @@ async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
     if let Some(response) = app.admission.preflight(&request) {
         return Ok(HeaderCheck::Preflight(response));
     }
-    let caller = app.admission.caller(request.headers());
+    let caller = match app.admission.caller(request.headers()) {
+        Caller::Unknown => page::login::caller(app, request.headers()).await?,
+        known @ Caller::Known => known,
+    };
     if caller == Caller::Known {
         if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
             connection.is_known();
@@ -357,19 +425,22 @@ async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
     if request.body().is_end_stream() {
         return Ok(HeaderCheck::Request(request));
     }
-    if caller == Caller::Unknown {
-        // A body is read into memory only for requests with the token.
-        return Err(Refusal::unauthorized());
-    }
+    let limit = match caller {
+        Caller::Known => MAX_BODY,
+        // A login has a body before it is known.
+        Caller::Unknown if page::is_login(request.method(), request.uri().path()) => page::MAX_LOGIN,
+        // Otherwise a body is read into memory only for requests with the token.
+        Caller::Unknown => return Err(Refusal::unauthorized()),
+    };
     let too_large = || {
-        let error = format!("The body is larger than {} MB, the limit", MAX_BODY >> 20);
+        let error = format!("The body is larger than {} KB, the limit", limit >> 10);
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", error)
     };
-    if request.body().size_hint().lower() > MAX_BODY as u64 {
+    if request.body().size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
     let (parts, body) = request.into_parts();
-    let body = tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect()).await.map_err(|_| {
+    let body = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await.map_err(|_| {
         let error = format!("The body did not come within {} seconds", BODY_TIME.as_secs());
         Refusal::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", error)
     })?;

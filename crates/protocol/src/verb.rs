@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{approver, daemon, library, metrics, nodes, remote, runs, terminals, tools};
+use crate::{approver, daemon, library, metrics, nodes, page, remote, runs, terminals, tools};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -170,6 +170,12 @@ verbs! {
     approver::GetApprover => GetApproverReply, "GET_APPROVER", None, "Tell whether answers need a passphrase", READS;
     approver::SetApprover => SetApproverReply, "SET_APPROVER", None, "Set the passphrase of answers", DECIDES;
     approver::UnlockRuns => UnlockRunsReply, "UNLOCK_RUNS", None, "Open locked runs", DECIDES;
+
+    page::OpenPage => OpenPageReply, "OPEN_PAGE", None, "Get a ticket for the page", SETS;
+    page::BeginPageSession => BeginPageSessionReply, "BEGIN_PAGE_SESSION", None, "Exchange a ticket for a session", DECIDES;
+    page::CheckPageSession => CheckPageSessionReply, "CHECK_PAGE_SESSION", None, "Check a session of the page", READS;
+    page::ListPageSessions => ListPageSessionsReply, "LIST_PAGE_SESSIONS", None, "List sessions of the page", READS;
+    page::EndPageSessions => EndPageSessionsReply, "END_PAGE_SESSIONS", None, "End sessions of the page", ENDS;
 
     library::CreateWorkflow => CreateWorkflowReply, "CREATE_WORKFLOW", Some("create_workflow"), "Save a workflow", SAVES;
     library::LoadFunctions => LoadFunctionsReply, "LOAD_FUNCTIONS", None, "Load a file of functions", SETS;

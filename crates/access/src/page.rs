@@ -1,0 +1,305 @@
+//! Logins to the page: tickets, and the sessions of browsers that exchanged one.
+//!
+//! A ticket is given to a person in a terminal of their own, and a browser exchanges it for a session. The two halves
+//! of a session go to the browser once; only hashes of them are stored, in `page-sessions.json` of the state directory.
+//! A session stands for a program of the user: what a person must prove, it does not prove.
+
+mod session;
+mod ticket;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use steplatch_clock::{Clock, to_iso8601};
+use steplatch_protocol::{
+    BeginPageSession, BeginPageSessionReply, CheckPageSession, CheckPageSessionReply, EndPageSessions,
+    EndPageSessionsReply, ListPageSessionsReply, OpenPageReply, PageSecret, PageSessionInfo,
+};
+use subtle::ConstantTimeEq as _;
+
+use crate::private_file;
+use session::{LONGEST_SESSION, NamedSession, SessionTable};
+use ticket::{Exchange, TICKET_TIME, TicketTable};
+
+/// Random bytes of a ticket and of each half of a session.
+const BYTES: usize = 32;
+
+/// The SHA-256 hash of a secret, as it is stored. A secret is random, so that its hash cannot be guessed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+struct SecretHash(String);
+
+impl SecretHash {
+    fn of(secret: &str) -> Self {
+        Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret.as_bytes())))
+    }
+
+    /// Compares in constant time.
+    fn is(&self, other: &Self) -> bool {
+        bool::from(self.0.as_bytes().ct_eq(other.0.as_bytes()))
+    }
+}
+
+/// Draws a new secret.
+fn secret() -> io::Result<PageSecret> {
+    let mut random = [0; BYTES];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(PageSecret(URL_SAFE_NO_PAD.encode(random)))
+}
+
+/// The logins to the page of one state directory.
+#[derive(Debug)]
+pub struct PageLogins {
+    file: PathBuf,
+    clock: Clock,
+    logins: Mutex<Logins>,
+}
+
+#[derive(Debug)]
+struct Logins {
+    tickets: TicketTable,
+    sessions: SessionTable,
+}
+
+impl PageLogins {
+    /// Reads the sessions of `state`. Sessions that cannot be read are ended: their browsers log in again.
+    pub fn open(state: &Path, clock: Clock) -> Self {
+        let file = state.join("page-sessions.json");
+        let sessions = match std::fs::read(&file) {
+            Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
+                tracing::warn!(file = %file.display(), %error, "the sessions of the page can not be read, and are ended");
+                SessionTable::default()
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => SessionTable::default(),
+            Err(error) => {
+                tracing::warn!(file = %file.display(), %error, "the sessions of the page can not be read, and are ended");
+                SessionTable::default()
+            }
+        };
+        Self { file, clock, logins: Mutex::new(Logins { tickets: TicketTable::default(), sessions }) }
+    }
+
+    /// Issues a ticket. The caller has checked that a person asks.
+    pub fn issue(&self) -> OpenPageReply {
+        let ticket = match secret() {
+            Ok(ticket) => ticket,
+            Err(error) => {
+                let error = Some(format!("The system gives no random numbers: {error}"));
+                return OpenPageReply { error, ..OpenPageReply::default() };
+            }
+        };
+        self.logins.lock().tickets.issue(SecretHash::of(&ticket.0), self.clock.now());
+        OpenPageReply { success: true, ticket: Some(ticket), expires_seconds: TICKET_TIME.as_secs(), error: None }
+    }
+
+    /// Exchanges a ticket for a session. A ticket that comes a second time ends the session that it began, because one
+    /// of the two who have it is not its owner.
+    pub fn begin(&self, verb: &BeginPageSession) -> BeginPageSessionReply {
+        let refused = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
+        let (cookie, half, name) = match (secret(), secret(), secret()) {
+            (Ok(cookie), Ok(half), Ok(name)) => (cookie, half, name),
+            (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
+                return refused(&format!("The system gives no random numbers: {error}"));
+            }
+        };
+        // The id is shown and is no secret.
+        let id: String = name.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
+        let now = self.clock.now();
+        let mut logins = self.logins.lock();
+        match logins.tickets.exchange(&SecretHash::of(&verb.ticket.0), &id, now) {
+            Exchange::Unknown => refused(
+                "This ticket has expired or is none: a ticket lasts 60 seconds and opens the page once; get another one with: \
+                 steplatch open",
+            ),
+            Exchange::UsedBefore(session) => {
+                logins.sessions.end(&session);
+                self.store(&logins.sessions);
+                refused(
+                    "This ticket was used before, so another program may have it: the session that it began is ended; get \
+                     another one with: steplatch open",
+                )
+            }
+            Exchange::First => {
+                let hashes = (SecretHash::of(&cookie.0), SecretHash::of(&half.0));
+                logins.sessions.begin(id.clone(), hashes, &verb.browser, now);
+                if !self.store(&logins.sessions) {
+                    tracing::warn!("a session of the page is not stored, and ends with the daemon");
+                }
+                BeginPageSessionReply {
+                    success: true,
+                    session_id: Some(id),
+                    cookie: Some(cookie),
+                    half: Some(half),
+                    expires_seconds: LONGEST_SESSION.as_secs(),
+                    error: None,
+                }
+            }
+        }
+    }
+
+    /// Checks both halves of a session, and records its use.
+    pub fn check(&self, verb: &CheckPageSession) -> CheckPageSessionReply {
+        let (cookie, half) = (SecretHash::of(&verb.cookie.0), SecretHash::of(&verb.half.0));
+        let mut logins = self.logins.lock();
+        let Some(checked) = logins.sessions.check(&cookie, &half, self.clock.now()) else {
+            let error = "This browser is not logged in, or its session has ended; log in with: steplatch open";
+            return CheckPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
+        };
+        if checked.is_worth_storing {
+            self.store(&logins.sessions);
+        }
+        CheckPageSessionReply { success: true, session_id: Some(checked.id), error: None }
+    }
+
+    /// Lists the sessions, the most recently used first.
+    pub fn list(&self) -> ListPageSessionsReply {
+        let mut logins = self.logins.lock();
+        let shown = logins.sessions.live(self.clock.now()).into_iter().map(|session| PageSessionInfo {
+            session_id: session.id.clone(),
+            browser: session.browser.clone(),
+            began: to_iso8601(session.began),
+            used: to_iso8601(session.used),
+            expires: to_iso8601(session.expires()),
+        });
+        ListPageSessionsReply { success: true, sessions: shown.collect() }
+    }
+
+    /// Ends one session or all of them, and all tickets with the latter.
+    pub fn end(&self, verb: &EndPageSessions) -> EndPageSessionsReply {
+        let refused = |error: String| EndPageSessionsReply { error: Some(error), ..Default::default() };
+        let mut logins = self.logins.lock();
+        let ended = match &verb.session_id {
+            None => {
+                logins.tickets = TicketTable::default();
+                logins.sessions.end_all(self.clock.now())
+            }
+            Some(name) => match logins.sessions.named(name, self.clock.now()) {
+                NamedSession::One(id) => usize::from(logins.sessions.end(&id)),
+                NamedSession::Several => {
+                    return refused(format!("Several sessions of the page begin with '{name}'; write more of the id"));
+                }
+                NamedSession::None => {
+                    return refused(format!(
+                        "No session of the page is called '{name}'; list them with: steplatch serve sessions"
+                    ));
+                }
+            },
+        };
+        if !self.store(&logins.sessions) {
+            return refused("The end of the session could not be stored: it counts until the daemon ends".to_owned());
+        }
+        EndPageSessionsReply { success: true, ended, error: None }
+    }
+
+    /// Stores the sessions. Returns whether that succeeded.
+    fn store(&self, sessions: &SessionTable) -> bool {
+        let stored = private_file::write(&self.file, sessions);
+        if let Err(error) = &stored {
+            tracing::warn!(file = %self.file.display(), %error, "the sessions of the page can not be stored");
+        }
+        stored.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
+
+    use steplatch_clock::ManualClock;
+
+    use super::*;
+
+    fn logged_in(logins: &PageLogins) -> (BeginPageSession, BeginPageSessionReply) {
+        let ticket = logins.issue().ticket.unwrap();
+        let verb = BeginPageSession { ticket, browser: "Firefox".to_owned() };
+        let reply = logins.begin(&verb);
+        assert!(reply.success, "{reply:?}");
+        (verb, reply)
+    }
+
+    fn halves(reply: &BeginPageSessionReply) -> CheckPageSession {
+        CheckPageSession { cookie: reply.cookie.clone().unwrap(), half: reply.half.clone().unwrap() }
+    }
+
+    #[test]
+    fn a_ticket_begins_one_session_that_outlives_the_daemon() {
+        let state = tempfile::tempdir().unwrap();
+        let logins = PageLogins::open(state.path(), Clock::system());
+        let (_, reply) = logged_in(&logins);
+        assert!(logins.check(&halves(&reply)).success);
+        let file = state.path().join("page-sessions.json");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let both = halves(&reply);
+        assert!(!text.contains(&both.cookie.0) && !text.contains(&both.half.0), "only hashes are stored");
+        let next = PageLogins::open(state.path(), Clock::system());
+        assert_eq!(next.check(&both).session_id, reply.session_id);
+        let listed = next.list().sessions;
+        assert_eq!((listed.len(), listed[0].browser.as_str()), (1, "Firefox"));
+    }
+
+    #[test]
+    fn both_halves_are_required() {
+        let state = tempfile::tempdir().unwrap();
+        let logins = PageLogins::open(state.path(), Clock::system());
+        let (one, other) = (halves(&logged_in(&logins).1), halves(&logged_in(&logins).1));
+        let mixed = CheckPageSession { cookie: one.cookie.clone(), half: other.half.clone() };
+        assert!(!logins.check(&mixed).success);
+        assert!(!logins.check(&CheckPageSession { cookie: one.cookie.clone(), ..Default::default() }).success);
+        assert!(!logins.check(&CheckPageSession { half: one.half.clone(), ..Default::default() }).success);
+        assert!(!logins.check(&CheckPageSession { cookie: one.half.clone(), half: one.cookie.clone() }).success);
+        assert!(logins.check(&one).success && logins.check(&other).success);
+    }
+
+    #[test]
+    fn a_ticket_that_comes_twice_ends_the_session_that_it_began() {
+        let state = tempfile::tempdir().unwrap();
+        let logins = PageLogins::open(state.path(), Clock::system());
+        let (verb, reply) = logged_in(&logins);
+        let again = logins.begin(&verb);
+        assert!(again.error.unwrap().contains("used before"));
+        assert!(!logins.check(&halves(&reply)).success);
+    }
+
+    #[test]
+    fn tickets_and_sessions_expire() {
+        let state = tempfile::tempdir().unwrap();
+        let clock = ManualClock::new(steplatch_clock::now());
+        let logins = PageLogins::open(state.path(), clock.clock());
+        let ticket = logins.issue().ticket.unwrap();
+        clock.advance(Duration::from_secs(61));
+        assert!(!logins.begin(&BeginPageSession { ticket, browser: String::new() }).success);
+        let (_, reply) = logged_in(&logins);
+        for _ in 0..70 {
+            clock.advance(Duration::from_secs(11 * 3600));
+            if !logins.check(&halves(&reply)).success {
+                break;
+            }
+        }
+        let began = logins.list().sessions;
+        assert!(began.is_empty(), "a session that is always used ends after a month: {began:?}");
+        let (_, reply) = logged_in(&logins);
+        clock.advance(Duration::from_secs(13 * 3600));
+        assert!(!logins.check(&halves(&reply)).success, "an unused one ends after half a day");
+    }
+
+    #[test]
+    fn sessions_are_ended_by_the_beginning_of_their_id() {
+        let state = tempfile::tempdir().unwrap();
+        let logins = PageLogins::open(state.path(), Clock::system());
+        let (_, reply) = logged_in(&logins);
+        let other = logged_in(&logins).1;
+        let none = logins.end(&EndPageSessions { session_id: Some("-".to_owned()) });
+        assert!(!none.success && none.error.unwrap().contains("steplatch serve sessions"));
+        assert!(logins.end(&EndPageSessions { session_id: reply.session_id.clone() }).success);
+        assert!(!logins.check(&halves(&reply)).success && logins.check(&halves(&other)).success);
+        assert_eq!(logins.end(&EndPageSessions::default()).ended, 1);
+        assert!(!logins.check(&halves(&other)).success);
+        assert!(logins.list().sessions.is_empty());
+    }
+}

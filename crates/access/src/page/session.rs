@@ -1,0 +1,137 @@
+//! The sessions of browsers. Pure: the time comes in, and the table is stored by its owner.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use steplatch_clock::Timestamp;
+use steplatch_protocol::is_format;
+
+use super::SecretHash;
+
+/// How long a session lasts without use.
+const IDLE_TIME: Duration = Duration::from_secs(12 * 3600);
+
+/// How long a session lasts at most.
+pub(super) const LONGEST_SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How much the stored time of the last use may be behind.
+const USE_PRECISION: Duration = Duration::from_secs(300);
+
+/// The most sessions; the one that was unused the longest gives way.
+const MOST_SESSIONS: usize = 64;
+
+/// The longest name of a browser, in characters.
+const LONGEST_BROWSER: usize = 200;
+
+/// The shortest beginning of an id that names a session, in characters.
+const SHORTEST_PREFIX: usize = 2;
+
+/// All sessions, as they are stored.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct SessionTable {
+    sessions: Vec<PageSession>,
+}
+
+/// A browser that is logged in.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct PageSession {
+    pub(super) id: String,
+    cookie: SecretHash,
+    half: SecretHash,
+    pub(super) browser: String,
+    pub(super) began: Timestamp,
+    pub(super) used: Timestamp,
+}
+
+/// A session that was checked.
+#[derive(Debug)]
+pub(super) struct CheckedSession {
+    pub(super) id: String,
+    /// Whether the recorded use differs much from the stored one.
+    pub(super) is_worth_storing: bool,
+}
+
+/// The session that the beginning of an id names.
+#[derive(Debug)]
+pub(super) enum NamedSession {
+    One(String),
+    Several,
+    None,
+}
+
+impl PageSession {
+    /// Returns when it expires if it is not used again.
+    pub(super) fn expires(&self) -> Timestamp {
+        self.used.after(IDLE_TIME).min(self.began.after(LONGEST_SESSION))
+    }
+}
+
+impl SessionTable {
+    /// Adds a session, with the hashes of its cookie and of its half of the origin.
+    pub(super) fn begin(
+        &mut self,
+        id: String,
+        (cookie, half): (SecretHash, SecretHash),
+        browser: &str,
+        now: Timestamp,
+    ) {
+        self.forget(now);
+        if self.sessions.len() >= MOST_SESSIONS
+            && let Some(oldest) = self.sessions.iter().min_by_key(|session| session.used).map(|one| one.id.clone())
+        {
+            self.end(&oldest);
+        }
+        let browser = browser.chars().filter(|one| !one.is_control() && !is_format(*one)).take(LONGEST_BROWSER);
+        self.sessions.push(PageSession { id, cookie, half, browser: browser.collect(), began: now, used: now });
+    }
+
+    /// Finds the session with these halves, and records its use.
+    pub(super) fn check(&mut self, cookie: &SecretHash, half: &SecretHash, now: Timestamp) -> Option<CheckedSession> {
+        self.forget(now);
+        let session = self.sessions.iter_mut().find(|session| session.cookie.is(cookie) & session.half.is(half))?;
+        let is_worth_storing = now.since(session.used) >= USE_PRECISION;
+        if is_worth_storing {
+            session.used = now;
+        }
+        Some(CheckedSession { id: session.id.clone(), is_worth_storing })
+    }
+
+    /// Returns the sessions that are not expired, the most recently used first.
+    pub(super) fn live(&mut self, now: Timestamp) -> Vec<PageSession> {
+        self.forget(now);
+        let mut live = self.sessions.clone();
+        live.sort_by_key(|session| std::cmp::Reverse((session.used, session.began)));
+        live
+    }
+
+    /// Returns the session that `name` is the id of, or the beginning of the id.
+    pub(super) fn named(&mut self, name: &str, now: Timestamp) -> NamedSession {
+        self.forget(now);
+        if name.chars().count() < SHORTEST_PREFIX {
+            return NamedSession::None;
+        }
+        let mut named = self.sessions.iter().filter(|session| session.id.starts_with(name));
+        match (named.next(), named.next()) {
+            (Some(one), None) => NamedSession::One(one.id.clone()),
+            (Some(_), Some(_)) => NamedSession::Several,
+            (None, _) => NamedSession::None,
+        }
+    }
+
+    /// Ends a session. Returns whether there was one.
+    pub(super) fn end(&mut self, id: &str) -> bool {
+        let before = self.sessions.len();
+        self.sessions.retain(|session| session.id != id);
+        self.sessions.len() < before
+    }
+
+    /// Ends all sessions. Returns how many there were.
+    pub(super) fn end_all(&mut self, now: Timestamp) -> usize {
+        self.forget(now);
+        std::mem::take(&mut self.sessions).len()
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.sessions.retain(|session| now < session.expires());
+    }
+}

@@ -1,0 +1,75 @@
+//! The tickets that are not expired, and those that were used a short time ago. Pure: the time comes in.
+
+use std::time::Duration;
+
+use steplatch_clock::Timestamp;
+
+use super::SecretHash;
+
+/// How long a ticket lasts.
+pub(super) const TICKET_TIME: Duration = Duration::from_secs(60);
+
+/// How long a used ticket is remembered, to notice that it comes a second time.
+const MEMORY_TIME: Duration = Duration::from_secs(600);
+
+/// The most tickets at a time; the oldest gives way.
+const MOST_TICKETS: usize = 32;
+
+/// All tickets.
+#[derive(Debug, Default)]
+pub(super) struct TicketTable {
+    tickets: Vec<Ticket>,
+}
+
+#[derive(Debug)]
+struct Ticket {
+    hash: SecretHash,
+    issued: Timestamp,
+    /// The session that it began.
+    used_by: Option<String>,
+}
+
+/// The result of an exchange.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    /// The ticket is valid, and is used now.
+    First,
+    /// The ticket was used before, for this session.
+    UsedBefore(String),
+    /// There is no such ticket, or it has expired.
+    Unknown,
+}
+
+impl TicketTable {
+    /// Adds a ticket.
+    pub(super) fn issue(&mut self, hash: SecretHash, now: Timestamp) {
+        self.forget(now);
+        if self.tickets.len() >= MOST_TICKETS {
+            self.tickets.remove(0);
+        }
+        self.tickets.push(Ticket { hash, issued: now, used_by: None });
+    }
+
+    /// Uses a ticket for the session `id`.
+    pub(super) fn exchange(&mut self, hash: &SecretHash, id: &str, now: Timestamp) -> Exchange {
+        self.forget(now);
+        let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.hash.is(hash)) else {
+            return Exchange::Unknown;
+        };
+        match &ticket.used_by {
+            Some(session) => Exchange::UsedBefore(session.clone()),
+            None => {
+                ticket.used_by = Some(id.to_owned());
+                Exchange::First
+            }
+        }
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.tickets.retain(|ticket| {
+            let limit = if ticket.used_by.is_some() { MEMORY_TIME } else { TICKET_TIME };
+            // A clock that was set back ends a ticket rather than extending it.
+            ticket.issued <= now && now.since(ticket.issued) < limit
+        });
+    }
+}

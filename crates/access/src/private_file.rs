@@ -1,0 +1,28 @@
+//! Files of the state directory that only their owner can read.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Writes `stored` as JSON, whole or not at all, for its owner only.
+///
+/// # Errors
+/// When it cannot be written; the file is as it was.
+pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
+    let new = file.with_extension("new");
+    // A file that was left half written has the permissions of its author.
+    let _ = std::fs::remove_file(&new);
+    let written = (|| {
+        let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        out.write_all(serde_json::to_string(stored).map_err(io::Error::other)?.as_bytes())?;
+        out.sync_all()?;
+        std::fs::rename(&new, file)
+    })();
+    if written.is_err() {
+        // A partial file is useless, and may contain a hash of a secret.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}

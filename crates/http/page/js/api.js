@@ -1,0 +1,63 @@
+// Requests to the server.
+
+import { forget, half } from "./login.js";
+
+/** A request that was not carried out. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status The HTTP status; 0 if the server did not answer.
+   * @param {any} reply The reply of the server.
+   */
+  constructor(status, reply) {
+    super(String(reply?.error ?? reply?.message ?? "The server does not answer."));
+    this.status = status;
+    this.reply = reply;
+  }
+}
+
+/** Called when the session has ended. @type {() => void} */
+let onLoggedOut = () => {};
+
+/** @param {() => void} listener */
+export function whenLoggedOut(listener) {
+  onLoggedOut = listener;
+}
+
+/** Ends the use of a session that the server refuses. */
+export function loggedOut() {
+  forget();
+  onLoggedOut();
+}
+
+/**
+ * Sends a request to the API.
+ *
+ * @param {"GET" | "POST" | "PUT" | "DELETE"} method
+ * @param {string} path The address below `/api/v1`.
+ * @param {Record<string, any>} [parameters] Parameters: in the query of GET and DELETE, in the body of the others.
+ *   Those that are undefined are left out.
+ * @returns {Promise<any>}
+ * @throws {ApiError}
+ */
+export async function ask(method, path, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined);
+  const inQuery = method === "GET" || method === "DELETE";
+  const query = inQuery && given.length ? `?${new URLSearchParams(given.map(([k, v]) => [k, String(v)]))}` : "";
+  /** @type {Record<string, string>} */
+  const headers = { "steplatch-half": half()?.half ?? "" };
+  if (!inQuery) headers["content-type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(`/api/v1${path}${query}`, {
+      method,
+      headers,
+      body: inQuery ? null : JSON.stringify(Object.fromEntries(given)),
+    });
+  } catch {
+    throw new ApiError(0, { error: "The server does not answer. Start it with: steplatch open" });
+  }
+  const reply = await response.json().catch(() => ({}));
+  if (response.status === 401) loggedOut();
+  if (!response.ok) throw new ApiError(response.status, reply);
+  return reply;
+}

@@ -1,0 +1,112 @@
+// The login of this browser: the exchange of a ticket, and the half of the session that belongs to the origin.
+//
+// The half is in `sessionStorage`, which no other port of the host can read. A new tab has none, and asks the other tabs
+// of the origin for theirs.
+
+/**
+ * The half of a session that the page keeps.
+ * @typedef {{ session_id: string, half: string }} Half
+ */
+
+const KEY = "steplatch";
+
+/** How long other tabs may take to answer, in milliseconds. */
+const ANSWER_TIME = 300;
+
+const tabs = new BroadcastChannel("steplatch");
+
+/** @type {Half | null} */
+let current = stored();
+
+/** @returns {Half | null} */
+function stored() {
+  try {
+    const found = JSON.parse(sessionStorage.getItem(KEY) ?? "null");
+    return typeof found?.half === "string" ? found : null;
+  } catch {
+    return null;
+  }
+}
+
+/** @param {Half | null} half */
+function keep(half) {
+  current = half;
+  if (half) sessionStorage.setItem(KEY, JSON.stringify(half));
+  else sessionStorage.removeItem(KEY);
+}
+
+/** Returns the half, if this browser is logged in. @returns {Half | null} */
+export function half() {
+  return current;
+}
+
+/** Forgets the half: the session has ended. */
+export function forget() {
+  keep(null);
+}
+
+/**
+ * Takes the ticket out of the address, so that it stays in no history.
+ * @returns {string | null}
+ */
+export function takeTicket() {
+  const found = /^#ticket=([\w-]+)$/.exec(location.hash);
+  if (!found) return null;
+  history.replaceState(null, "", location.pathname);
+  return found[1] ?? null;
+}
+
+/**
+ * Exchanges a ticket for a session.
+ * @param {string} ticket
+ * @returns {Promise<string | null>} What is wrong, if anything is.
+ */
+export async function logIn(ticket) {
+  let response;
+  try {
+    response = await fetch("/page/session", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ ticket }),
+    });
+  } catch {
+    return "The server does not answer. Start it with: steplatch open";
+  }
+  const reply = await response.json().catch(() => ({}));
+  if (!response.ok) return String(reply.error ?? "The login failed.");
+  keep({ session_id: String(reply.session_id), half: String(reply.half) });
+  tabs.postMessage({ half: current });
+  return null;
+}
+
+/** Asks the other tabs for the half. @returns {Promise<Half | null>} */
+export async function askOtherTabs() {
+  tabs.postMessage({ wanted: true });
+  return new Promise((resolve) => {
+    const giveUp = setTimeout(() => resolve(null), ANSWER_TIME);
+    received = (half) => {
+      clearTimeout(giveUp);
+      resolve(half);
+    };
+  });
+}
+
+/** @type {(half: Half) => void} */
+let received = () => {};
+
+/** Called when another tab has logged in. @type {() => void} */
+let onLogin = () => {};
+
+/** @param {() => void} listener */
+export function whenLoggedInElsewhere(listener) {
+  onLogin = listener;
+}
+
+tabs.addEventListener("message", ({ data }) => {
+  if (data?.wanted && current) tabs.postMessage({ half: current });
+  if (typeof data?.half?.half === "string" && !current) {
+    keep(data.half);
+    received(data.half);
+    onLogin();
+  }
+});

@@ -1,0 +1,81 @@
+// The overview: the daemon, and the browsers that are logged in.
+
+import { ask } from "./api.js";
+import { fill, h } from "./dom.js";
+import { forget, half } from "./login.js";
+import { browserName, timeAgo } from "./words.js";
+
+export const title = "Overview";
+
+/** @param {HTMLElement} into */
+export function show(into) {
+  const status = h("dl", { class: "facts" });
+  const sessions = h("tbody");
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  fill(
+    into,
+    h("h1", {}, "Overview"),
+    problem,
+    h("section", { class: "card", "aria-labelledby": "daemon" }, h("h2", { id: "daemon" }, "Daemon"), status),
+    h(
+      "section",
+      { class: "card", "aria-labelledby": "browsers" },
+      h("h2", { id: "browsers" }, "Browsers that are logged in"),
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ["Browser", "Logged in", "Last used"].map((name) => h("th", { scope: "col" }, name)), h("td"))),
+        sessions,
+      ),
+    ),
+  );
+  let over = false;
+
+  async function load() {
+    try {
+      const [daemon, page] = await Promise.all([ask("GET", "/status"), ask("GET", "/page/sessions")]);
+      if (over) return;
+      problem.hidden = true;
+      showDaemon(daemon);
+      fill(sessions, page.sessions.map(row));
+    } catch (error) {
+      if (over) return;
+      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.hidden = false;
+    }
+  }
+
+  /** @param {any} daemon */
+  function showDaemon(daemon) {
+    const facts = [
+      ["Version", daemon.version],
+      ["State directory", daemon.state_dir],
+      ["Terminals", daemon.terminals],
+      ["Runs in progress", daemon.runs],
+    ];
+    fill(status, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]));
+  }
+
+  /** @param {any} session */
+  function row(session) {
+    const own = session.session_id === half()?.session_id;
+    const end = async () => {
+      await ask("DELETE", "/page/sessions", { session_id: session.session_id });
+      if (own) forget();
+      await load();
+    };
+    return h(
+      "tr",
+      {},
+      h("td", { title: session.browser }, browserName(session.browser), own ? h("span", { class: "tag" }, "this one") : null),
+      h("td", {}, h("time", { datetime: session.began }, timeAgo(session.began, Date.now()))),
+      h("td", {}, h("time", { datetime: session.used }, timeAgo(session.used, Date.now()))),
+      h("td", { class: "actions" }, h("button", { onclick: end, title: `Ends the session ${session.session_id}` }, own ? "Log out" : "End")),
+    );
+  }
+
+  load();
+  return () => {
+    over = true;
+  };
+}

@@ -1,0 +1,45 @@
+// Words for values: times and names. Pure.
+
+/**
+ * Tells how long ago a time was.
+ * @param {string} iso
+ * @param {number} now In milliseconds since the Unix epoch.
+ * @returns {string}
+ */
+export function timeAgo(iso, now) {
+  const seconds = Math.floor((now - Date.parse(iso)) / 1000);
+  if (Number.isNaN(seconds)) return "";
+  if (seconds < 5) return "just now";
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
+  const days = Math.floor(seconds / 86400);
+  return days === 1 ? "1 day ago" : `${days} days ago`;
+}
+
+/**
+ * Shortens what a browser calls itself to its name and system.
+ * @param {string} agent
+ * @returns {string}
+ */
+export function browserName(agent) {
+  const names = [["Edg/", "Edge"], ["Firefox/", "Firefox"], ["HeadlessChrome/", "Chromium, headless"], ["Chrome/", "Chromium"], ["Safari/", "Safari"]];
+  const name = names.find(([mark]) => agent.includes(mark ?? ""))?.[1];
+  const systems = ["Android", "iPhone", "iPad", "Linux", "Mac OS X", "Windows"];
+  const system = systems.find((system) => agent.includes(system));
+  if (!name) return agent.slice(0, 40) || "Unknown browser";
+  return system ? `${name} on ${system}` : name;
+}
+
+/**
+ * Makes control characters, and format characters that change the direction or the look of text, visible as `⟨U+202E⟩`.
+ * Line ends and tabs stay.
+ * @param {string} text
+ * @returns {string}
+ */
+export function visible(text) {
+  return text.replace(/[^\P{C}\n\t]|[\u2028\u2029\u115f\u1160\u3164\uffa0]/gu, (character) => {
+    const code = character.codePointAt(0) ?? 0;
+    return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+}

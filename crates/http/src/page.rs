@@ -1,0 +1,88 @@
+//! The page: what a browser shows of terminals, runs and gates.
+//!
+//! Its files are part of the program (`assets.rs`). A browser logs in with a ticket (`login.rs`) and then sends the same
+//! requests as other clients, with both halves of its session in place of the token. The page is at
+//! `http://localhost` only: at other names a browser offers pages without TLS less protection.
+
+mod assets;
+pub(crate) mod login;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use crate::refusal::Refusal;
+use crate::server::App;
+
+/// The address at which a browser logs in.
+const LOGIN: &str = "/page/session";
+
+/// The largest body of a login, in bytes.
+pub(crate) const MAX_LOGIN: usize = 4 << 10;
+
+/// What the page may load and do: only its own files and requests to its own server, and no text becomes markup.
+const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; \
+     manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
+     require-trusted-types-for 'script'; trusted-types 'none'",
+);
+
+/// The header that separates the page from windows of other origins.
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+
+/// Returns the routes of the page.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new().route("/", get(index)).route("/a/{build}/{*path}", get(asset)).route(LOGIN, post(login::log_in))
+}
+
+/// Returns whether an address needs no token and no session: the files of the page, which are the same for all, and the
+/// login.
+pub(crate) fn is_open(method: &Method, path: &str) -> bool {
+    let is_file = path == "/" || path.starts_with("/a/");
+    is_file && matches!(*method, Method::GET | Method::HEAD) || is_login(method, path)
+}
+
+/// Returns whether a request is a login.
+pub(crate) fn is_login(method: &Method, path: &str) -> bool {
+    *method == Method::POST && path == LOGIN
+}
+
+/// Returns the document, or leads to the name at which it is.
+async fn index(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    if app.admission.page_origin(&headers).is_some() {
+        let headers = [
+            (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+            (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+            (OPENER_POLICY, HeaderValue::from_static("same-origin")),
+        ];
+        return (headers, assets::index()).into_response();
+    }
+    let page = format!("http://localhost:{}/", app.port);
+    if app.admission.is_called_by_loopback_address(&headers) {
+        return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, page)]).into_response();
+    }
+    let words = format!(
+        "The page of steplatch is at {page} on the machine of the server. From another machine, forward the port:\n\
+         ssh -L {0}:localhost:{0} MACHINE\n",
+        app.port
+    );
+    (StatusCode::FORBIDDEN, words).into_response()
+}
+
+/// Returns a file of the page. An address contains the build, so that a browser may keep the file for ever.
+async fn asset(Path((build, path)): Path<(String, String)>) -> Result<Response, Refusal> {
+    let asset = assets::find(&path).filter(|_| build == assets::build());
+    let asset =
+        asset.ok_or_else(|| Refusal::not_found("This file belongs to another version of the page; reload it"))?;
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(asset.kind)),
+        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
+        (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    ];
+    Ok((headers, asset.bytes).into_response())
+}

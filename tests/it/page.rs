@@ -1,0 +1,111 @@
+//! Stories of the page, in a real browser.
+//!
+//! A story is a module of `page/`, played by Node with the browser of the system. It asks this test for what the person
+//! and the agent do outside of the browser, as lines of JSON. Where there is no browser, stories are skipped, and say so.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, CommandOutput, Home};
+
+use crate::clients::{installed, node};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A home whose page is open.
+struct PageHome {
+    home: Home,
+}
+
+impl PageHome {
+    fn new() -> Self {
+        Self { home: Home::new(STEPLATCH) }
+    }
+
+    /// Has the person run a command in a terminal of their own. Returns what it printed.
+    fn person(&self, command: &str) -> String {
+        let mut terminal = self.home.inside(Path::new("script"));
+        terminal.args(["--quiet", "--return", "--command", &format!("{STEPLATCH} {command}"), "/dev/null"]);
+        let said = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
+        assert_eq!(said.code, 0, "{command}: {}{}", said.stdout, said.stderr);
+        said.stdout.trim().to_owned()
+    }
+
+    /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
+    fn plays(&self, story: &str, mut does: impl FnMut(&Self, &Value) -> Value) {
+        let Some(browser) = browser() else {
+            return skip(story);
+        };
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
+        let modules = installed(Path::new("playwright/installed"));
+        let modules = modules.ancestors().nth(2).expect("the file is in a directory of the target directory");
+        let mut player: Command = node(&self.home);
+        player.arg(folder.join(story)).env("MODULES", modules).env("CHROMIUM", browser);
+        player.env("STORY", json!({"url": self.person("open --print")}).to_string());
+        if let Some(shots) = std::env::var_os("STEPLATCH_PAGE_SHOTS") {
+            player.env("SHOTS", shots);
+        }
+        let mut player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut answers = player.stdin.take().unwrap();
+        for line in BufReader::new(player.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let wanted: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            writeln!(answers, "{}", does(self, &wanted)).unwrap();
+        }
+        assert!(player.wait().unwrap().success(), "{story} failed; the reason is above");
+    }
+}
+
+impl Drop for PageHome {
+    fn drop(&mut self) {
+        self.home.runs(&["serve", "stop"]);
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "a story that is skipped is noticed")]
+fn skip(story: &str) {
+    eprintln!("SKIPPED: the story {story} needs chromium; cargo xtask test installs it");
+}
+
+/// Returns the browser of the system.
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.is_file())
+}
+
+#[test]
+fn a_newcomer_logs_in_with_a_ticket_and_what_is_not_the_page_gets_nothing() {
+    let page = PageHome::new();
+    page.plays("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
+        "open" => json!({"url": page.person("open --print")}),
+        "sessions" => page.home.runs(&["serve", "sessions", "--json"]).json(),
+        "end" => page.home.runs(&["serve", "sessions", "end", "--all", "--json"]).json(),
+        other => panic!("the story asks for {other}"),
+    });
+}
+
+#[test]
+fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server() {
+    let page = PageHome::new();
+    let refused = page.home.runs(&["open", "--print"]);
+    assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
+    // A terminal that an agent opened is none of the person's either.
+    let agent = Agent::new(&page.home);
+    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
+    let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(told.to_string().contains("in a terminal of their own"), "{told}");
+    assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server has the page"));
+}
+
+#[test]
+fn the_modules_of_the_page_have_no_type_errors() {
+    let home = Home::new(STEPLATCH);
+    let mut checker = node(&home);
+    checker.arg(installed(Path::new("typescript/node_modules/typescript/bin/tsc"))).arg("--project");
+    checker.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/http/page/jsconfig.json"));
+    let said = CommandOutput::of(&checker.output().unwrap());
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+}

@@ -1,0 +1,96 @@
+// What every story in a browser needs: a browser, a page that is watched for mistakes, and checks.
+//
+// Environment: MODULES (the target directory with `playwright` and `axe`), CHROMIUM, SHOTS (a directory for pictures, or
+// none), and what a story is given in STORY, as JSON.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const { MODULES, CHROMIUM, SHOTS, STORY } = process.env;
+const require = createRequire(`${MODULES}/playwright/`);
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(`${MODULES}/axe/node_modules/axe-core/axe.min.js`, "utf8");
+
+/** A time that only a hanging operation exceeds. */
+const PATIENCE = 60_000;
+
+export const given = JSON.parse(STORY ?? "{}");
+
+/** Tells the test that runs this story something, and returns its answer: one line each. */
+const answers = lines();
+
+async function* lines() {
+  let rest = "";
+  for await (const chunk of process.stdin) {
+    rest += chunk;
+    const parts = rest.split("\n");
+    rest = parts.pop();
+    yield* parts;
+  }
+}
+
+export async function tell(what) {
+  process.stdout.write(`${JSON.stringify(what)}\n`);
+  const { value } = await answers.next();
+  return value === undefined ? null : JSON.parse(value);
+}
+
+/** Plays a story with a browser, and fails if the page reported a mistake. */
+export async function play(story) {
+  const browser = await chromium.launch({
+    executablePath: CHROMIUM,
+    args: ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"],
+  });
+  try {
+    await story(browser);
+  } finally {
+    await browser.close();
+  }
+  process.exit(0);
+}
+
+/** Opens a page whose mistakes are collected in `page.mistakes`. */
+export async function open(context, address) {
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  page.mistakes = [];
+  page.on("pageerror", (error) => page.mistakes.push(`error: ${error.stack ?? error}`));
+  page.on("console", (message) => {
+    // Refused requests are part of some stories.
+    if (message.type() === "error" && !/status of 4\d\d/.test(message.text())) page.mistakes.push(`console: ${message.text()}`);
+  });
+  await page.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+  });
+  if (address) await page.goto(address);
+  return page;
+}
+
+/** Fails if the page reported a mistake. */
+export function isClean(page) {
+  assert.deepEqual(page.mistakes, []);
+}
+
+/** Fails if the accessibility checker finds something, in light and in dark. */
+export async function isAccessible(page) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    // The checker is evaluated through the browser's protocol, which the policy of the page does not cover.
+    const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document, { resultTypes: ["violations"] }); })()`);
+    const told = found.violations.map((one) => `${colorScheme} ${one.id}: ${one.nodes.map((node) => `${node.html} ${node.failureSummary}`).join("\n  ")}`);
+    assert.deepEqual(told, []);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** Takes a picture in light and in dark, if pictures are wanted. */
+export async function shot(page, name) {
+  if (!SHOTS) return;
+  for (const colorScheme of ["dark", "light"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: `${SHOTS}/${name}-${colorScheme}.png` });
+  }
+}
+
+export { assert };

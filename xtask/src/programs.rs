@@ -38,6 +38,7 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("sqlite3", &["sqlite3"]),
     program("bc", &["bc"]),
     program("gdb", &["gdb"]),
+    program("ipython3", &["ipython3"]),
     program("ssh", &["openssh-client"]),
     program("/usr/sbin/sshd", &["openssh-server"]),
     program("chromium", &["chromium"]),

@@ -140,7 +140,15 @@ impl Sessions {
         };
         let session_id = Some(terminal.id().to_string());
         match terminal.run(request).await {
-            Ok(ran) => self.ran(terminal, ran),
+            Ok(ran) => {
+                // The client has its output now; what it is shown next begins behind that.
+                if let Some(reader) = caller.reader() {
+                    self.readers.note(reader, terminal.id(), |reading| {
+                        reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
+                    });
+                }
+                self.ran(terminal, ran)
+            }
             Err(TerminalError::Refused(RunError::Held(holder))) => {
                 RunCommandReply { session_id, ..failed(held(&holder)) }
             }

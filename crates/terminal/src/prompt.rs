@@ -22,6 +22,8 @@ struct Interpreter {
     ends_with_empty_line: bool,
     /// Whether an entry of several lines is pasted, because a line that is typed gets an indentation.
     takes_pastes: bool,
+    /// Whether an empty line stands before each prompt.
+    separates: bool,
 }
 
 impl PartialEq for Interpreter {
@@ -61,6 +63,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row.starts_with("... "),
         ends_with_empty_line: true,
         takes_pastes: true,
+        separates: false,
     },
     Interpreter {
         name: "ipython",
@@ -68,6 +71,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row.trim_start().starts_with("...:"),
         ends_with_empty_line: true,
         takes_pastes: true,
+        separates: true,
     },
     Interpreter {
         name: "pdb",
@@ -75,6 +79,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row.starts_with("... "),
         ends_with_empty_line: true,
         takes_pastes: false,
+        separates: false,
     },
     Interpreter {
         name: "gdb",
@@ -82,6 +87,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row == ">",
         ends_with_empty_line: false,
         takes_pastes: false,
+        separates: false,
     },
     Interpreter {
         name: "sqlite3",
@@ -89,6 +95,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row.ends_with("...> "),
         ends_with_empty_line: false,
         takes_pastes: false,
+        separates: false,
     },
     Interpreter {
         name: "mysql",
@@ -96,6 +103,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row.starts_with("    ") && row.ends_with("> ") && !row.trim().contains(' '),
         ends_with_empty_line: false,
         takes_pastes: false,
+        separates: false,
     },
     Interpreter {
         name: "irb",
@@ -103,6 +111,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row.starts_with("irb(") && (row.ends_with("* ") || row.ends_with("\"> ")),
         ends_with_empty_line: false,
         takes_pastes: false,
+        separates: false,
     },
     Interpreter {
         name: "psql",
@@ -110,6 +119,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| psql_state(row).is_some_and(|state| matches!(state, '-' | '(' | '\'' | '"' | '$' | '*')),
         ends_with_empty_line: false,
         takes_pastes: false,
+        separates: false,
     },
     Interpreter {
         name: "node",
@@ -117,6 +127,7 @@ const INTERPRETERS: &[Interpreter] = &[
         continuation: |row| row.starts_with("... ") || row.starts_with("| "),
         ends_with_empty_line: false,
         takes_pastes: false,
+        separates: false,
     },
 ];
 
@@ -226,9 +237,34 @@ impl LearnedPrompt {
         }
     }
 
-    /// Whether a line of output is the echo of a further line of an entry.
-    pub(crate) fn is_continuation(&self, line: &str) -> bool {
-        matches!(self.kind, Kind::Known(interpreter) if (interpreter.continuation)(line))
+    /// Whether this very prompt stands behind output without an end of line.
+    pub(crate) fn is_behind_output(&self, before_cursor: &str) -> bool {
+        self.kind == Kind::Other && before_cursor.len() > self.text.len() && before_cursor.ends_with(&self.text)
+    }
+
+    /// Returns the bytes at the beginning of `output` that are an entry of several lines, drawn again.
+    pub(crate) fn redrawn_entry(&self, output: &str) -> usize {
+        let Kind::Known(interpreter) = self.kind else { return 0 };
+        // Entries are counted, and the prompt may be drawn before or after that.
+        let begin = without_digits(&self.text);
+        let is_entry =
+            |line: &str| without_digits(line).starts_with(&begin) || (interpreter.continuation)(&format!("{line} "));
+        let lines = output.split_inclusive('\n').take_while(|line| line.strip_suffix('\n').is_some_and(is_entry));
+        lines.map(str::len).sum()
+    }
+
+    /// Takes away from `output` what belongs to the prompt behind it: an empty line between the two, and the prompt itself
+    /// where only blank lines are behind it, because editors that keep room for a menu end its line.
+    pub(crate) fn trim_end(&self, output: &mut String) {
+        let Kind::Known(interpreter) = self.kind else { return };
+        let text = output.trim_end_matches(['\n', ' ']);
+        let begin = text.rfind('\n').map_or(0, |at| at + 1);
+        if let Some(length) = (interpreter.prompt)(&format!("{} ", &text[begin..])) {
+            output.truncate(text.len() + 1 - length);
+        }
+        if interpreter.separates && (output.ends_with("\n\n") || output == "\n") {
+            output.pop();
+        }
     }
 }
 
@@ -247,6 +283,10 @@ fn has_place(prompt: &str) -> bool {
 /// The first characters that two prompts of one shell share at the least.
 const SHARED: usize = 3;
 
+fn without_digits(text: &str) -> String {
+    text.replace(|character: char| character.is_ascii_digit(), "")
+}
+
 /// Whether `row` is the prompt `learned` with another directory, time or number in it.
 fn is_variant(learned: &str, row: &str) -> bool {
     if sigil(learned) != sigil(row) || sigil(row).is_none() || row.chars().count() > LONGEST {
@@ -254,8 +294,9 @@ fn is_variant(learned: &str, row: &str) -> bool {
     }
     let is_path = |prompt: &str| prompt.starts_with(['/', '~']);
     let shared = learned.chars().zip(row.chars()).take_while(|(one, other)| one == other).count();
-    let numbers = |text: &str| text.replace(|character: char| character.is_ascii_digit(), "");
-    numbers(learned) == numbers(row) || (is_path(learned) && is_path(row)) || (has_place(learned) && shared >= SHARED)
+    without_digits(learned) == without_digits(row)
+        || (is_path(learned) && is_path(row))
+        || (has_place(learned) && shared >= SHARED)
 }
 
 /// Returns the bytes at the beginning of a line that are output without an end of line, where zsh has put its prompt
@@ -364,6 +405,28 @@ mod tests {
         assert_eq!(unfinished_line(&fill(""), 80), 0);
         assert_eq!(unfinished_line("50%\r100%\rbox% ", 80), 0, "a progress bar");
         assert_eq!(unfinished_line("box% ", 80), 0);
+    }
+
+    #[test]
+    fn the_drawings_of_an_editor_of_lines_are_no_output() {
+        let prompt = learned("In [2]: ");
+        let drawn = "In [2]: for i in x:\n   ...:     print(i)\n   ...:\n0\n1\n";
+        assert_eq!(&drawn[prompt.redrawn_entry(drawn)..], "0\n1\n");
+        let outputs = [
+            ("Out[2]: 45\n\nIn [3]:\n\n\n\n", "Out[2]: 45\n"),
+            ("Out[2]: 45\n\n", "Out[2]: 45\n"),
+            ("In [3]:\n\n", ""),
+            ("\n", ""),
+            ("no prompt\n", "no prompt\n"),
+        ];
+        for (output, expected) in outputs {
+            let mut trimmed = output.to_owned();
+            prompt.trim_end(&mut trimmed);
+            assert_eq!(trimmed, expected, "{output:?}");
+        }
+        let mut output = "$\n\n".to_owned();
+        learned("$ ").trim_end(&mut output);
+        assert_eq!(output, "$\n\n", "a line of output may be anything");
     }
 
     #[test]

@@ -143,7 +143,7 @@ async fn a_command_in_a_shell_that_is_not_integrated_ends_where_its_prompt_comes
 
 #[tokio::test]
 async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
-    let cases: [(&str, &[(&str, &str)]); 5] = [
+    let cases: [(&str, &[(&str, &str)]); 6] = [
         (
             "python3 -q",
             &[
@@ -160,6 +160,15 @@ async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
         ("bc -q", &[("1+1", "2\n"), ("2^10", "1024\n")]),
         ("sqlite3", &[("select 1;", "1\n"), ("select 2,\n3;", "2|3\n")]),
         ("gdb -q", &[("print 1+1", "$1 = 2\n"), ("echo no end", "no end")]),
+        (
+            "ipython3 --no-banner",
+            &[
+                ("1 + 1", "Out[1]: 2\n"),
+                ("for i in range(2):\n    print(i)\n    x = i", "0\n1\n"),
+                ("x", "Out[3]: 1\n"),
+                ("y = 2", ""),
+            ],
+        ),
         ("node", &[("1+1", "2\n"), ("let y = 4", "undefined\n"), ("y * 2", "8\n")]),
     ];
     for shell in SHELLS {
@@ -175,7 +184,8 @@ async fn an_entry_of_an_interpreter_is_run_and_its_output_returned() {
                     "{program}: {text}"
                 );
             }
-            session.types("\u{4}").await;
+            // It asks before it ends at the end of input.
+            session.types(if program.starts_with("ipython") { "exit\n" } else { "\u{4}" }).await;
             let (waited, view) = session.waits(until_input()).await;
             assert_eq!(waited.reason, Reason::Prompt, "{program}:\n{}", view.screen);
         }

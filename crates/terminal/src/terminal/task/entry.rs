@@ -264,16 +264,6 @@ impl Task {
         let history = self.intake.transcript.history();
         let mut begin =
             entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
-        // Editors that draw an entry of several lines again echo lines of it more than once.
-        if entry.lines > 1 {
-            let (_, text) = history.read(begin..history.end().min(begin + ECHO_LOOKED_AT));
-            for line in text.split_inclusive('\n') {
-                if !line.ends_with('\n') || !entry.prompt.is_continuation(line.trim_end_matches('\n')) {
-                    break;
-                }
-                begin += line.len() as u64;
-            }
-        }
         let row = self.row_before_cursor();
         let is_at_prompt = |prompt: &LearnedPrompt| matches!(prompt.row(&row), RowKind::Prompt { .. });
         let mut end = history.end();
@@ -286,7 +276,12 @@ impl Task {
             end = end - open.len() as u64 + before as u64;
         }
         let range = begin..end.max(begin);
-        let said = excerpt::as_printed_in(history, range.clone(), Zone::Output, entry.limit);
+        let mut said = excerpt::as_printed_in(history, range.clone(), Zone::Output, entry.limit);
+        // Editors of lines draw an entry of several lines again.
+        if entry.lines > 1 {
+            said.head.drain(..entry.prompt.redrawn_entry(&said.head));
+        }
+        entry.prompt.trim_end(said.tail.as_mut().unwrap_or(&mut said.head));
         let mut result = CommandResult {
             output: said.head,
             tail: said.tail,

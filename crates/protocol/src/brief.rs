@@ -4,6 +4,8 @@
 //! keeps every key of a reply. A log entry says what its state did and changed; long texts are cut to a line; screens
 //! are left out, except for the last one of a run that failed.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::RunReply;
@@ -58,6 +60,7 @@ impl RunReply {
             available_workflows: short_list(self.available_workflows),
             total_elapsed_time: rounded(self.total_elapsed_time),
             last_screen: self.last_screen.filter(|_| failed),
+            last_screens: if failed { self.last_screens } else { BTreeMap::new() },
             ..self
         }
     }

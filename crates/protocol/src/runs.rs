@@ -1,5 +1,7 @@
 //! Verbs about runs of workflows.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -227,9 +229,12 @@ pub struct RunReply {
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub session_id: Option<String>,
-    /// The end of the last screen that a machine saw which failed; its terminals may be closed
+    /// The end of the screen of the terminal that a failed machine worked in; its terminals may be closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_screen: Option<String>,
+    /// The same of all its terminals by session_id, where there are several
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub last_screens: BTreeMap<String, String>,
     /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
     /// the workflow has none or is not known
     #[serde(default)]

@@ -27,7 +27,7 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by
 /// chance only; and an entry must stay readable when the values of its marks are deleted.
-const FOREIGN: [&str; 18] = [
+const FOREIGN: [&str; 19] = [
     "variables",
     "definition",
     "params",
@@ -46,6 +46,7 @@ const FOREIGN: [&str; 18] = [
     "match_text",
     "groups",
     "input_text",
+    "screens",
 ];
 
 /// The secrets of one run.

@@ -430,6 +430,15 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
     None
 }
 
+/// Returns whether these events, which were decided and applied to the history last, need the screens of the run's
+/// terminals beside them ([`Event::ScreensKept`]): the run fails, and its terminals are about to change or to close.
+#[must_use]
+pub fn wants_last_screens(history: &History, events: &[Event]) -> bool {
+    let fails =
+        |event: &Event| matches!(event, Event::Failed { .. } | Event::FinallyBegan { end: Branch::Fail { .. }, .. });
+    history.last_screens().is_empty() && events.iter().any(fails)
+}
+
 /// Returns the facts about the end of a state's action that its conditions examine: its outcome as it was judged, and
 /// whether it is a wait that found nothing.
 fn ending<'a>(

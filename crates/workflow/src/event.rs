@@ -297,6 +297,14 @@ pub enum Event {
         /// How the run ends after that.
         end: Branch,
     },
+    /// The screens of the run's terminals were read, because the run has failed. Recorded before its end, and before its
+    /// finally state.
+    ScreensKept {
+        /// When.
+        at: Timestamp,
+        /// The screens, first that of the terminal that the run worked in.
+        screens: Vec<LastScreen>,
+    },
     /// The run completed.
     Completed {
         /// When.
@@ -359,10 +367,38 @@ impl Event {
             | Self::HeldBack { at, .. }
             | Self::Resumed { at, .. }
             | Self::FinallyBegan { at, .. }
+            | Self::ScreensKept { at, .. }
             | Self::Completed { at }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,
         }
+    }
+}
+
+/// The screen of a terminal when its run failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastScreen {
+    /// The terminal.
+    pub session_id: String,
+    /// The end of its screen.
+    pub screen: String,
+}
+
+impl LastScreen {
+    /// Screens that a run keeps at most.
+    pub const MOST: usize = 8;
+    /// Lines of a screen that are kept at most.
+    const LINES: usize = 50;
+    /// Characters of a screen that are kept at most.
+    const CHARACTERS: usize = 4000;
+
+    /// Cuts a screen to its end.
+    #[must_use]
+    pub fn new(session_id: String, screen: &str) -> Self {
+        let lines: Vec<&str> = screen.trim_end().lines().collect();
+        let end = lines[lines.len().saturating_sub(Self::LINES)..].join("\n");
+        let length = end.chars().count();
+        Self { session_id, screen: end.chars().skip(length.saturating_sub(Self::CHARACTERS)).collect() }
     }
 }
 

@@ -10,7 +10,9 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::dialogue;
-use crate::event::{Choice, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
+use crate::event::{
+    Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
+};
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
 use crate::substitute::as_text;
@@ -232,6 +234,8 @@ pub struct History {
     return_values: BTreeMap<String, String>,
     /// What a `return` returned.
     result: Option<Value>,
+    /// The screens of its terminals when it failed.
+    last_screens: Vec<LastScreen>,
     terminals: Terminals,
 }
 
@@ -528,6 +532,7 @@ impl History {
                 let last_state = self.last_state.clone();
                 self.finally = Some(FinallyPhase { end: end.clone(), began: *at, last_state });
             }
+            Event::ScreensKept { screens, .. } => self.last_screens.clone_from(screens),
             Event::Completed { at } => self.end(Status::Completed, *at),
             Event::Failed { at, reason, error } => {
                 self.end(Status::Failed { reason: *reason, error: error.clone() }, *at);
@@ -797,6 +802,12 @@ impl History {
     #[must_use]
     pub fn result(&self) -> Option<&Value> {
         self.result.as_ref()
+    }
+
+    /// Returns the screens of the run's terminals when it failed.
+    #[must_use]
+    pub fn last_screens(&self) -> &[LastScreen] {
+        &self.last_screens
     }
 
     pub(crate) fn arguments(&self) -> &BTreeMap<String, String> {

@@ -33,14 +33,17 @@ pub use steplatch_clock::Timestamp;
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, workflow_signature};
-pub use decide::{Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, decide, resume, wants_screen};
+pub use decide::{
+    Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, decide, resume, wants_last_screens,
+    wants_screen,
+};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
     Transition, action_reference, documentation, schema, secret_variable, suggestion,
 };
 pub use event::{
-    By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose,
-    SEMANTICS_VERSION, ShellAnswer, Side,
+    By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, LastScreen, Limits, Outcome, Proof,
+    Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
 };
 pub use form::{Field, Form, InvalidField};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, Pause, Status};

@@ -227,6 +227,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::FinallyBegan { .. }
+        | Event::ScreensKept { .. }
         | Event::Completed { .. } => None,
         Event::ContractChecked { side, values, holds, error, .. } => {
             let validation_result = ValidationResult::of(history.definition(), *side, values, *holds);

@@ -430,6 +430,7 @@ impl<'a> RehearsalState<'a> {
             Event::Started { .. }
             | Event::QuestionAnswered { .. }
             | Event::ScreenRead { .. }
+            | Event::ScreensKept { .. }
             | Event::GateOpened { .. }
             | Event::GateAnswered { .. }
             | Event::GateAsked { .. }

@@ -174,11 +174,14 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
     for (index, line) in error.lines().enumerate() {
         say(if index == 0 { "error" } else { "" }, visible(line));
     }
-    let screen = report.last_screen.as_deref().unwrap_or_default();
-    if !screen.is_empty() {
-        lines.push(format!("  {QUIET}the last screen:{QUIET:#}"));
+    let mut screen = |title: &str, screen: &str| {
+        lines.push(format!("  {QUIET}{title}:{QUIET:#}"));
         lines.extend(screen.lines().map(|line| format!("  {QUIET}│{QUIET:#} {}", visible(line))));
+    };
+    if report.last_screens.is_empty() {
+        report.last_screen.iter().for_each(|last| screen("the last screen", last));
     }
+    report.last_screens.iter().for_each(|(session, last)| screen(&format!("the last screen of {session}"), last));
     for gate in &record.pending_gates {
         lines.push(String::new());
         lines.extend(gates::question_lines(gate, &bounded(gate), "  "));

@@ -109,3 +109,32 @@ async fn a_secret_by_reference_reaches_the_command_and_no_report() {
     assert!(refused.error.unwrap().contains("secret NO_SUCH was not found"));
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_failed_run_keeps_the_last_screens_of_its_terminals() {
+    let daemon = TestDaemon::new().await;
+    let typed = |text: &str, next: &str| json!({"action": {"tool": "send_input", "params": {"input_text": text, "until": "prompt"}}, "transitions": to(next)});
+    let open = |next: &str| json!({"action": {"tool": "open_terminal"}, "transitions": to(next)});
+    let states = json!({
+        "one": open("type"), "type": typed("echo in-the-$((1))st\n", "two"),
+        "two": open("again"), "again": typed("echo in-the-$((2))nd\n", "fail"),
+        "fail": {"action": {"tool": "fail", "params": {"message": "no"}}},
+        "clean": typed("clear\n", "close"), "close": {"action": {"tool": "exit_terminal"}}
+    });
+    for finally in [Value::Null, "clean".into()] {
+        let mut document = json!({"initial_state": "one", "states": states.clone()});
+        if finally.is_null() {
+            document["states"].as_object_mut().unwrap().retain(|name, _| name != "clean" && name != "close");
+        } else {
+            document["finally"] = finally;
+        }
+        let ended = daemon.run(document).await;
+        assert_eq!(ended.status, "failed", "{ended:?}");
+        assert!(ended.last_screen.as_deref().unwrap().contains("in-the-2nd"), "{ended:?}");
+        let screens: Vec<&String> = ended.last_screens.values().collect();
+        assert_eq!(screens.len(), 2, "{screens:?}");
+        assert!(screens.iter().any(|screen| screen.contains("in-the-1st")), "{screens:?}");
+        assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    }
+    daemon.stop().await;
+}

@@ -172,6 +172,7 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         | Event::VariablesTold { .. }
         | Event::HeldBack { .. }
         | Event::FinallyBegan { .. }
+        | Event::ScreensKept { .. }
         | Event::ScreenRead { .. } => {
             return None;
         }

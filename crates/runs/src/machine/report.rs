@@ -1,6 +1,6 @@
 //! The report on a run of a machine.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 use steplatch_access::Redactor;
@@ -8,7 +8,7 @@ use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{GateInfo, RunReply};
 use steplatch_store::Record;
-use steplatch_workflow::{LogBuilder, workflow_signature};
+use steplatch_workflow::{History, LogBuilder, workflow_signature};
 
 use super::history::read;
 use crate::event::Unreadable;
@@ -61,7 +61,10 @@ pub(crate) fn of(
         secrets.mask_in(&mut value);
         value
     };
-    let last_screen = if progress.state == RunState::Failed { last_screen(&log, secrets) } else { None };
+    let (last_screen, last_screens) = match progress.state {
+        RunState::Failed => last_screens(history, &log, secrets),
+        _ => (None, BTreeMap::new()),
+    };
     let mut variables = history.variables().to_map();
     let left_out = variables.len().saturating_sub(VARIABLES);
     if left_out > 0 {
@@ -101,6 +104,7 @@ pub(crate) fn of(
         }),
         session_id: history.session_id().map(str::to_owned),
         last_screen,
+        last_screens,
         recursion_depth: history.recursion_depth(),
         workflow_signature: signature,
         workflow_saved: saving.saved.is_some(),
@@ -159,9 +163,27 @@ pub(crate) fn next_step(
     Some(format!("The run continues without you. Wait for its end with {wait}."))
 }
 
+/// Returns the end of the screen of the terminal that a failed run worked in last, and those of all its terminals where
+/// there are several.
+fn last_screens(history: &History, log: &[Value], secrets: &Redactor) -> (Option<String>, BTreeMap<String, String>) {
+    let kept = history.last_screens();
+    let last = match kept.first() {
+        Some(kept) => end_of(&kept.screen, secrets),
+        // Kept by no older version, and not where the terminal is closed already.
+        None => last_screen(log, secrets),
+    };
+    let several = kept.iter().filter(|_| kept.len() > 1);
+    let all = several.filter_map(|kept| Some((kept.session_id.clone(), end_of(&kept.screen, secrets)?)));
+    (last, all.collect())
+}
+
 /// Returns the end of the last screen in a log.
 fn last_screen(log: &[Value], secrets: &Redactor) -> Option<String> {
-    let screen = log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?;
+    end_of(log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?, secrets)
+}
+
+/// Returns the end of a screen, unless it is empty.
+fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
     // Secrets are masked before anything is cut off.
     let screen = secrets.masked_screen(screen.trim_end().to_owned());
     let lines: Vec<&str> = screen.lines().collect();

@@ -11,8 +11,8 @@ use steplatch_protocol::ExitTerminal;
 use steplatch_sessions::{TerminalTools, TerminalUse};
 use steplatch_store::Record;
 use steplatch_workflow::{
-    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, Outcome, Start, Status, decide, resume,
-    wants_screen,
+    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, Start, Status, decide,
+    resume, wants_last_screens, wants_screen,
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -163,7 +163,11 @@ impl RunKind for MachineRun {
         if let Input::Outcome { step, .. } = &input {
             self.opening.take_if(|opening| opening == step);
         }
-        let decision = self.decide(input);
+        let mut decision = self.decide(input);
+        if wants_last_screens(&self.history, &decision.events) {
+            let kept = self.keep_screens().await;
+            decision.events.splice(0..0, kept);
+        }
         let handled = if decision.events.is_empty() { Handled::Ignored } else { Handled::Recorded };
         if !self.record(&decision.events).await {
             return Handled::Lost;
@@ -273,6 +277,30 @@ impl MachineRun {
         };
         self.in_flight = Some((step, tokio::spawn(reading).abort_handle()));
         None
+    }
+
+    /// Reads the screens of the run's terminals, which close when the run has failed.
+    async fn keep_screens(&mut self) -> Option<Event> {
+        let sessions = &self.recorder.shared.sessions;
+        let worked_in = self.history.session_id();
+        let others = self.history.sessions().filter(|session| Some(*session) != worked_in);
+        let terminals: Vec<String> =
+            worked_in.into_iter().chain(others).take(LastScreen::MOST).map(str::to_owned).collect();
+        let reading = async {
+            let mut screens = Vec::with_capacity(terminals.len());
+            for session_id in terminals {
+                let screen = sessions.screen(&session_id).await.filter(|screen| !screen.trim().is_empty());
+                screens.extend(screen.map(|screen| LastScreen::new(session_id, &screen)));
+            }
+            screens
+        };
+        let screens = tokio::time::timeout(SCREEN_WITHIN, reading).await.unwrap_or_default();
+        if screens.is_empty() {
+            return None;
+        }
+        let kept = Event::ScreensKept { at: self.recorder.shared.clock.now(), screens };
+        self.history.apply(&kept);
+        Some(kept)
     }
 
     /// Waits for a terminal that was being opened when the run ended, and closes it: no other component knows of it.

@@ -17,6 +17,8 @@ use crate::translation::for_people;
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+/// What waits for a person.
+pub(crate) const WAITS: Style = AnsiColor::Yellow.on_default();
 pub(crate) const QUIET: Style = Style::new().dimmed();
 pub(crate) const STRONG: Style = Style::new().bold();
 
@@ -271,6 +273,40 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
+/// Returns rows of cells as aligned lines of at most `columns`, the first one as a quiet head. The cells of column
+/// `state` are states of runs or terminals, and have the colours of those.
+pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -> Vec<String> {
+    let table = table(rows);
+    let lines = table.lines().zip(rows).enumerate().map(|(index, (line, row))| {
+        let line = columns.map_or_else(|| line.to_owned(), |columns| fitted(line, columns));
+        let Some(word) = row.get(state) else { return line };
+        let style = if index == 0 { QUIET } else { state_style(word) };
+        // The columns before it have no more than their cells and blanks.
+        match line.find(&format!("  {word}")) {
+            _ if index == 0 => format!("{style}{line}{style:#}"),
+            Some(at) if style != Style::new() => {
+                let (before, rest) = line.split_at(at + 2);
+                let (word, behind) = rest.split_at(word.len());
+                format!("{before}{style}{word}{style:#}{behind}")
+            }
+            _ => line,
+        }
+    });
+    lines.collect()
+}
+
+/// Returns the colour of a state: of what waits for a person, of what ended well, and of what did not.
+fn state_style(state: &str) -> Style {
+    let first = state.split([' ', ',']).next().unwrap_or_default();
+    match (first, state) {
+        ("waiting" | "asks" | "waits" | "held", _) => WAITS,
+        ("completed", _) | (_, "exited 0") => GOOD,
+        ("failed" | "exited", _) => BAD,
+        ("cancelled", _) => QUIET,
+        _ => Style::new(),
+    }
+}
+
 /// Returns rows of cells as aligned columns, two blanks between them and none at the end.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -299,6 +335,17 @@ mod tests {
         let escaped = escaped_json(&json);
         assert!(!escaped.chars().any(is_harmful), "{escaped}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap()["a"], text);
+    }
+
+    #[test]
+    fn a_list_has_colours_where_a_state_means_something() {
+        let rows = [["ID", "STATE", "ABOUT"], ["a", "failed", "failed twice"], ["b", "running", "x"]]
+            .map(|row| row.map(str::to_owned).to_vec());
+        let lines = list(&rows, 1, Some(16));
+        assert_eq!(lines[0], format!("{QUIET}ID  STATE    AB…{QUIET:#}"));
+        assert_eq!(lines[1], format!("a   {BAD}failed{BAD:#}   fa…"));
+        assert_eq!(lines[2], "b   running  x");
+        assert_eq!(list(&rows, 1, Some(6))[1], "a   f…", "a word that is cut has no colour");
     }
 
     #[test]

@@ -114,9 +114,8 @@ impl List {
         } else {
             let head = ["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"].map(str::to_owned).to_vec();
             let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(row)).collect();
-            let table = print::table(&rows);
-            for line in table.lines() {
-                print::line(print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width)))?;
+            for line in print::list(&rows, 2, print::width()) {
+                print::line(line)?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -266,7 +266,9 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     } else {
         let head = ["ID", "NAME", "STATE", "SIZE", "OPENED BY", "COMMAND", "DIRECTORY"].map(str::to_owned).to_vec();
         let rows: Vec<_> = std::iter::once(head).chain(reply.sessions.iter().map(row)).collect();
-        print::line(print::table(&rows))?;
+        for line in print::list(&rows, 2, print::width()) {
+            print::line(line)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

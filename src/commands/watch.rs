@@ -244,7 +244,7 @@ async fn watch_terminal(daemon: ReconnectingClient, terminal: String, patterns: 
             AwaitReason::Exit => "exit",
             AwaitReason::Prompt => "prompt",
             AwaitReason::Input => "input",
-            AwaitReason::Quiet | AwaitReason::Timeout | AwaitReason::Error => "quiet",
+            AwaitReason::Quiet | AwaitReason::Run | AwaitReason::Timeout | AwaitReason::Error => "quiet",
         };
         let data = json!({
             "terminal": terminal, "session_id": reply.session_id, "match_text": reply.match_text,

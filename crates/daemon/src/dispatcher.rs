@@ -25,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
 use crate::tools::{ToolSubscription, Tools};
+use crate::waiting;
 
 /// The components of the daemon.
 #[derive(Debug)]
@@ -246,9 +247,11 @@ impl Dispatcher {
                 let ending = if verb.keep_terminals { ShutdownMode::KeepTerminals } else { ShutdownMode::CloseTerminals };
                 return (VerbReply::of(reply), Some(ReplyStream::Stop(self.stop.clone(), ending)));
             }
+            Command::AwaitOutput(verb) => {
+                VerbReply::of(Box::pin(waiting::wait(sessions, &self.runs, caller, verb)).await)
+            }
             action @ (Command::OpenTerminal(_)
             | Command::SendInput(_)
-            | Command::AwaitOutput(_)
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
             | Command::ExitTerminal(_)) => Box::pin(actions::act(sessions, caller, action, step)).await,

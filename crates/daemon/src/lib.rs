@@ -11,6 +11,7 @@ mod daemon;
 mod dispatcher;
 mod lock;
 mod tools;
+mod waiting;
 
 pub use steplatch_clock::Clock;
 pub use steplatch_project::{Function, WorkerExited, WorkerStarter, Workers, WorkersError};

@@ -58,14 +58,14 @@ pub struct RunWorkflow {
     /// Leave the terminals that the run opened open when it ends
     #[serde(default, skip_serializing_if = "is_false")]
     pub keep_terminals: bool,
-    /// Save a workflow_definition that runs to its end, to be run by name
+    /// Save a workflow_definition that completes
     #[serde(default = "yes")]
     pub save_on_success: bool,
     /// Seconds to wait for the end of the run or a gate (default 20; 0 returns at once)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
-    /// A name for this request: the same one returns the run that it started
+    /// Name of this request: the same one returns its run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// How much to tell
@@ -623,7 +623,7 @@ pub struct ListWorkflowRuns {
     /// Only runs that began before that
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Only runs before this run_id, the last of the page before
+    /// Only runs before this one, the last of a page
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// At most so many (default 50)

@@ -364,6 +364,8 @@ pub enum AwaitReason {
     Quiet,
     /// The program asks for input
     Input,
+    /// A run ended or waits at a gate; see run
+    Run,
     /// The time was up
     Timeout,
     /// The wait could not be done; error says why
@@ -396,13 +398,16 @@ pub struct AwaitOutput {
     /// What else ends the wait
     #[serde(default)]
     pub until: AwaitUntil,
-    /// More patterns; the first one found ends the wait
+    /// More patterns
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patterns: Option<Vec<String>>,
     /// More terminals to watch
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ids: Option<Vec<String>>,
-    /// Whether one of several terminals ends the wait, or all must
+    /// Runs to watch, until one ends or asks
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_ids: Option<Vec<String>>,
+    /// Whether one terminal ends the wait, or all
     #[serde(default)]
     pub mode: AwaitMode,
     /// Part of the screen to return
@@ -428,6 +433,15 @@ pub struct TerminalWait {
     pub exit_code: Option<i32>,
     /// Position to look from in the next wait
     pub offset: u64,
+}
+
+/// A run that ended a wait.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunWait {
+    /// The run; get_run has its result and its gate
+    pub run_id: String,
+    /// waiting (at a gate), completed, failed or cancelled
+    pub status: String,
 }
 
 /// How a wait ended.
@@ -478,6 +492,9 @@ pub struct AwaitOutputReply {
     /// The terminal's name
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The run that ended the wait
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunWait>,
     /// With mode all, how the wait ended in each terminal
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminals: Vec<TerminalWait>,

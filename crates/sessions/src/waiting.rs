@@ -115,6 +115,10 @@ impl Sessions {
     /// Waits, and returns an error together with its session.
     async fn try_wait(&self, caller: &Caller, verb: AwaitOutput) -> Result<AwaitOutputReply, (String, SessionError)> {
         let wait = wait_request(caller, &verb).map_err(|trouble| (verb.session_id.clone(), trouble))?;
+        if verb.run_ids.as_ref().is_some_and(|runs| !runs.is_empty()) {
+            let error = "run_ids is for clients; a run waits for runs with the action run_workflow".to_owned();
+            return Err((verb.session_id, error.into()));
+        }
         let mut names = verb.session_ids.clone().unwrap_or_default();
         if !verb.session_id.is_empty() || names.is_empty() {
             names.insert(0, verb.session_id.clone());
@@ -240,6 +244,7 @@ impl Sessions {
         let sources = patterns_of(verb);
         let found = waited.found;
         Ok(AwaitOutputReply {
+            run: None,
             success: waited.gave_up.is_none(),
             session_id: terminal.id().to_string(),
             handed_back,

@@ -137,7 +137,7 @@ pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcom
     let done = |is_done: bool| if is_done { WaitOutcome::Done } else { WaitOutcome::Failed };
     let succeeded = reply.exit_code.is_none_or(|code| code == 0);
     match reply.reason {
-        AwaitReason::Match | AwaitReason::Quiet => WaitOutcome::Done,
+        AwaitReason::Match | AwaitReason::Quiet | AwaitReason::Run => WaitOutcome::Done,
         AwaitReason::Prompt => done(succeeded),
         AwaitReason::Exit => done(until == AwaitUntil::Exit && succeeded),
         AwaitReason::Input if until == AwaitUntil::Input => WaitOutcome::Done,

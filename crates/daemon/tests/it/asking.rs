@@ -249,3 +249,80 @@ async fn pagers_and_editors_do_not_open_in_a_shell_for_one_command() {
     assert_eq!(ran.output.trim(), "..");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn one_wait_takes_terminals_and_runs() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let definition = json!({"name": "short", "initial_state": "nap", "states": {
+        "nap": {"action": {"tool": "run_command", "params": {"command": "sleep 0.2"}},
+            "transitions": [{"condition": "success", "next_state": "end"}]},
+        "end": {"action": {"tool": "return", "params": {"result": 1}}},
+    }});
+    let start = |definition| RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(0.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    let run = daemon.call(start(definition)).await.run_id;
+    let both = AwaitOutput {
+        session_id: session.id.clone(),
+        pattern: "^ready$".to_owned(),
+        run_ids: Some(vec![run.clone()]),
+        timeout: 60.0,
+        ..AwaitOutput::default()
+    };
+    let waited = daemon.call(both.clone()).await;
+    let ended = waited.run.clone().unwrap_or_else(|| panic!("{run}: {waited:?}"));
+    assert_eq!((waited.reason, ended.run_id.as_str(), ended.status.as_str()), (AwaitReason::Run, &*run, "completed"));
+    let gate = json!({"name": "asks", "initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes"]}}}}});
+    let asks = daemon.call(start(gate)).await.run_id;
+    let runs_only = AwaitOutput { run_ids: Some(vec![asks.clone()]), timeout: 60.0, ..AwaitOutput::default() };
+    let waited = daemon.call(runs_only).await;
+    assert_eq!((waited.reason, waited.run.unwrap().status.as_str()), (AwaitReason::Run, "waiting"));
+    let nap = json!({"name": "long", "initial_state": "nap", "states": {
+        "nap": {"action": {"tool": "sleep", "params": {"seconds": 600}}}}});
+    let long = daemon.call(start(nap)).await.run_id;
+    daemon.call(until(&session.id, "echo ready\n", AwaitUntil::Prompt)).await;
+    let waited = daemon.call(AwaitOutput { run_ids: Some(vec![long.clone()]), ..both.clone() }).await;
+    assert_eq!((waited.reason, waited.match_text.as_deref()), (AwaitReason::Match, Some("ready")));
+    let late = AwaitOutput { run_ids: Some(vec![long]), timeout: 0.1, ..AwaitOutput::default() };
+    let waited = daemon.call(late).await;
+    assert_eq!((waited.success, waited.reason, waited.timeout_occurred), (true, AwaitReason::Timeout, true));
+    let unknown = AwaitOutput { run_ids: Some(vec!["run_0000000000".to_owned()]), ..both };
+    let refused = daemon.call(unknown).await;
+    assert!(!refused.success && refused.error.unwrap().contains("run_0000000000"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_shell_within_the_shell_takes_commands_and_is_integrated_on_request_or_by_a_setting() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let run = |command: &str, integrate: Option<bool>| RunCommand {
+        session_id: Some(session.id.clone()),
+        command: command.to_owned(),
+        timeout: 60.0,
+        integrate,
+        ..RunCommand::default()
+    };
+    daemon.call(until(&session.id, "PS1='in$ ' dash\n", AwaitUntil::Prompt)).await;
+    let ran = daemon.call(run("echo one; false", None)).await;
+    assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "one\n", None));
+    // Its output has been seen.
+    let sent = daemon.call(until(&session.id, "echo two\n", AwaitUntil::Prompt)).await;
+    assert!(!sent.screen_content.unwrap().contains("one"));
+    let ran = daemon.call(run("", Some(true))).await;
+    assert_eq!((ran.success, ran.output.as_str()), (true, ""));
+    let ran = daemon.call(run("false", None)).await;
+    assert_eq!((ran.success, ran.exit_code), (true, Some(1)));
+    let ran = daemon.call(run("", None)).await;
+    assert!(ran.error.unwrap().contains("empty"));
+    daemon.configure(Configuration { command_integration: true, ..Configuration::default() });
+    daemon.call(until(&session.id, "PS1='in in$ ' dash\n", AwaitUntil::Prompt)).await;
+    let ran = daemon.call(run("false", None)).await;
+    assert_eq!((ran.success, ran.exit_code), (true, Some(1)), "{ran:?}");
+    daemon.stop().await;
+}

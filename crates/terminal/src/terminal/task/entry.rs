@@ -122,8 +122,7 @@ impl Task {
         }
         let row = self.row_before_cursor();
         // Output without an end of line may stand before a prompt that was seen before.
-        let known =
-            self.last_prompt.as_ref().filter(|known| matches!(known.row(&row), RowKind::Prompt { .. })).cloned();
+        let known = self.last_prompt.as_ref().filter(|known| known.is_behind_output(&row)).cloned();
         let prompt = match known {
             Some(known) => known,
             None => LearnedPrompt::learn(&row, self.foreground_name().as_deref())?,
@@ -262,7 +261,7 @@ impl Task {
     fn end_entry(&mut self, fill: impl FnOnce(&mut CommandResult)) {
         let Some(entry) = self.entry.take() else { return };
         let history = self.intake.transcript.history();
-        let mut begin =
+        let begin =
             entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
         let row = self.row_before_cursor();
         let is_at_prompt = |prompt: &LearnedPrompt| matches!(prompt.row(&row), RowKind::Prompt { .. });

@@ -1,0 +1,58 @@
+//! Waiting for terminals and runs together.
+
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
+use steplatch_access::Caller;
+use steplatch_protocol::{AwaitMode, AwaitOutput, AwaitOutputReply, AwaitReason, GetRun, RunReply, RunWait};
+use steplatch_runs::Runs;
+use steplatch_sessions::Sessions;
+use tokio::time::Instant;
+
+/// Waits until a terminal is as `verb` wants it, or until a run has ended or waits at a gate.
+pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut verb: AwaitOutput) -> AwaitOutputReply {
+    let watched = verb.run_ids.take().unwrap_or_default();
+    if watched.is_empty() {
+        return sessions.wait(caller, verb).await;
+    }
+    if verb.mode == AwaitMode::All {
+        return refused("mode all waits for terminals; wait for runs with mode any, or one after the other".to_owned());
+    }
+    let began = Instant::now();
+    let has_terminals = !verb.session_id.is_empty() || verb.session_ids.as_ref().is_some_and(|ids| !ids.is_empty());
+    let pending = FuturesUnordered::new();
+    for run_id in watched {
+        pending.push(runs.get_run(GetRun { run_id, wait_seconds: Some(verb.timeout), detail: None }));
+    }
+    let reply = tokio::select! {
+        reply = sessions.wait(caller, verb), if has_terminals => reply,
+        reply = first_at_rest(pending) => reply,
+    };
+    AwaitOutputReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
+}
+
+/// Waits for the first run that is at rest, or that cannot be found. The time is up when all runs go on.
+async fn first_at_rest(mut pending: impl Stream<Item = RunReply> + Unpin) -> AwaitOutputReply {
+    while let Some(RunReply { run_id, status, error, .. }) = pending.next().await {
+        match status.as_str() {
+            "" => return refused(error.unwrap_or_else(|| format!("there is no run '{run_id}'"))),
+            "running" => {}
+            _ => {
+                return AwaitOutputReply {
+                    success: true,
+                    reason: AwaitReason::Run,
+                    run: Some(RunWait { run_id, status }),
+                    ..AwaitOutputReply::default()
+                };
+            }
+        }
+    }
+    AwaitOutputReply {
+        success: true,
+        reason: AwaitReason::Timeout,
+        timeout_occurred: true,
+        ..AwaitOutputReply::default()
+    }
+}
+
+fn refused(error: String) -> AwaitOutputReply {
+    AwaitOutputReply { error: Some(error), ..AwaitOutputReply::default() }
+}

@@ -29,6 +29,7 @@ mod settings;
 mod setup;
 mod stories;
 mod survival;
+mod trials;
 mod waking;
 mod watching;
 mod workers;

@@ -3,6 +3,7 @@
 use steplatch_workflow::{Definition, State, tool};
 use unicode_width::UnicodeWidthStr as _;
 
+use super::subject::subject;
 use super::{End, ends, on_exhausted, on_timeout};
 
 /// Characters of a line on a card.
@@ -122,7 +123,8 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
         _ if judged => Kind::Judged,
         _ => Kind::Plain,
     };
-    let (name, tool) = (Line::new(state.name()), Line::new(state.action().tool()));
+    let tool = format!("{} {}", state.action().tool(), subject(state));
+    let (name, tool) = (Line::new(state.name()), Line::new(tool.trim_end()));
     #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
     let of = |line: &Line, each: f64| line.shown.width() as f64 * each + 2.0 * PADDING;
     let lines = rows.iter().map(|row| of(&row.line, CHARACTER) + ROW);

@@ -5,6 +5,7 @@
 mod cards;
 mod layers;
 mod routes;
+mod subject;
 mod svg;
 
 use std::fmt::Write as _;
@@ -30,7 +31,9 @@ pub fn mermaid(definition: &Definition) -> String {
     let id = |name: &str| states.iter().position(|state| state.name() == name).unwrap_or(states.len());
     for (index, state) in states.iter().enumerate() {
         // The name of a state may be a word of Mermaid's, such as `end`, so each has a number of its own.
-        let _ = writeln!(graph, "    state \"{}: {}\" as s{index}", state.name(), state.action().tool());
+        let subject = subject::subject(state);
+        let subject = if subject.is_empty() { subject } else { format!(" {}", label(&subject)) };
+        let _ = writeln!(graph, "    state \"{}: {}{subject}\" as s{index}", state.name(), state.action().tool());
     }
     let _ = writeln!(graph, "    [*] --> s{}", id(definition.initial_state()));
     for (index, state) in states.iter().enumerate() {

@@ -121,7 +121,7 @@ fn a_diagram_shows_every_state_and_every_way() {
         ---
         stateDiagram-v2
             state "make: send_input" as s0
-            state "again: sleep" as s1
+            state "again: sleep 1 s" as s1
             state "end: get_screen_content" as s2
             [*] --> s0
             s0 --> s2: success and exit_code = 0

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_access::Caller;
-use steplatch_host::{HostedTerminal, TerminalError};
+use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
 use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
     SetVariablesReply, VariableInfo,
 };
 use steplatch_terminal::{
-    CommandRequest, CommandResult, Excerpt, InputRequest, Limit, RunError, Signal, Variable, VariablesError,
+    CommandRequest, CommandResult, Excerpt, InputRequest, InputWait, Limit, Reason, RunError, Signal, Target, Until,
+    Variable, VariablesError,
 };
 use tokio::time::Instant;
 
@@ -139,7 +140,14 @@ impl Sessions {
             step,
         };
         let session_id = Some(terminal.id().to_string());
-        match terminal.run(request).await {
+        let mut ran = terminal.run(request.clone()).await;
+        if let Err(TerminalError::Refused(RunError::Busy { .. })) = ran
+            && caller.run.is_some()
+            && comes_to_prompt(terminal, request.timeout.min(COMES_TO_PROMPT)).await
+        {
+            ran = terminal.run(request).await;
+        }
+        match ran {
             Ok(ran) => {
                 // The client has its output now; what it is shown next begins behind that.
                 if let Some(reader) = caller.reader() {
@@ -299,6 +307,23 @@ fn asks_for(asks: &InputRequest) -> String {
     format!(
         "{program} {what} (until: prompt waits for the end of the command), or interrupt it with keys: [\"ctrl-c\"]"
     )
+}
+
+/// How long a command of a run waits for a shell whose last command is about to end: a state may have found what it waited
+/// for before the command that printed it was over.
+const COMES_TO_PROMPT: Duration = Duration::from_secs(5);
+
+/// Waits until the shell of a terminal is at its prompt. Returns whether it is: not if its command asks for input.
+async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
+    let wait = WaitRequest {
+        patterns: Vec::new(),
+        target: Target::Output,
+        since: None,
+        until: Until::Prompt,
+        input: Some(InputWait::Known),
+        timeout: within,
+    };
+    terminal.wait(wait).await.is_ok_and(|(waited, _)| waited.reason == Reason::Prompt)
 }
 
 fn failed(error: String) -> RunCommandReply {

@@ -16,6 +16,7 @@ mod reach;
 mod returns;
 mod schema;
 mod shape;
+mod stale;
 mod waits;
 
 use std::collections::BTreeSet;

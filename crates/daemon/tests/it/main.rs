@@ -19,3 +19,4 @@ mod pauses;
 mod remote_runs;
 mod runs;
 mod tools;
+mod trials;

@@ -13,7 +13,8 @@ use super::shape::{
     SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
 };
 use super::{
-    Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, waits,
+    Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, stale,
+    waits,
 };
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::Condition;
@@ -136,6 +137,7 @@ impl Reader<'_> {
         let document = Arc::new(document.clone());
         let warnings = Vec::new();
         self.findings.problems.extend(waits::warnings(&states));
+        self.findings.problems.extend(stale::warnings(&states));
         self.findings.problems.extend(entering::warnings(&states));
         let needs = needs::of(self.tools, &arguments, &return_values, &states);
         self.findings.problems.extend(needs.iter().map(NeededVariable::warning));

@@ -3,7 +3,7 @@
 use super::document::escaped;
 use super::{Problem, State, Transition};
 use crate::condition::Test;
-use crate::tool;
+use crate::{groups, tool};
 
 /// Returns a warning for every transition of a wait that relies on a wait without a match being a success.
 pub(super) fn warnings(states: &[State]) -> Vec<Problem> {
@@ -30,6 +30,13 @@ fn of_state(state: &State) -> Vec<Problem> {
             let pointer = format!("/states/{}/transitions/{index}/condition", escaped(&state.name));
             Problem::warning(pointer, message)
         }));
+        let is_only = state.transitions.len() == 1 && state.on_timeout.is_none();
+        if is_only && tests.is_empty() && transition.condition.description.is_none() && !waits_for_quiet(state) {
+            let pointer = format!("/states/{}/transitions/{index}/condition", escaped(&state.name));
+            let message = "is taken also when the wait finds nothing; write \"success\" for what it waits for, and a \
+                           transition for \"timeout\"";
+            warnings.push(Problem::warning(pointer, message));
+        }
         if transition.condition.fields().any(|field| field == "groups.0") {
             let pointer = format!("/states/{}/transitions/{index}/condition", escaped(&state.name));
             let message = "'groups.0' is the whole match; groups are counted from 1, 'groups.1' is the first";
@@ -38,6 +45,11 @@ fn of_state(state: &State) -> Vec<Problem> {
         is_matched |= takes_matches(state, transition);
     }
     warnings
+}
+
+/// Returns whether the wait is for silence, or looks for nothing in particular.
+fn waits_for_quiet(state: &State) -> bool {
+    groups::patterns(&state.action.params).next().is_none()
 }
 
 /// Returns whether a transition takes every wait that found what it waited for, so that a later one is for the others.

@@ -1,0 +1,129 @@
+//! The subject of a state's action in a few words: what is typed, and what is awaited.
+
+use serde_json::{Map, Value};
+use steplatch_workflow::{State, tool};
+
+/// What stands for a text that is hidden.
+const HIDDEN: &str = "••••••";
+
+/// Returns what a state's action is about, in one line; empty where its tool says all. Line feeds are drawn as `⏎`, and texts
+/// that are typed as secrets are hidden.
+pub(super) fn subject(state: &State) -> String {
+    let params = state.action().params();
+    let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+    match state.action().tool() {
+        tool::SEND_INPUT => joined(&[typed(params), awaited(params)]),
+        tool::AWAIT_OUTPUT => awaited(params),
+        tool::DIALOGUE => {
+            let rules = params.get("rules").and_then(Value::as_array).map_or(0, Vec::len);
+            let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
+            let until = params.get("until").map(patterns).unwrap_or_default();
+            joined(&[visible(text("input_text")), rules, until])
+        }
+        tool::OPEN_TERMINAL => match params.get("command").and_then(Value::as_array) {
+            Some(command) => visible(&command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
+            None => visible(text("shell")),
+        },
+        tool::RUN_COMMAND => visible(text("command")),
+        tool::RUN_WORKFLOW => visible(text("workflow_name")),
+        tool::GATE => visible(text("prompt")),
+        tool::FAIL => visible(text("message")),
+        tool::SET => params.keys().cloned().collect::<Vec<_>>().join(", "),
+        tool::SLEEP => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
+        _ => visible(&format!("{}{}", text("node_id"), text("graph_id"))),
+    }
+}
+
+/// Returns what an input types: its text, and the keys behind it.
+fn typed(params: &Map<String, Value>) -> String {
+    let text = params.get("input_text").and_then(Value::as_str).unwrap_or_default();
+    let is_secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+    // A placeholder shows no value.
+    let is_placeholder = text.trim().starts_with('{') && text.trim().ends_with('}');
+    let text = if is_secret && !is_placeholder && !text.is_empty() { HIDDEN.to_owned() } else { visible(text) };
+    let keys = params.get("keys").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    keys.fold(text, |text, key| format!("{text}<{key}>"))
+}
+
+/// Returns what a wait waits for.
+fn awaited(params: &Map<String, Value>) -> String {
+    let all = [params.get("pattern"), params.get("patterns")].into_iter().flatten().map(patterns);
+    let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match");
+    joined(&all.chain(until.map(str::to_owned)).collect::<Vec<_>>())
+}
+
+/// Returns one pattern, or several.
+fn patterns(value: &Value) -> String {
+    let all = match value {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect::<Vec<_>>(),
+    };
+    let all = all.into_iter().filter(|pattern| !pattern.is_empty());
+    all.map(|pattern| format!("/{}/", visible(pattern))).collect::<Vec<_>>().join(" ")
+}
+
+fn joined(parts: &[String]) -> String {
+    parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a text in one line.
+fn visible(text: &str) -> String {
+    let sign = |character: char| match character {
+        '\n' | '\r' => '⏎',
+        control if control.is_control() => ' ',
+        other => other,
+    };
+    text.chars().map(sign).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steplatch_workflow::{Definition, Problem, ToolCatalog};
+
+    use super::*;
+
+    struct Terminals;
+
+    impl ToolCatalog for Terminals {
+        fn tools(&self) -> Vec<String> {
+            ["open_terminal", "send_input", "await_output", "run_command", "run_node"].map(str::to_owned).to_vec()
+        }
+
+        fn check(&self, _: &str, _: &Map<String, Value>) -> Vec<Problem> {
+            Vec::new()
+        }
+
+        fn takes_session(&self, _: &str) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_state_says_what_it_types_and_waits_for() {
+        for (tool, params, expected) in [
+            ("send_input", json!({"input_text": "make\n", "pattern": "done|failed"}), "make⏎ /done|failed/"),
+            ("send_input", json!({"input_text": "hunter2\n", "secret": true, "until": "prompt"}), "•••••• prompt"),
+            ("send_input", json!({"input_text": "{PW}\n", "secret": true}), "{PW}⏎"),
+            ("send_input", json!({"input_text": ":wq", "keys": ["enter", "ctrl-c"]}), ":wq<enter><ctrl-c>"),
+            ("await_output", json!({"patterns": ["a", "b"], "pattern": ""}), "/a/ /b/"),
+            ("await_output", json!({"until": "quiet"}), "quiet"),
+            (
+                "dialogue",
+                json!({"input_text": "./i\n", "rules": [{"when": "k", "type": "hunter2\n", "secret": true}], "until": ["x", "y"]}),
+                "./i⏎ 1 rule /x/ /y/",
+            ),
+            ("run_command", json!({"command": "a\nb"}), "a⏎b"),
+            ("open_terminal", json!({"command": ["gdb", "-q"]}), "gdb -q"),
+            ("open_terminal", json!({}), ""),
+            ("set", json!({"a": 1, "b": 2}), "a, b"),
+            ("sleep", json!({"seconds": 2}), "2 s"),
+            ("gate", json!({"prompt": "Go?"}), "Go?"),
+            ("run_node", json!({"node_id": "n"}), "n"),
+        ] {
+            let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": tool, "params": params}}}});
+            let definition = Definition::parse(&document, &Terminals).unwrap_or_else(|problems| panic!("{problems}"));
+            assert_eq!(subject(&definition.states()[0]), expected, "{params}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Workflows as their authors write them from the documentation for agents alone, run by an agent.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+const LINT: &str = include_str!("trials/lint.py");
+const PUBLISH: &str = include_str!("trials/publish.py");
+const LOGIN: &str = include_str!("../../crates/daemon/tests/it/trials/login.json");
+
+/// A directory with what the workflows work on, and an agent.
+fn begun() -> (Home, Agent) {
+    let home = Home::new(STEPLATCH);
+    let script = "mkdir src && printf 'ok \\n' > src/a && echo A title > title && echo body > body";
+    assert!(Command::new("sh").arg("-c").arg(script).current_dir(home.path()).status().unwrap().success());
+    let agent = Agent::new(&home);
+    (home, agent)
+}
+
+fn run(home: &Home, agent: &Agent, name: &str, text: &str, directory: &str) -> Value {
+    let file = home.path().join(format!("{name}.py"));
+    fs::write(&file, text).unwrap();
+    let directory = home.path().join(directory).display().to_string();
+    let arguments = json!({"workflow_file": file, "workflow_name": name, "initial_variables": {"DIR": directory}});
+    agent.calls("run_workflow", arguments)
+}
+
+/// Waits for the end of a run.
+fn ended(agent: &Agent, run: &Value) -> Value {
+    agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}))
+}
+
+#[test]
+fn several_linters_run_at_once_and_are_summed_up() {
+    let (home, agent) = begun();
+    let begun = run(&home, &agent, "lint", LINT, "src");
+    let linted = ended(&agent, &begun);
+    assert_eq!(linted["result"], json!({"checked": 3, "failed": ["spaces"]}), "{linted:#}");
+}
+
+#[test]
+fn a_function_asks_with_a_form_gives_a_call_up_and_runs_another_one() {
+    let (home, agent) = begun();
+    let waiting = run(&home, &agent, "publish", PUBLISH, ".");
+    assert_eq!(waiting["status"], "waiting", "{waiting:#}");
+    let decided = agent.calls("decide", json!({"run_id": waiting["run_id"], "form": {"copies": 2}}));
+    assert_eq!(decided["success"], true, "{decided:#}");
+    let published = ended(&agent, &waiting);
+    let result = json!({"title": "A title", "copies": 2, "slow": "timed out", "letters": 4});
+    assert_eq!(published["result"], result, "{published:#}");
+}
+
+#[test]
+fn an_agent_logs_in_and_gets_what_was_read_and_no_password() {
+    let (home, agent) = begun();
+    let ssh = home.path().join("ssh");
+    let script = "printf 'password: '; stty -echo; read p; stty echo; echo
+        while printf 'remote$ ' && read c; do test \"$c\" = uptime && echo 'load average: 0.42, 0.1'; done";
+    fs::write(&ssh, script).unwrap();
+    let definition: Value = serde_json::from_str(LOGIN).unwrap();
+    let variables = json!({"SSH": "sh", "HOST": ssh, "PW": "hunter2-and-more"});
+    let begun = agent.calls("run_workflow", json!({"workflow_definition": definition, "initial_variables": variables}));
+    let read = ended(&agent, &begun);
+    assert_eq!((&read["status"], &read["return_values"]["LOAD"]), (&json!("completed"), &json!("0.42")), "{read:#}");
+    assert!(!read.to_string().contains("hunter2"));
+    let events = home.runs(&["runs", "events", read["run_id"].as_str().unwrap()]).well();
+    assert!(events.contains("question_answered") && events.contains("(secret)"), "{events}");
+}

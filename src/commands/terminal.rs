@@ -399,6 +399,9 @@ impl RunOne {
         if self.json {
             print::json(&reply)?;
         }
+        if reply.exit_code.is_none() && !self.json {
+            print::note("no exit code is known here; in a shell, --integrate sets that up");
+        }
         // The exit code of the command, as a shell returns it. An entry in a program that reports none was run.
         let code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
         Ok(ExitCode::from(code))

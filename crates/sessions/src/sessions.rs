@@ -308,10 +308,19 @@ impl Sessions {
         let (view, waited) = match wait {
             None => (sent.view, None),
             // From the input on, so that nothing between the two is missed.
-            Some(wait) => {
-                let (view, waited) = self.wait_after_input(caller, &terminal, wait, sent.offset).await?;
-                (view, Some(waited))
-            }
+            Some(wait) => match self.wait_after_input(caller, &terminal, wait, sent.offset).await {
+                Ok((view, waited)) => (view, Some(waited)),
+                // The terminal was closed, or its host is gone. The input cannot be taken back.
+                Err(trouble) => {
+                    let why = self.words(terminal.id().as_str(), trouble).await;
+                    return Ok(SendInputReply {
+                        session_id: terminal.id().to_string(),
+                        message: "Input sent".to_owned(),
+                        error: Some(format!("the input was typed, and the wait for its answer failed: {why}")),
+                        ..SendInputReply::default()
+                    });
+                }
+            },
         };
         let handed_back = self.absence(caller, &terminal, &view).await;
         let mode = verb.screen.unwrap_or_default();

@@ -140,6 +140,12 @@ pub enum RunError {
          and wait for what it prints"
     )]
     Unintegrated,
+    /// A directory was named, and the program at its prompt reports no commands, so that it cannot be changed to first.
+    #[error(
+        "only a shell that reports its commands changes to a directory first; integrate it if it is a shell, or change \
+         the directory within the command"
+    )]
+    NoDirectory,
     /// The program has ended.
     #[error("its program has ended")]
     Ended(Option<Exit>),

@@ -3,8 +3,8 @@
 use serde_json::json;
 use steplatch_daemon::Configuration;
 use steplatch_protocol::{
-    AwaitMode, AwaitOutput, AwaitReason, AwaitUntil, GetRun, GetScreenContent, RunCommand, RunDetail, RunWorkflow,
-    ScreenMode, ScreenPart, SendInput, Since,
+    AwaitMode, AwaitOutput, AwaitReason, AwaitUntil, ExitTerminal, GetRun, GetScreenContent, RunCommand, RunDetail,
+    RunWorkflow, ScreenMode, ScreenPart, SendInput, Since,
 };
 
 use steplatch_testkit::TestDaemon;
@@ -324,5 +324,31 @@ async fn a_shell_within_the_shell_takes_commands_and_is_integrated_on_request_or
     daemon.call(until(&session.id, "PS1='in in$ ' dash\n", AwaitUntil::Prompt)).await;
     let ran = daemon.call(run("false", None)).await;
     assert_eq!((ran.success, ran.exit_code), (true, Some(1)), "{ran:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_input_whose_terminal_is_closed_during_the_wait_was_sent() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let waits = SendInput {
+        pattern: Some("^never$".to_owned()),
+        timeout: Some(60.0),
+        ..input(&session.id, "echo begun; sleep 600\n")
+    };
+    let begun = AwaitOutput {
+        session_id: session.id.clone(),
+        pattern: "^begun".to_owned(),
+        timeout: 60.0,
+        ..AwaitOutput::default()
+    };
+    let close = async {
+        daemon.call(begun).await;
+        daemon.call(ExitTerminal { session_id: session.id.clone(), ..ExitTerminal::default() }).await
+    };
+    let (sent, closed) = tokio::join!(daemon.call(waits), close);
+    assert!(closed.success);
+    assert_eq!((sent.success, sent.message.as_str()), (false, "Input sent"), "{sent:?}");
+    assert!(sent.error.unwrap().contains("was typed"));
     daemon.stop().await;
 }

@@ -204,6 +204,9 @@ async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_tak
     session.waits(until_input()).await;
     assert_eq!(session.0.run(entry("print(")).await, Err(RunError::Incomplete));
     assert_eq!(session.0.run(entry("'still ' + 'there'")).await.unwrap().output, "'still there'\n");
+    let elsewhere = CommandRequest { working_directory: Some("/".into()), ..entry("1") };
+    assert_eq!(session.0.run(elsewhere).await, Err(RunError::NoDirectory));
+    assert_eq!(session.0.run(integrate("")).await, Err(RunError::Unintegrated));
     // A line for shells is not typed into an interpreter.
     let ran = session.0.run(integrate("2 + 2")).await.unwrap();
     assert_eq!((ran.output.as_str(), ran.exit_code), ("4\n", None));

@@ -136,8 +136,8 @@ impl Task {
             Ok(text) => text,
             Err(error) => return entering.refuse(&error),
         };
-        if let Some(folder) = entering.request.working_directory.clone() {
-            return entering.refuse(&RunError::NoFolder { folder, said: NO_DIRECTORY.to_owned() });
+        if entering.request.working_directory.is_some() {
+            return entering.refuse(&RunError::NoDirectory);
         }
         let pastes = text.contains('\n') && prompt.takes_pastes() && self.intake.screen.modes().bracketed_paste;
         let keys: String =
@@ -309,10 +309,6 @@ impl Task {
         }
     }
 }
-
-/// Why an entry cannot be made in another directory.
-const NO_DIRECTORY: &str = "it does not report its commands; integrate it if it is a shell, or change the directory \
-                            within the command";
 
 /// Bytes behind an echo that are searched for further lines of it.
 const ECHO_LOOKED_AT: u64 = 64 << 10;

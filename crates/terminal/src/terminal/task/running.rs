@@ -256,6 +256,9 @@ impl Task {
             if entering.request.integrate && prompt.may_be_shell() {
                 return self.begin_integration(entering);
             }
+            if entering.request.command.trim().is_empty() {
+                return entering.refuse(&RunError::Unintegrated);
+            }
             return self.begin_entry(entering, prompt);
         }
         let Entering { request, replies, until, deadline } = entering;

@@ -4,6 +4,7 @@ mod graph;
 mod lint;
 mod list;
 mod load;
+mod recorded;
 mod remove;
 mod schema;
 mod show;

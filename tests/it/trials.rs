@@ -70,3 +70,29 @@ fn an_agent_logs_in_and_gets_what_was_read_and_no_password() {
     let events = home.runs(&["runs", "events", read["run_id"].as_str().unwrap()]).well();
     assert!(events.contains("question_answered") && events.contains("(secret)"), "{events}");
 }
+
+#[test]
+fn a_recorded_run_is_rehearsed_with_what_it_had_from_outside() {
+    let home = Home::new(STEPLATCH);
+    let machine = json!({"name": "tries", "arguments": {"DIR": "where"}, "initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "run_command", "params": {"command": "echo x >> {DIR|sh}/tries; test $(wc -l < {DIR|sh}/tries) -ge 2"}},
+                "transitions": [{"condition": "success", "next_state": "talk"}, {"condition": "failure", "next_state": "ask"}]},
+        "talk": {"action": {"tool": "dialogue", "params": {"session_id": "{session_id}", "input_text": "read -p 'ok? ' a; echo got $a\n",
+                 "rules": [{"when": "ok\\? $", "type": "yes\n"}], "until": "got (\\w+)"}},
+                 "transitions": [{"condition": "success", "next_state": "done"}]},
+        "done": {"action": {"tool": "return", "params": {"result": "{talk_groups.1}"}}}}});
+    fs::write(home.path().join("tries.json"), machine.to_string()).unwrap();
+    let opened = home.runs(&["terminal", "open", "--json"]).json();
+    let directory = format!("DIR={}", home.path().display());
+    let session = opened["session_id"].as_str().unwrap();
+    let run = home.runs(&["run", "./tries.json", "-i", &directory, "--session", session, "--json"]).json();
+    assert_eq!((&run["status"], &run["result"]), (&json!("completed"), &json!("yes")), "{run:#}");
+    let id = run["run_id"].as_str().unwrap();
+    let played = home.runs(&["workflow", "test", "tries.json", "--from", id, "--json"]).json();
+    assert_eq!((&played["end"]["status"], &played["states_executed"]), (&json!("completed"), &json!(4)), "{played:#}");
+    assert_eq!(played["left_over"], json!([]), "{played:#}");
+    let stubs = home.runs(&["workflow", "test", "tries.json", "--from", id, "--print-stubs"]).json();
+    assert_eq!(stubs["states"]["ask"].as_array().map(Vec::len), Some(2), "{stubs:#}");
+    fs::write(home.path().join("stubs.json"), stubs.to_string()).unwrap();
+    home.runs(&["workflow", "test", "tries.json", "--stub", "stubs.json", "-i", &directory]).well();
+}

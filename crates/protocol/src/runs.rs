@@ -697,7 +697,7 @@ impl RunEvent {
     #[must_use]
     pub fn is_own(event_type: &str) -> bool {
         let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
-        let names = ["transition", "log", Self::UNREADABLE];
+        let names = ["transition", "question_answered", "log", Self::UNREADABLE];
         ours.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
     }
 

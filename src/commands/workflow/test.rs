@@ -10,7 +10,7 @@ use steplatch_daemon::TerminalTools;
 use steplatch_protocol::DaemonPaths;
 use steplatch_workflow::{Limits, Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
 
-use super::source;
+use super::{recorded, source};
 use crate::action::{self, Outcome};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible};
@@ -50,6 +50,12 @@ pub(crate) struct Test {
     /// JSON file with the results of actions, gates and the shell; --help shows an example
     #[arg(long, value_name = "FILE")]
     stub: Option<PathBuf>,
+    /// Take results, answers and variables from a run: its id or an unambiguous prefix
+    #[arg(long, value_name = "RUN", conflicts_with = "stub", add = crate::completion::runs())]
+    from: Option<String>,
+    /// Print the stub file that --from makes of the run, to be edited
+    #[arg(long, requires = "from")]
+    print_stubs: bool,
     /// Set a workflow variable (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
     input: Vec<(String, String)>,
@@ -68,9 +74,21 @@ impl Test {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let limits = Limits::new(self.max_states, self.timeout).map_err(|error| Failure::usage(error.to_string()))?;
         let definition = source::definition(&self.workflow, place).await?;
-        let stubs = match &self.stub {
-            None => Stubs::default(),
-            Some(file) => {
+        let mut variables = Map::new();
+        let stubs = match (&self.stub, self.from) {
+            (None, None) => Stubs::default(),
+            (None, Some(run)) => {
+                let run = crate::pick::run(place, Some(run)).await?;
+                let recorded = recorded::read(place, &run, &definition).await?;
+                if self.print_stubs {
+                    print::json(&recorded.stubs)?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                variables = recorded.variables;
+                Stubs::read(&recorded.stubs, &definition, &TerminalTools)
+                    .map_err(|problems| Failure::usage(format!("run {run} does not fit the workflow:\n{problems}")))?
+            }
+            (Some(file), _) => {
                 let text = std::fs::read_to_string(file)
                     .map_err(|error| Failure::usage(format!("'{}' can not be read: {error}", file.display())))?;
                 Stubs::from_text(&text, &definition, &TerminalTools).map_err(|problems| {
@@ -78,8 +96,7 @@ impl Test {
                 })?
             }
         };
-        let variables: Map<String, Value> =
-            self.input.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        variables.extend(self.input.into_iter().map(|(name, value)| (name, Value::String(value))));
         let rehearsal = rehearse(&definition, &stubs, variables, limits);
         if self.json {
             print::json(&rehearsal)?;

@@ -188,7 +188,7 @@ impl<'a> Joined<'a> {
     /// Sends keys exactly once, also across a restart of the daemon. Returns the reason if they were refused.
     async fn types(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
         let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
-        let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key };
+        let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key, ..WriteTerminal::default() };
         let step = random_name();
         loop {
             match self.client.call_once(&verb, &step).await {
@@ -227,7 +227,7 @@ impl<'a> Joined<'a> {
         self.resize(cols, rows).await;
         if let Some(hold_key) = self.hold_key.clone() {
             // If the daemon is away, it releases the hold when it notices that this client is gone.
-            let _ = self.client.call(HandBackTerminal { session_id: self.session.clone(), hold_key }).await;
+            let _ = self.client.call(HandBackTerminal { session_id: self.session.clone(), hold_key, note: None }).await;
         }
     }
 }

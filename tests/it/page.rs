@@ -33,6 +33,12 @@ impl PageHome {
         said.stdout.trim().to_owned()
     }
 
+    /// Runs the command that a story asks for, if it is one. Returns its output.
+    fn command(&self, wanted: &Value) -> Option<Value> {
+        let command: Vec<&str> = wanted["run"].as_array()?.iter().map(|word| word.as_str().unwrap()).collect();
+        Some(self.home.runs(&command).json())
+    }
+
     /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
     fn plays(&self, story: &str, mut does: impl FnMut(&Self, &Value) -> Value) {
         let Some(browser) = browser() else {
@@ -86,6 +92,43 @@ fn a_newcomer_logs_in_with_a_ticket_and_what_is_not_the_page_gets_nothing() {
     });
 }
 
+/// Does what an agent of a story does in its terminal.
+fn as_agent(agent: &Agent, wanted: &Value) -> Value {
+    let terminal = || json!({"session_id": "work"});
+    let with = |name: &str, value: &Value| {
+        let mut arguments = terminal();
+        arguments[name] = value.clone();
+        arguments
+    };
+    match wanted["agent"].as_str().unwrap() {
+        "opens" => agent.calls("open_terminal", json!({"shell": "bash", "name": "work"})),
+        "types" => agent.calls("send_input", with("input_text", &wanted["text"])),
+        "tries" => json!({"error": agent.begins("send_input", with("input_text", &json!("x"))).answer().to_string()}),
+        "looks" => agent.calls("get_screen_content", terminal()),
+        other => panic!("the story asks for {other}"),
+    }
+}
+
+#[test]
+fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+}
+
+#[test]
+fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.plays("gates.mjs", |page, wanted| {
+        page.command(wanted).unwrap_or_else(|| {
+            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
+            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        })
+    });
+}
+
 #[test]
 fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server() {
     let page = PageHome::new();
@@ -98,6 +141,15 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server(
     let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(told.to_string().contains("in a terminal of their own"), "{told}");
     assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server has the page"));
+}
+
+#[test]
+fn the_page_decides_without_a_browser() {
+    let home = Home::new(STEPLATCH);
+    let mut tests = node(&home);
+    tests.args(["--test"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page/decisions.mjs"));
+    let said = CommandOutput::of(&tests.output().unwrap());
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
 }
 
 #[test]

@@ -17,7 +17,9 @@ use steplatch_protocol::{
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
-use steplatch_sessions::{EventSink, Sessions, ShutdownMode, TerminalEvents, VerbReply, actions};
+use steplatch_sessions::{
+    EventSink, HeldTerminal, ScreenEvents, Sessions, ShutdownMode, TerminalEvents, VerbReply, actions,
+};
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
@@ -52,6 +54,8 @@ pub(crate) struct Dispatcher {
 pub(crate) enum ReplyStream {
     Run(RunEvents),
     Terminal(Box<TerminalEvents>),
+    Screen(Box<ScreenEvents>),
+    Hold(HeldTerminal),
     Changes(Box<ToolSubscription>),
     /// The daemon ends, and cuts off every client without a reply.
     Stop(watch::Sender<Option<ShutdownMode>>, ShutdownMode),
@@ -64,6 +68,8 @@ impl ReplyStream {
         let _ = match self {
             Self::Run(events) => events.forward(request_id, sink).await,
             Self::Terminal(events) => events.forward(request_id, sink).await,
+            Self::Screen(events) => events.forward(request_id, sink).await,
+            Self::Hold(held) => held.forward().await,
             Self::Changes(watching) => watching.forward(request_id, sink).await,
             Self::Stop(stop, ending) => {
                 stop.send_replace(Some(ending));
@@ -264,6 +270,14 @@ impl Dispatcher {
             Command::AttachTerminal(verb) => {
                 let (reply, events) = Box::pin(sessions.attach(caller, verb)).await;
                 return (VerbReply::of(reply), events.map(|events| ReplyStream::Terminal(Box::new(events))));
+            }
+            Command::WatchScreen(verb) => {
+                let (reply, events) = Box::pin(sessions.watch_screen(verb)).await;
+                return (VerbReply::of(reply), events.map(|events| ReplyStream::Screen(Box::new(events))));
+            }
+            Command::HoldTerminal(verb) => {
+                let (reply, held) = Box::pin(sessions.hold(caller, verb)).await;
+                return (VerbReply::of(reply), held.map(ReplyStream::Hold));
             }
             Command::HandBackTerminal(verb) => VerbReply::of(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => {

@@ -329,6 +329,7 @@ impl Connection {
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
             TerminalAsk::Picture => self.say(number, terminal.picture().await?),
+            TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),
             TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
             TerminalAsk::Describe => self.say(number, terminal.describe().await?),
             TerminalAsk::Resize(size) => self.say(number, terminal.resize(size).await?),
@@ -347,6 +348,10 @@ impl Connection {
             TerminalAsk::GiveBack(key) => {
                 self.seats().remove(&key);
                 self.say(number, terminal.give_back(key).await?)
+            }
+            TerminalAsk::HandBack(key, note) => {
+                self.seats().remove(&key);
+                self.say(number, terminal.hand_back(key, Some(note)).await?)
             }
             TerminalAsk::HandedBack => self.say(number, terminal.handed_back().await?),
             TerminalAsk::Stage(step) => self.say(number, terminal.stage(step).await?),

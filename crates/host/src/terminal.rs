@@ -6,12 +6,12 @@ use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, Part, Picture, Quiet, RunError, Sent, Signal, Size, Stage, Variable, VariablesError, View,
-    Waited,
+    Limit, LockHolder, Part, Picture, Quiet, RunError, ScreenUpdate, Sent, Signal, Size, Stage, Variable,
+    VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
-use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, TerminalAsk, WaitRequest};
+use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, TerminalAsk, WaitRequest};
 
 /// A terminal that a host keeps. Cheap to clone.
 ///
@@ -149,6 +149,15 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Picture).await
     }
 
+    /// Returns the screen once it is another one than the version that is known; at once if none is. A host of an older
+    /// version does not understand this.
+    ///
+    /// # Errors
+    /// When there is no such terminal, also meanwhile.
+    pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
+        self.ask(TerminalAsk::WatchScreen(known)).await
+    }
+
     /// Returns a part of the output.
     ///
     /// # Errors
@@ -206,6 +215,17 @@ impl HostedTerminal {
     /// When there is no such terminal.
     pub async fn give_back(&self, key: HoldKey) -> Result<(), AskError> {
         self.ask(TerminalAsk::GiveBack(key)).await
+    }
+
+    /// Gives the writer's seat back, with a note to the next client that types. A host of an older version passes no note on.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn hand_back(&self, key: HoldKey, note: String) -> Result<(), AskError> {
+        match self.ask(TerminalAsk::HandBack(key.clone(), note)).await {
+            Err(AskError::Refused(Refusal::NotUnderstood)) => self.give_back(key).await,
+            answer => answer,
+        }
     }
 
     /// Returns who held the terminal since the last call, if a client held it and gave it back.

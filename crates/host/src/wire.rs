@@ -80,6 +80,8 @@ pub enum TerminalAsk {
     View(bool),
     /// Look at the cells. → `Picture`
     Picture,
+    /// Look at the screen once it is another one than this version, or at once. → `ScreenUpdate`
+    WatchScreen(Option<u64>),
     /// Read output. → `Excerpt`
     Read(Part, Limit),
     /// Describe it. → `Description`
@@ -94,6 +96,8 @@ pub enum TerminalAsk {
     Hold(LockHolder, HoldKey),
     /// Give it back. → `()`
     GiveBack(HoldKey),
+    /// Give it back with a note to the next client that types. → `()`
+    HandBack(HoldKey, String),
     /// Report who held it meanwhile. → `Option<Handover>`
     HandedBack,
     /// Report how far the input of a step has come. → `Option<Stage>`

@@ -15,6 +15,7 @@ use steplatch_protocol::{
     ListTerminalSessions, ListTools, Peer, ReconnectingClient,
 };
 
+use crate::page::login::HALF;
 use crate::refusal::Refusal;
 use crate::route::{FailureStatus, ResourceKind, Route};
 
@@ -66,9 +67,11 @@ impl RouteHandler {
     pub(crate) async fn answer(&self, daemon: &ReconnectingClient, given: RequestInput) -> Result<Response, Refusal> {
         let named = given.path.first().map(|(_, value)| value.clone());
         let peer = given.peer;
+        // The record of an answer names the page, where that sent it.
+        let surface = if given.headers.contains_key(HALF) { "page" } else { "http" };
         let params = Value::Object(self.parameters(given)?);
         let (mut reply, warnings) = match self.route.verb {
-            "ANSWER_GATE" => answer_gate(daemon, params, peer).await?,
+            "ANSWER_GATE" => answer_gate(daemon, params, peer, surface).await?,
             verb => daemon.call_raw(verb, params).await?,
         };
         let status = self.status(&reply, daemon, named.as_deref()).await?;
@@ -272,10 +275,11 @@ async fn answer_gate(
     daemon: &ReconnectingClient,
     params: Value,
     peer: Option<Peer>,
+    surface: &str,
 ) -> Result<(Value, Vec<String>), AskError> {
     let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
     if has_passphrase && daemon.call(GetApprover {}).await?.is_set {
-        return daemon.for_person("http", peer).call_raw("ANSWER_GATE", params).await;
+        return daemon.for_person(surface, peer).call_raw("ANSWER_GATE", params).await;
     }
     daemon.call_raw("ANSWER_GATE", params).await
 }

@@ -11,6 +11,7 @@ mod carry_out;
 mod connections;
 mod dialect;
 mod health;
+mod live;
 mod metrics;
 mod openapi;
 mod page;

@@ -16,11 +16,15 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+use crate::live;
 use crate::refusal::Refusal;
 use crate::server::App;
 
 /// The address at which a browser logs in.
 const LOGIN: &str = "/page/session";
+
+/// The address of the socket of a tab, which checks its caller itself.
+const LIVE: &str = "/live";
 
 /// The largest body of a login, in bytes.
 pub(crate) const MAX_LOGIN: usize = 4 << 10;
@@ -35,16 +39,22 @@ const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
 /// The header that separates the page from windows of other origins.
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
+pub(crate) use assets::build;
+
 /// Returns the routes of the page.
 pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/", get(index)).route("/a/{build}/{*path}", get(asset)).route(LOGIN, post(login::log_in))
+    Router::new()
+        .route("/", get(index))
+        .route("/a/{build}/{*path}", get(asset))
+        .route(LOGIN, post(login::log_in))
+        .route(LIVE, get(live::upgrade))
 }
 
 /// Returns whether an address needs no token and no session: the files of the page, which are the same for all, and the
 /// login.
 pub(crate) fn is_open(method: &Method, path: &str) -> bool {
-    let is_file = path == "/" || path.starts_with("/a/");
-    is_file && matches!(*method, Method::GET | Method::HEAD) || is_login(method, path)
+    let is_open = path == "/" || path == LIVE || path.starts_with("/a/");
+    is_open && matches!(*method, Method::GET | Method::HEAD) || is_login(method, path)
 }
 
 /// Returns whether a request is a login.

@@ -167,6 +167,8 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("WATCH", "brings events, and who asks over HTTP looks again or follows a run"),
     ("GET_METRICS", "is at /metrics, as what monitors expect"),
     ("ATTACH_TERMINAL", "brings the bytes of a terminal, for a person's own terminal"),
+    ("WATCH_SCREEN", "brings events, for the page: /live, a WebSocket"),
+    ("HOLD_TERMINAL", "lasts as long as its connection, for the page: /live, a WebSocket"),
     ("HAND_BACK_TERMINAL", "belongs to an attached terminal, which a person holds"),
     ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),
     ("OPEN_PAGE", "is for a person in a terminal of their own: steplatch open"),

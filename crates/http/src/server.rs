@@ -32,6 +32,7 @@ use tower::{Service, ServiceExt as _};
 use crate::admission::{Admission, Caller, InvalidName};
 use crate::api;
 use crate::connections::{Answering, Connection, ConnectionSlot, Connections};
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::page;
 use crate::refusal::Refusal;
@@ -118,6 +119,9 @@ pub(crate) struct App {
     pub(crate) admission: Admission,
     /// The port of the server, which is part of the name of its cookie.
     pub(crate) port: u16,
+    pub(crate) live: Live,
+    /// Connections and sockets, which the end of the server waits for.
+    pub(crate) tasks: TaskTracker,
 }
 
 /// A server that listens.
@@ -146,6 +150,8 @@ impl Server {
         let ended = CancellationToken::new();
         let app = Arc::new(App {
             streams: Streams::new(daemon.clone()),
+            live: Live::new(&daemon),
+            tasks: TaskTracker::new(),
             daemon,
             metrics: Metrics::default(),
             connections: Connections::new(*most_connections),
@@ -204,7 +210,7 @@ impl Server {
             .layer(from_fn_with_state(app.clone(), admitted))
             .layer(from_fn_with_state(app.clone(), observed))
             .with_state(app.clone());
-        let tasks = TaskTracker::new();
+        let tasks = app.tasks.clone();
         let gone = CancellationToken::new();
         tokio::pin!(end);
         loop {
@@ -302,12 +308,16 @@ async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Route
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set; small answers may be late");
     }
+    let seat = Arc::new(seat);
     let connection = seat.connection.clone();
+    let socket_seat = seat.clone();
     let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
         let answering = connection.answers();
         request.extensions_mut().insert(connection.clone());
         // Handlers can read the client's address.
         request.extensions_mut().insert(peer);
+        // A socket keeps the connection's place after this has ended.
+        request.extensions_mut().insert(socket_seat.clone());
         let router = router.clone();
         async move {
             let response = router.oneshot(request.map(Body::new)).await?;
@@ -316,7 +326,7 @@ async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Route
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUIET_TIME).max_buf_size(MAX_HEAD.max(64 << 10));
-    let talk = http.serve_connection(TokioIo::new(stream), service);
+    let talk = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
     tokio::pin!(talk);
     let silent = tokio::time::sleep(FIRST_HEAD_TIME);
     let (mut spoke, mut ending) = (false, false);

@@ -25,6 +25,7 @@ mod reconnecting_client;
 mod remote;
 mod runs;
 mod schema;
+mod screens;
 mod session;
 mod terminals;
 mod tools;
@@ -53,6 +54,7 @@ pub use nodes::*;
 pub use page::*;
 pub use remote::*;
 pub use runs::*;
+pub use screens::*;
 pub use terminals::*;
 pub use tools::*;
 

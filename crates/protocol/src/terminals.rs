@@ -536,6 +536,9 @@ pub struct AbsenceInfo {
     pub since: String,
     /// Until when (ISO 8601, UTC)
     pub until: String,
+    /// What they wrote to you
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What was printed meanwhile
     pub output: String,
 }
@@ -1028,6 +1031,9 @@ pub struct HandBackTerminal {
     pub session_id: String,
     /// The key that it is held with
     pub hold_key: String,
+    /// A note to the program that types into it next
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// What came of giving back.
@@ -1074,7 +1080,14 @@ pub struct WriteTerminal {
     /// Terminal to write to
     pub session_id: String,
     /// The bytes, in base 64 (RFC 4648)
+    #[serde(default)]
     pub bytes: String,
+    /// Keys by name, typed before the bytes
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// Text that a person pasted, before all else: bracketed where the program wants that
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paste: Option<String>,
     /// The key that the terminal is held with, if it is held
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,

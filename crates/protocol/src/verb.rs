@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{approver, daemon, library, metrics, nodes, page, remote, runs, terminals, tools};
+use crate::{approver, daemon, library, metrics, nodes, page, remote, runs, screens, terminals, tools};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -152,6 +152,8 @@ verbs! {
     terminals::SendSignal => SendSignalReply, "SEND_SIGNAL", Some("send_signal"), "Signal a terminal's program", ACTS;
     terminals::AttachTerminal => AttachTerminalReply, "ATTACH_TERMINAL", None, "Join a terminal", READS;
     terminals::HandBackTerminal => HandBackTerminalReply, "HAND_BACK_TERMINAL", None, "Give a held terminal back", SETS;
+    screens::WatchScreen => WatchScreenReply, "WATCH_SCREEN", None, "Watch the screen of a terminal", READS;
+    screens::HoldTerminal => HoldTerminalReply, "HOLD_TERMINAL", None, "Hold a terminal", SETS;
     terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS_ONCE;
 
     runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS_ONCE;

@@ -22,6 +22,9 @@ use crate::sessions::Sessions;
 /// without secrets stores it, and does not depend on when it arrives.
 const HELD_BACK: Duration = Duration::from_secs(3600);
 
+/// The longest note of a person who gives a terminal back, in characters.
+const LONGEST_NOTE: usize = 2000;
+
 /// The output of a terminal for one client that joined it.
 #[derive(Debug)]
 pub struct TerminalEvents {
@@ -34,7 +37,7 @@ pub struct TerminalEvents {
 
 /// The writer's seat, held while the client that took it is connected.
 #[derive(Debug)]
-struct Seat {
+pub(crate) struct Seat {
     terminal: HostedTerminal,
     key: HoldKey,
     ending: watch::Receiver<Option<ShutdownMode>>,
@@ -92,22 +95,36 @@ impl Sessions {
         let terminal = self.find(&verb.session_id).await?;
         let seat = match verb.hold_key {
             None => None,
-            Some(key) => {
-                let key = HoldKey(key);
-                let holder = LockHolder { name: caller.who().await, since: SystemTime::now() };
-                terminal.hold(holder, key.clone()).await?;
-                Some(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
-            }
+            Some(key) => Some(self.take_seat(caller, &terminal, key).await?),
         };
         let attached = terminal.attach().await?;
         Ok((terminal, attached, seat))
+    }
+
+    /// Takes the writer's seat of a terminal for a client.
+    pub(crate) async fn take_seat(
+        &self,
+        caller: &Caller,
+        terminal: &HostedTerminal,
+        key: String,
+    ) -> Result<Seat, SessionError> {
+        let key = HoldKey(key);
+        let holder = LockHolder { name: caller.who().await, since: SystemTime::now() };
+        terminal.hold(holder, key.clone()).await?;
+        Ok(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
     }
 
     /// Gives back the writer's seat of a terminal that a person holds.
     pub async fn hand_back(&self, verb: HandBackTerminal) -> HandBackTerminalReply {
         let handed_back = async {
             let terminal = self.find(&verb.session_id).await?;
-            Ok::<_, SessionError>(terminal.give_back(HoldKey(verb.hold_key)).await?)
+            let key = HoldKey(verb.hold_key);
+            let note = verb.note.map(|note| note.trim().chars().take(LONGEST_NOTE).collect::<String>());
+            match note.filter(|note| !note.is_empty()) {
+                Some(note) => terminal.hand_back(key, note).await?,
+                None => terminal.give_back(key).await?,
+            }
+            Ok::<_, SessionError>(())
         };
         let error = self.failure(&verb.session_id, handed_back.await).await;
         HandBackTerminalReply { success: error.is_none(), error }

@@ -21,6 +21,7 @@ mod sessions;
 mod signals;
 mod trouble;
 mod waiting;
+mod watch_screen;
 
 pub use action_catalog::TerminalTools;
 pub use answer::VerbReply;
@@ -31,3 +32,4 @@ pub use event_sink::{Disconnected, EventSink, refused};
 pub use held_terminals::TerminalUse;
 pub use sessions::Sessions;
 pub use trouble::LookupError;
+pub use watch_screen::{HeldTerminal, ScreenEvents};

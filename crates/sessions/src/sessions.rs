@@ -619,9 +619,14 @@ impl Sessions {
     pub async fn write(&self, caller: &Caller, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
-            let input = Input { raw, holder: verb.hold_key.map(HoldKey), step, ..Input::default() };
             let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
-            let bytes = input.raw.len();
+            let pasted = match verb.paste {
+                Some(text) => pasted(&text, terminal.view(false).await?.modes.bracketed_paste),
+                None => String::new(),
+            };
+            let holder = verb.hold_key.map(HoldKey);
+            let input = Input { text: pasted, keys: verb.keys, raw, holder, step, ..Input::default() };
+            let bytes = input.text.len() + input.keys.len() + input.raw.len();
             terminal.send(input).await?;
             self.count_input(caller, key.as_ref(), bytes).await;
             Ok::<_, SessionError>(())
@@ -643,7 +648,7 @@ impl Sessions {
             return None;
         }
         // Another client may have received the report just now, and a terminal that has ended has nothing to report.
-        let Handover { holder, until, from, .. } = terminal.handed_back().await.ok()??;
+        let Handover { holder, until, from, note, .. } = terminal.handed_back().await.ok()??;
         let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
         let secrets = self.secrets.within(terminal.id());
         let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
@@ -652,9 +657,17 @@ impl Sessions {
             by: holder.name,
             since: clock::system_iso8601(holder.since),
             until: clock::system_iso8601(until),
+            note: note.map(|note| secrets.masked(note)),
             output,
         })
     }
+}
+
+/// Returns text as a paste: without control characters that would act on the program, and within the marks of a paste if
+/// the program has asked for those. Unlike a person's terminal, none is trusted to have removed them.
+fn pasted(text: &str, bracketed: bool) -> String {
+    let clean: String = text.chars().filter(|sign| !sign.is_control() || matches!(sign, '\t' | '\r' | '\n')).collect();
+    if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
 /// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command: the program that

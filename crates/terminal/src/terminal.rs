@@ -197,6 +197,21 @@ pub struct View {
     pub name: Option<String>,
 }
 
+/// A screen, once it is another one than a viewer knows.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScreenUpdate {
+    /// Identifies what is shown: it is another number once something was drawn, or the size has changed.
+    pub version: u64,
+    /// The cells.
+    pub picture: Picture,
+    /// The modes of keyboard and screen that the program has set.
+    pub modes: Modes,
+    /// The title that the program set.
+    pub title: String,
+    /// How the program ended, once it has.
+    pub exit: Option<Exit>,
+}
+
 /// Which part of the output to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
@@ -321,6 +336,8 @@ pub(crate) enum Request {
     Ready(Quiet, Duration, oneshot::Sender<View>),
     View(bool, oneshot::Sender<View>),
     Picture(oneshot::Sender<Picture>),
+    /// Answered once the screen is another one than the known version.
+    WatchScreen(Option<u64>, oneshot::Sender<ScreenUpdate>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
     Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
     /// The request that was written is to be answered.
@@ -334,7 +351,7 @@ pub(crate) enum Request {
     Signal(Signal, oneshot::Sender<Result<(), Option<Exit>>>),
     Attach(oneshot::Sender<Attached>),
     Hold(LockHolder, HoldKey, oneshot::Sender<Result<(), LockHolder>>),
-    GiveBack(HoldKey, oneshot::Sender<()>),
+    GiveBack(HoldKey, Option<String>, oneshot::Sender<()>),
     HandedBack(oneshot::Sender<Option<Handover>>),
     Stage(String, oneshot::Sender<Option<Stage>>),
     Close(Closing, oneshot::Sender<Closed>),
@@ -421,6 +438,14 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn picture(&self) -> Result<Picture, TerminalClosed> {
         self.ask(Request::Picture).await
+    }
+
+    /// Returns the screen once it is another one than the version that is known; at once if none is.
+    ///
+    /// # Errors
+    /// When the terminal was closed, also meanwhile.
+    pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, TerminalClosed> {
+        self.ask(|reply| Request::WatchScreen(known, reply)).await
     }
 
     /// Returns a part of the output, as much of it as `limit` allows.
@@ -566,7 +591,15 @@ impl Terminal {
     /// # Errors
     /// When the terminal was closed.
     pub async fn give_back(&self, key: HoldKey) -> Result<(), TerminalClosed> {
-        self.ask(|reply| Request::GiveBack(key, reply)).await
+        self.hand_back(key, None).await
+    }
+
+    /// Gives the writer's seat back like [`Terminal::give_back`], with a note to the next client that types.
+    ///
+    /// # Errors
+    /// When the terminal was closed.
+    pub async fn hand_back(&self, key: HoldKey, note: Option<String>) -> Result<(), TerminalClosed> {
+        self.ask(|reply| Request::GiveBack(key, note, reply)).await
     }
 
     /// Returns who held the terminal since the last call, if a client held it and gave it back.

@@ -17,8 +17,9 @@ await play(async (browser) => {
 
   // An address without a name leads to the name, and keeps the ticket.
   await page.goto(given.url.replace("localhost", "127.0.0.1"));
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByRole("heading", { name: "Terminals" }).waitFor();
   assert.equal(page.url(), `${address}/`, "the ticket is in no history");
+  await page.getByRole("link", { name: "Overview" }).click();
   await page.getByText("this one").waitFor();
   await isAccessible(page);
   await shot(page, "overview");
@@ -37,7 +38,7 @@ await play(async (browser) => {
   await page.reload();
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   const second = await open(context, address);
-  await second.getByRole("heading", { name: "Overview" }).waitFor();
+  await second.getByRole("heading", { name: "Terminals" }).waitFor();
   isClean(second);
   await second.close();
 
@@ -54,9 +55,14 @@ await play(async (browser) => {
       await attempt("/api/v1/terminals", { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: "{}" }),
       await attempt("/page/session", { method: "POST", headers: { "content-type": "application/json" }, body: '{"ticket":"x"}' }),
       await attempt("/api/v1/status", { mode: "no-cors" }),
+      await new Promise((opened) => {
+        const socket = new WebSocket(`${address.replace("http", "ws")}/live`);
+        socket.addEventListener("open", () => opened("open"));
+        socket.addEventListener("error", () => opened("refused"));
+      }),
     ];
   }, [address, half]);
-  assert.deepEqual(tries, Array(5).fill("refused"));
+  assert.deepEqual(tries, Array(6).fill("refused"));
   await foreign.close();
   other.close();
 
@@ -69,6 +75,7 @@ await play(async (browser) => {
 
   // Another ticket begins another session, which the person ends on the command line.
   await page.goto((await tell("open")).url);
+  await page.getByRole("link", { name: "Overview" }).click();
   await page.getByText("this one").waitFor();
   assert.equal((await tell("sessions")).sessions.length, 1);
   await tell("end");

@@ -235,7 +235,9 @@ async fn who_joins_sees_the_screen_and_then_what_is_written() {
     assert!(joined.success && joined.snapshot.contains("before"));
     // "echo after" and Enter, as a person's terminal sends them.
     let bytes = "ZWNobyBhZnRlcg0=".to_owned();
-    assert!(daemon.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: None }).await.success);
+    assert!(
+        daemon.call(WriteTerminal { session_id: session.id.clone(), bytes, ..WriteTerminal::default() }).await.success
+    );
     session.sees("^after$").await;
     let event = events.next().await.unwrap();
     assert_eq!(event["event_type"], "terminal_output");
@@ -517,7 +519,12 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     assert!(ran.error.unwrap().starts_with(&format!("{user} has held")));
     let types = |text: &str, key: Option<&str>| {
         let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
-        person.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: key.map(str::to_owned) })
+        person.call(WriteTerminal {
+            session_id: session.id.clone(),
+            bytes,
+            hold_key: key.map(str::to_owned),
+            ..WriteTerminal::default()
+        })
     };
     assert!(types("echo hers\r", None).await.unwrap().error.is_some(), "not without the key");
     assert!(types("cd /tmp; echo hers-$((40+2))\r", Some("k")).await.unwrap().success);

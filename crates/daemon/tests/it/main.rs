@@ -18,5 +18,6 @@ mod nodes;
 mod pauses;
 mod remote_runs;
 mod runs;
+mod screens;
 mod tools;
 mod trials;

@@ -64,7 +64,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** The icons: paths on a grid of 16 by 16. @type {Record<string, string>} */
 const ICONS = {
-  gate: "M8 2v7M8 12.5v.5M3 14.5h10",
+  gate: "M8 14.5A6.5 6.5 0 1 0 8 1.5a6.5 6.5 0 0 0 0 13zM6.1 6.3A2 2 0 1 1 8.8 8.1c-.6.3-.8.6-.8 1.2M8 11.3v.4",
   terminal: "M2 3h12v10H2zM4.5 6l2 2-2 2M8.5 10h3",
   run: "M3 4h5M3 8h10M3 12h7",
   workflow: "M3 3h4v3H3zM9 10h4v3H9zM5 6v5.5h4",

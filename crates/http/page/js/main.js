@@ -1,9 +1,17 @@
 // The frame of the page: login, navigation and the view that the address names.
 
 import { ask, whenLoggedOut } from "./api.js";
-import { announce, fill, h, icon } from "./dom.js";
+import { announce, fill, h, icon, setText } from "./dom.js";
+import * as live from "./live.js";
 import { askOtherTabs, half, logIn, takeTicket, whenLoggedInElsewhere } from "./login.js";
+import * as gatesView from "./gates.js";
 import * as overview from "./overview.js";
+import * as run from "./run.js";
+import * as runs from "./runs.js";
+import { follow, gates, listen } from "./store.js";
+import * as terminal from "./terminal.js";
+import * as terminals from "./terminals.js";
+import { showTitle, showWaiting } from "./title.js";
 
 /**
  * A view: it fills an element, and returns what ends it.
@@ -12,22 +20,37 @@ import * as overview from "./overview.js";
 
 /** The views, by the first part of the address after `#/`. @type {Record<string, View>} */
 const VIEWS = {
-  "": overview,
+  "": terminals,
+  terminals,
+  gates: gatesView,
+  runs,
+  overview,
 };
 
+/** The views of one thing, at the address of its list with its id. @type {Record<string, View>} */
+const SINGLE = { terminals: terminal, runs: run };
+
 /** The entries of the navigation: address, name and icon. */
-const PLACES = [["", "Overview", "house"]];
+const PLACES = [
+  ["gates", "Gates", "gate"],
+  ["terminals", "Terminals", "terminal"],
+  ["runs", "Runs", "run"],
+  ["overview", "Overview", "house"],
+];
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 
 /** Ends the view that is shown. @type {() => void} */
 let leave = () => {};
 
+/** @type {() => void} */
+let stopCounting = () => {};
+
 /** @param {string} [problem] */
 function showLogin(problem) {
   leave();
   leave = () => {};
-  document.title = "Log in – Steplatch";
+  showTitle("Log in");
   const command = h("code", { class: "command" }, "steplatch open");
   const copy = h("button", { class: "quiet", onclick: () => navigator.clipboard.writeText("steplatch open") }, icon("copy"), "Copy");
   fill(
@@ -45,10 +68,22 @@ function showLogin(problem) {
 }
 
 function showFrame() {
+  const count = h("span", { class: "count", hidden: true });
+  stopCounting();
+  stopCounting = listen((lists) => {
+    const waiting = gates(lists).length;
+    count.hidden = waiting === 0;
+    fill(count, String(waiting), h("span", { class: "unseen" }, " open"));
+    showWaiting(waiting);
+  });
   const links = PLACES.map(([address, name, picture]) =>
-    h("li", {}, h("a", { href: `#/${address}`, "data-place": address }, icon(picture ?? ""), h("span", {}, name ?? ""))),
+    h("li", {}, h("a", { href: `#/${address}`, "data-place": address }, icon(picture ?? ""), h("span", {}, name ?? ""), address === "gates" ? count : null)),
   );
   const main = h("main", { id: "main", tabindex: "-1" });
+  const trouble = h("p", { class: "trouble", role: "status", hidden: true });
+  live.on("link", ({ now }) => showLink(trouble, now));
+  live.connect();
+  follow();
   fill(
     app,
     h(
@@ -60,23 +95,37 @@ function showFrame() {
         h("a", { class: "brand", href: "#/" }, "Steplatch"),
         h("ul", {}, links),
       ),
-      main,
+      h("div", { class: "content" }, trouble, main),
     ),
   );
   showView(main);
+}
+
+/**
+ * Says what is wrong with the connection, and what can be done.
+ * @param {HTMLElement} trouble
+ * @param {live.Link} now
+ */
+function showLink(trouble, now) {
+  trouble.hidden = now === "open";
+  if (now === "lost") setText(trouble, "The server does not answer; trying again. If it has ended: steplatch open");
+  if (now === "away") {
+    const start = h("button", { onclick: () => ask("GET", "/status").catch(() => {}) }, "Start it");
+    fill(trouble, "The daemon is not running. Terminals that it kept stay open. ", start);
+  }
 }
 
 /** @param {HTMLElement} main */
 function showView(main) {
   leave();
   const parts = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  const view = VIEWS[parts[0] ?? ""] ?? overview;
+  const view = (parts[1] ? SINGLE[parts[0] ?? ""] : VIEWS[parts[0] ?? ""]) ?? terminals;
   for (const link of app.querySelectorAll("[data-place]")) {
-    const isHere = link.getAttribute("data-place") === (parts[0] ?? "");
+    const isHere = link.getAttribute("data-place") === (parts[0] || "terminals");
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.title = `${view.title} – Steplatch`;
+  showTitle(view.title);
   fill(main);
   leave = view.show(main, parts.slice(1)) ?? (() => {});
   announce(view.title);
@@ -113,6 +162,9 @@ async function start(ticket) {
   }
 }
 
-whenLoggedOut(() => showLogin("The session has ended."));
+whenLoggedOut(() => {
+  live.disconnect();
+  showLogin("The session has ended.");
+});
 whenLoggedInElsewhere(() => showFrame());
 start(takeTicket());

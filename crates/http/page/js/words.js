@@ -43,3 +43,29 @@ export function visible(text) {
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   });
 }
+
+/**
+ * Tells the state of a terminal: in words, and how much it matters.
+ * @param {any} terminal
+ * @returns {{ word: string, tone: "wait" | "busy" | "idle" | "bad" | "soft" }}
+ */
+export function terminalState(terminal) {
+  if (terminal.state === "exited") {
+    const code = terminal.exit_code ?? null;
+    return { word: code === null ? "ended" : `ended with ${code}`, tone: code ? "bad" : "soft" };
+  }
+  if (terminal.password) return { word: "asks for a password", tone: "wait" };
+  if (terminal.busy === false) return { word: "at its prompt", tone: "idle" };
+  if (terminal.awaiting_input) return { word: "waits for input", tone: "wait" };
+  if (terminal.busy) return { word: "busy", tone: "busy" };
+  return { word: "running", tone: "busy" };
+}
+
+/**
+ * Returns what a terminal is called.
+ * @param {any} terminal
+ * @returns {string}
+ */
+export function terminalName(terminal) {
+  return terminal.name || terminal.title || terminal.command || terminal.session_id;
+}

@@ -30,9 +30,24 @@ assets! {
     "text/javascript; charset=utf-8":
         "js/api.js"
         "js/dom.js"
+        "js/form.js"
+        "js/gates.js"
+        "js/holding.js"
+        "js/keys.js"
+        "js/live.js"
         "js/login.js"
         "js/main.js"
         "js/overview.js"
+        "js/paint.js"
+        "js/run.js"
+        "js/runs.js"
+        "js/screen.js"
+        "js/store.js"
+        "js/terminal.js"
+        "js/terminals.js"
+        "js/thumbnail.js"
+        "js/timeline.js"
+        "js/title.js"
         "js/words.js";
 }
 
@@ -46,7 +61,7 @@ pub(super) fn index() -> &'static str {
 }
 
 /// Returns the build: a hash of all files, which is part of their addresses.
-pub(super) fn build() -> &'static str {
+pub(crate) fn build() -> &'static str {
     static BUILD: LazyLock<String> = LazyLock::new(|| {
         let mut hash = Sha256::new();
         hash.update(INDEX);

@@ -22,7 +22,7 @@ use crate::refusal::Refusal;
 use crate::server::App;
 
 /// The header with the half of the session that is bound to the origin.
-const HALF: &str = "steplatch-half";
+pub(crate) const HALF: &str = "steplatch-half";
 
 /// Tells which relation a request has to the page that sends it (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
@@ -44,7 +44,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Returns whether a page of `origin` itself sent the request. A browser states that in `Sec-Fetch-Site`; older ones state
 /// the origin of a request that is no plain read.
-pub(super) fn is_same_origin(headers: &HeaderMap, origin: &str) -> bool {
+fn is_same_origin(headers: &HeaderMap, origin: &str) -> bool {
     let states_origin = headers.contains_key(ORIGIN);
     let is_origin = single(headers, ORIGIN.as_str()).is_some_and(|given| given.eq_ignore_ascii_case(origin));
     match headers.contains_key(SEC_FETCH_SITE) {
@@ -53,8 +53,14 @@ pub(super) fn is_same_origin(headers: &HeaderMap, origin: &str) -> bool {
     }
 }
 
+/// Returns whether a page of `origin` itself sent a request that states its origin in any case: one that changes something, or
+/// opens a socket.
+pub(crate) fn is_from_page(headers: &HeaderMap, origin: &str) -> bool {
+    headers.contains_key(ORIGIN) && is_same_origin(headers, origin)
+}
+
 /// Returns the half of the session in the cookie.
-pub(super) fn cookie(headers: &HeaderMap, port: u16) -> Option<PageSecret> {
+pub(crate) fn cookie(headers: &HeaderMap, port: u16) -> Option<PageSecret> {
     let name = cookie_name(port);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut found = cookies.flat_map(|value| value.split(';')).filter_map(|pair| {
@@ -97,7 +103,7 @@ fn logged_out(error: Option<String>) -> Refusal {
 /// Exchanges a ticket for a session.
 pub(crate) async fn log_in(State(app): State<Arc<App>>, headers: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
     let origin = app.admission.page_origin(&headers);
-    if !origin.is_some_and(|origin| is_same_origin(&headers, &origin) && headers.contains_key(ORIGIN)) {
+    if !origin.is_some_and(|origin| is_from_page(&headers, &origin)) {
         let error = "Only the page itself logs in, at http://localhost";
         return Err(Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", error));
     }

@@ -32,6 +32,9 @@ pub struct Handover {
     pub from: u64,
     /// Offset of the output when they gave it back.
     pub to: u64,
+    /// What they wrote to the next client that types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The seat of one terminal.
@@ -54,12 +57,15 @@ impl WriteLock {
         }
     }
 
-    /// Gives the seat back. Only the key that it was taken with does that.
-    pub(super) fn give_back(&mut self, key: &HoldKey, now: SystemTime, offset: u64) {
+    /// Gives the seat back, with a note to the next client that types. Only the key that it was taken with does that.
+    pub(super) fn give_back(&mut self, key: &HoldKey, note: Option<String>, now: SystemTime, offset: u64) {
         if let Some((holder, _, from)) = self.held.take_if(|(_, held_with, _)| held_with == key) {
             // Two holds without a read between them are one absence.
-            let from = self.handed_back.take().map_or(from, |earlier| earlier.from);
-            self.handed_back = Some(Handover { holder, until: now, from, to: offset });
+            let (from, noted) = match self.handed_back.take() {
+                Some(earlier) => (earlier.from, earlier.note),
+                None => (from, None),
+            };
+            self.handed_back = Some(Handover { holder, until: now, from, to: offset, note: note.or(noted) });
         }
     }
 
@@ -109,7 +115,7 @@ mod tests {
         assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
         let bob = LockHolder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
         assert_eq!(seat.acquire(bob, key("b"), 11), Err(ann()));
-        seat.give_back(&key("b"), SystemTime::UNIX_EPOCH, 12);
+        seat.give_back(&key("b"), None, SystemTime::UNIX_EPOCH, 12);
         assert_eq!(seat.holder(), Some(&ann()), "a stranger's key gives nothing back");
     }
 
@@ -119,10 +125,11 @@ mod tests {
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
         for (taken, given) in [(10, 20), (30, 40)] {
             seat.acquire(ann(), key("a"), taken).unwrap();
-            seat.give_back(&key("a"), later, given);
+            seat.give_back(&key("a"), (given == 20).then(|| "see /etc".to_owned()), later, given);
         }
         let told = seat.take_handed_back().unwrap();
         assert_eq!((told.from, told.to, told.until), (10, 40, later));
+        assert_eq!(told.note.as_deref(), Some("see /etc"), "a hold without a note keeps that of the one before");
         assert!(seat.take_handed_back().is_none());
     }
 

@@ -30,7 +30,8 @@ use super::seat::WriteLock;
 use super::shell::Shell;
 use super::viewers::QueryFilter;
 use super::{
-    Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, Sent, View, excerpt,
+    Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, ScreenUpdate, Sent, View,
+    excerpt,
 };
 use crate::echo::{Echo, Followed};
 use crate::hidden_input::{HiddenInputLog, HiddenLine};
@@ -132,6 +133,8 @@ struct Task {
     /// The prompt of the last entry.
     last_prompt: Option<LearnedPrompt>,
     waits: Vec<Pending>,
+    /// Viewers who know this version of the screen and wait for another one.
+    watchers: Vec<(u64, oneshot::Sender<ScreenUpdate>)>,
     viewers: broadcast::Sender<Output>,
     without_questions: QueryFilter,
 }
@@ -222,6 +225,7 @@ pub(crate) async fn run(
         entry: None,
         last_prompt: None,
         waits: Vec::new(),
+        watchers: Vec::new(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
         without_questions: QueryFilter::default(),
     };
@@ -242,6 +246,7 @@ impl Task {
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
         loop {
             let more = self.check_waits();
+            self.answer_watchers();
             let deadline = self.next_deadline();
             let readable = !self.closed;
             tokio::select! {
@@ -305,6 +310,7 @@ impl Task {
             || self.running.is_some()
             || self.entry.is_some()
             || self.is_typing_itself()
+            || !self.watchers.is_empty()
             || self.viewers.receiver_count() > 0;
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
@@ -335,6 +341,11 @@ impl Task {
             }
             Request::View(colours, reply) => drop(reply.send(self.view(colours, self.states()))),
             Request::Picture(reply) => drop(reply.send(self.intake.screen.picture())),
+            Request::WatchScreen(known, reply) => match known {
+                // Answered with the others, once more of the output is taken in.
+                Some(known) => self.watchers.push((known, reply)),
+                None => drop(reply.send(self.screen_update())),
+            },
             Request::Read(part, limit, reply) => {
                 let _ = reply.send(excerpt::of(self.intake.transcript.history(), part, self.input_offset, limit));
             }
@@ -371,8 +382,8 @@ impl Task {
             Request::Hold(holder, key, reply) => {
                 let _ = reply.send(self.seat.acquire(holder, key, self.intake.transcript.history().end()));
             }
-            Request::GiveBack(key, reply) => {
-                self.seat.give_back(&key, SystemTime::now(), self.intake.transcript.history().end());
+            Request::GiveBack(key, note, reply) => {
+                self.seat.give_back(&key, note, SystemTime::now(), self.intake.transcript.history().end());
                 let _ = reply.send(());
             }
             Request::HandedBack(reply) => drop(reply.send(self.seat.take_handed_back())),
@@ -380,6 +391,30 @@ impl Task {
                 let _ = reply.send(self.ledger.find(&step).map(|entry| entry.stage(self.outgoing.written())));
             }
             Request::Close(..) => unreachable!("closing is handled where requests are taken"),
+        }
+    }
+
+    /// Answers the viewers who do not know the screen as it is. Output that the program holds back is not shown yet.
+    fn answer_watchers(&mut self) {
+        if self.watchers.is_empty() || self.intake.screen.held_until().is_some() {
+            return;
+        }
+        let drawn = self.drawn;
+        let waiting = |(known, reply): &(u64, oneshot::Sender<ScreenUpdate>)| *known == drawn && !reply.is_closed();
+        let (waiting, answered): (Vec<_>, Vec<_>) = self.watchers.drain(..).partition(waiting);
+        self.watchers = waiting;
+        for (_, reply) in answered.into_iter().filter(|(_, reply)| !reply.is_closed()) {
+            let _ = reply.send(self.screen_update());
+        }
+    }
+
+    fn screen_update(&self) -> ScreenUpdate {
+        ScreenUpdate {
+            version: self.drawn,
+            picture: self.intake.screen.picture(),
+            modes: self.intake.screen.modes(),
+            title: self.intake.screen.title(),
+            exit: self.exit(),
         }
     }
 
@@ -538,6 +573,8 @@ impl Task {
             self.ended = Some((exit, Instant::now() + self.grace));
             self.life.end();
             self.shell.running = false;
+            // The screen of a viewer says that the program has ended.
+            self.drawn += 1;
             let _ = self.viewers.send(Output::Ended(exit));
         }
         if self.shell.doubtful.is_some_and(|until| Instant::now() >= until) {

@@ -1,0 +1,104 @@
+//! Screens that are watched as cells, and terminals that are held by a request.
+
+use steplatch_protocol::{
+    Events, ExitTerminal, HandBackTerminal, HoldTerminal, ResizeTerminal, ScreenChange, ScreenEvent, SendInput,
+    WatchScreen, WriteTerminal,
+};
+use steplatch_testkit::TestDaemon;
+use tokio::time::timeout;
+
+/// A time that only a hanging operation exceeds.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Waits for an event of a watched screen whose rows contain this text. Returns the events up to it.
+async fn screen_with(events: &mut Events, text: &str) -> Vec<ScreenChange> {
+    let mut changes = Vec::new();
+    loop {
+        let next =
+            timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{text} does not come: {changes:?}"));
+        let event = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
+        let ScreenEvent::ScreenChanged(change) = event else { panic!("{event:?}") };
+        let found = change.changed.iter().flat_map(|row| &row.runs).any(|run| run.2.contains(text));
+        changes.push(*change);
+        if found {
+            return changes;
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_watches_a_screen_receives_the_rows_that_change_without_secrets() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let watch = WatchScreen { session_id: session.id.clone(), interval_ms: 0 };
+    let (reply, mut events) = daemon.client().subscribe(watch).await.unwrap();
+    assert!(reply.success && reply.session_id == session.id, "{reply:?}");
+    let first = screen_with(&mut events, "").await;
+    assert!(first[0].whole && first[0].changed.len() == usize::from(first[0].rows), "{first:?}");
+    session.types("echo plain-$((40+2))\n").await;
+    let changes = screen_with(&mut events, "plain-42").await;
+    assert!(
+        changes.iter().all(|change| !change.whole && change.changed.len() < 10),
+        "rows that stay are not sent again"
+    );
+    // A secret that is learned late changes what is shown.
+    session.types("echo hunter2-and-more\n").await;
+    screen_with(&mut events, "hunter2-and-more").await;
+    let secret = SendInput {
+        session_id: session.id.clone(),
+        input_text: "hunter2-and-more".into(),
+        secret: true,
+        ..Default::default()
+    };
+    daemon.call(secret).await;
+    session.types(" #\n").await;
+    let changes = screen_with(&mut events, "••••••").await;
+    assert!(!format!("{changes:?}").contains("hunter2-and-more"));
+    let size = ResizeTerminal { session_id: session.id.clone(), cols: 90, rows: 30 };
+    assert!(daemon.call(size).await.success);
+    session.types("echo size-$((40+2))\n").await;
+    let resized = screen_with(&mut events, "size-42").await;
+    assert!(resized.iter().any(|change| change.whole && (change.cols, change.rows) == (90, 30)), "{resized:?}");
+    let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;
+    assert!(closed.success, "{closed:?}");
+    let ended = async {
+        while serde_json::from_value::<ScreenEvent>(events.next().await.unwrap()).unwrap() != ScreenEvent::ScreenClosed
+        {
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("the end of the terminal is an event");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_hold_lasts_as_long_as_its_request_and_ends_with_a_note() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let person = daemon.person_named("ann").await;
+    let hold = |key: &str| HoldTerminal { session_id: session.id.clone(), hold_key: key.to_owned() };
+    let (held, events) = person.subscribe(hold("k")).await.unwrap();
+    assert!(held.success, "{held:?}");
+    assert!(!session.types("echo mine\n").await.success);
+    let (second, _) = person.subscribe(hold("other")).await.unwrap();
+    assert!(!second.success && second.error.unwrap().contains("has held this terminal"));
+    let pasted = WriteTerminal {
+        session_id: session.id.clone(),
+        paste: Some("echo one\u{1b}[31m\necho two".to_owned()),
+        keys: vec!["enter".to_owned()],
+        hold_key: Some("k".to_owned()),
+        ..WriteTerminal::default()
+    };
+    assert!(person.call(pasted).await.unwrap().success);
+    session.sees("^two").await;
+    let note = Some("look at one".to_owned());
+    let back = HandBackTerminal { session_id: session.id.clone(), hold_key: "k".to_owned(), note };
+    assert!(person.call(back).await.unwrap().success);
+    let told = session.types("\n").await;
+    assert_eq!(told.handed_back.unwrap().note.as_deref(), Some("look at one"));
+    drop(events);
+    let (held, events) = person.subscribe(hold("again")).await.unwrap();
+    assert!(held.success, "{held:?}");
+    drop(events);
+    while !session.types("\n").await.success {}
+    daemon.stop().await;
+}

@@ -1,0 +1,71 @@
+// Keys of a keyboard, by the names that the server knows. Pure.
+
+/** The names of keys that are no characters. @type {Record<string, string>} */
+const NAMES = {
+  Enter: "enter",
+  Tab: "tab",
+  Escape: "escape",
+  Backspace: "backspace",
+  Delete: "delete",
+  Insert: "insert",
+  ArrowUp: "up",
+  ArrowDown: "down",
+  ArrowLeft: "left",
+  ArrowRight: "right",
+  Home: "home",
+  End: "end",
+  PageUp: "page-up",
+  PageDown: "page-down",
+};
+
+/**
+ * What is known of a pressed key.
+ * @typedef {{ key: string, ctrlKey: boolean, altKey: boolean, shiftKey: boolean, metaKey: boolean, isComposing: boolean }} Press
+ */
+
+/**
+ * Returns the name of a pressed key, if it is one for the terminal. Characters without ctrl or alt are text and have no
+ * name.
+ * @param {Press} press
+ * @returns {string | null}
+ */
+export function keyName(press) {
+  if (press.isComposing || press.metaKey || press.key === "Dead" || press.key === "Process") return null;
+  const modifiers = `${press.ctrlKey ? "ctrl-" : ""}${press.altKey ? "alt-" : ""}`;
+  const named = NAMES[press.key] ?? (/^F([1-9]|1[0-2])$/.test(press.key) ? press.key.toLowerCase() : undefined);
+  if (named) return `${modifiers}${press.shiftKey ? "shift-" : ""}${named}`;
+  if ([...press.key].length !== 1 || !modifiers) return null;
+  // AltGr is ctrl and alt for some systems, and types a character.
+  if (press.ctrlKey && press.altKey && !/^[a-z]$/i.test(press.key)) return null;
+  return `${modifiers}${press.key === " " ? "space" : press.key.toLowerCase()}`;
+}
+
+/**
+ * Returns the character that a pressed key types by itself. What a browser composes of several keys comes as input instead.
+ * @param {Press} press
+ * @param {boolean} isAltGraph Whether AltGr is pressed, which some systems report as ctrl and alt.
+ * @returns {string | null}
+ */
+export function keyText(press, isAltGraph) {
+  if (press.isComposing || press.metaKey || [...press.key].length !== 1) return null;
+  return (press.ctrlKey || press.altKey) && !isAltGraph ? null : press.key;
+}
+
+/**
+ * Returns whether a pressed key belongs to the page rather than to the terminal.
+ * @param {Press} press
+ * @param {boolean} hasSelection
+ */
+export function isForPage(press, hasSelection) {
+  const key = press.key.toLowerCase();
+  if (press.ctrlKey && press.shiftKey && ["c", "v", "f", "escape"].includes(key)) return true;
+  return press.ctrlKey && !press.altKey && !press.shiftKey && key === "c" && hasSelection;
+}
+
+/**
+ * Removes what a paste must not contain: escape and other control characters, except tab and line ends.
+ * @param {string} text
+ */
+export function cleanPaste(text) {
+  return text.replace(/\r\n?/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "");
+}

@@ -1,0 +1,196 @@
+// Painting of screens: a row is an element, a run of cells a span, and a style a class of a sheet that scripts may extend
+// under the content security policy.
+
+import { cells } from "./screen.js";
+
+/** @typedef {import("./screen.js").Screen} Screen */
+/** @typedef {import("./screen.js").Run} Run */
+
+/** The first 16 colours of the palette, as the terminals have them. */
+const FIRST = [
+  "#000000", "#cd0000", "#00cd00", "#cdcd00", "#0000ee", "#cd00cd", "#00cdcd", "#e5e5e5",
+  "#7f7f7f", "#ff0000", "#00ff00", "#ffff00", "#5c5cff", "#ff00ff", "#00ffff", "#ffffff",
+];
+
+const sheet = new CSSStyleSheet();
+document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+
+/** The classes of styles. @type {Map<string, string>} */
+const classes = new Map();
+
+/** The rules of single elements, as cursors and sizes have them. */
+let elements = 0;
+
+/**
+ * Returns the colour of the palette with a number.
+ * @param {number} index
+ */
+export function paletteColour(index) {
+  if (index < 16) return FIRST[index] ?? "#000000";
+  if (index >= 232) {
+    const grey = 8 + (index - 232) * 10;
+    return `rgb(${grey} ${grey} ${grey})`;
+  }
+  const levels = [0, 95, 135, 175, 215, 255];
+  const cube = index - 16;
+  return `rgb(${levels[Math.floor(cube / 36)]} ${levels[Math.floor(cube / 6) % 6]} ${levels[cube % 6]})`;
+}
+
+/**
+ * Returns the declarations of a style.
+ * @param {string} style
+ */
+export function declarations(style) {
+  const words = style ? style.split(",") : [];
+  /** @param {string} sign */
+  const colour = (sign) => {
+    const word = words.find((word) => word.startsWith(sign))?.slice(1);
+    if (word === undefined) return null;
+    return word.startsWith("#") ? word : `var(--p${word}, ${paletteColour(Number(word))})`;
+  };
+  let text = colour("f") ?? "var(--fg)";
+  let ground = colour("b");
+  if (words.includes("R")) [text, ground] = [ground ?? "var(--bg)", text];
+  if (words.includes("D")) text = `color-mix(in srgb, ${text} 63%, ${ground ?? "var(--bg)"})`;
+  if (words.includes("H")) text = "transparent";
+  const rules = [`color: ${text}`];
+  if (ground) rules.push(`background-color: ${ground}`);
+  if (words.includes("B")) rules.push("font-weight: 700");
+  if (words.includes("I")) rules.push("font-style: italic");
+  const line = { U1: "solid", U2: "double", U3: "wavy", U4: "dotted", U5: "dashed" }[words.find((word) => /^U\d$/.test(word)) ?? ""];
+  const lines = [line ? "underline" : "", words.includes("S") ? "line-through" : ""].filter(Boolean);
+  if (lines.length) rules.push(`text-decoration: ${lines.join(" ")} ${line ?? "solid"} ${colour("u") ?? "currentColor"}`);
+  return rules.join("; ");
+}
+
+/** @param {string} style */
+function classOf(style) {
+  let name = classes.get(style);
+  if (!name) {
+    name = `s${classes.size}`;
+    classes.set(style, name);
+    sheet.insertRule(`.${name} { ${declarations(style)} }`, sheet.cssRules.length);
+  }
+  return name;
+}
+
+/** Characters whose width a font decides: everything but plain ASCII. */
+const UNSURE = /[^\x20-\x7e]/;
+
+/** The painting of one screen into an element. */
+export class Painter {
+  /** @param {HTMLElement} element It has the class `screen`. */
+  constructor(element) {
+    this.element = element;
+    elements += 1;
+    this.name = `screen${elements}`;
+    element.classList.add(this.name);
+    const index = sheet.insertRule(`.${this.name} { }`, sheet.cssRules.length);
+    this.own = /** @type {CSSStyleRule} */ (sheet.cssRules[index]);
+    const cursor = sheet.insertRule(`.${this.name} > .cursor { }`, sheet.cssRules.length);
+    this.cursorRule = /** @type {CSSStyleRule} */ (sheet.cssRules[cursor]);
+    /** @type {HTMLElement[]} */
+    this.lines = [];
+    this.cursor = document.createElement("div");
+    this.cursor.className = "cursor";
+    this.cursor.hidden = true;
+    element.replaceChildren(this.cursor);
+  }
+
+  /** Ends the painting: its rules are removed. */
+  end() {
+    for (const rule of [this.own, this.cursorRule]) {
+      const index = [...sheet.cssRules].indexOf(rule);
+      if (index >= 0) sheet.deleteRule(index);
+    }
+  }
+
+  /**
+   * Sets a property of the element, which the policy does not allow as an attribute.
+   * @param {string} name
+   * @param {string} value
+   */
+  set(name, value) {
+    this.own.style.setProperty(name, value);
+  }
+
+  /**
+   * Paints rows of a screen, and the cursor.
+   * @param {Screen} screen
+   * @param {number[]} rows
+   */
+  paint(screen, rows) {
+    while (this.lines.length > screen.rows) this.lines.pop()?.remove();
+    while (this.lines.length < screen.rows) {
+      const line = document.createElement("div");
+      line.className = "row";
+      this.cursor.before(line);
+      this.lines.push(line);
+    }
+    for (const row of rows) this.lines[row]?.replaceChildren(...paintRow(screen.lines[row] ?? []));
+    this.paintState(screen);
+  }
+
+  /** @param {Screen} screen */
+  paintState(screen) {
+    const { state } = screen;
+    this.set("--cols", String(screen.cols));
+    this.set("--rows", String(screen.rows));
+    this.set("--fg", state.foreground);
+    this.set("--bg", state.background);
+    for (const [index, colour] of state.palette ?? []) this.set(`--p${index}`, colour);
+    const { cursor } = state;
+    this.cursor.hidden = !cursor;
+    if (cursor) {
+      this.cursorRule.style.setProperty("--row", String(cursor.row));
+      this.cursorRule.style.setProperty("--col", String(cursor.col));
+      this.cursor.dataset["shape"] = cursor.shape;
+    }
+  }
+}
+
+/**
+ * @param {Run[]} runs
+ * @returns {Node[]}
+ */
+function paintRow(runs) {
+  /** @type {Node[]} */
+  const nodes = [];
+  let column = 0;
+  for (const run of runs) {
+    const [col, cols, text, style] = run;
+    if (col > column) nodes.push(document.createTextNode(" ".repeat(col - column)));
+    column = col + cols;
+    if (!UNSURE.test(text)) {
+      nodes.push(span(text, style));
+      continue;
+    }
+    // Each of these cells gets its width, so that no font can move what follows.
+    let plain = "";
+    for (const cell of cells(run)) {
+      if (!UNSURE.test(cell.text)) {
+        plain += cell.text;
+        continue;
+      }
+      if (plain) nodes.push(span(plain, style));
+      plain = "";
+      const fixed = span(cell.text, style);
+      fixed.classList.add(cell.cols === 2 ? "wide" : "one");
+      nodes.push(fixed);
+    }
+    if (plain) nodes.push(span(plain, style));
+  }
+  if (!nodes.length) nodes.push(document.createTextNode("\u200b"));
+  return nodes;
+}
+
+/**
+ * @param {string} text
+ * @param {string} style
+ */
+function span(text, style) {
+  const element = document.createElement("span");
+  element.textContent = text;
+  if (style) element.className = classOf(style);
+  return element;
+}

@@ -1,0 +1,200 @@
+// One run: what it did as a timeline of steps, the input and output of each, and what can be done with it.
+
+import { ask } from "./api.js";
+import { fill, h, icon, setText } from "./dom.js";
+import { keep, on } from "./live.js";
+import { TONES } from "./runs.js";
+import { gates, listen } from "./store.js";
+import { addEvent, duration, emptyTimeline, layOut } from "./timeline.js";
+import { showTitle } from "./title.js";
+import { timeAgo, visible } from "./words.js";
+
+export const title = "Run";
+
+/** The longest stretch without a step that is drawn as long as it was, in milliseconds. */
+const IDLE = 2000;
+
+/** The most steps that are drawn; of longer runs the last ones. */
+const MOST_STEPS = 500;
+
+/**
+ * @param {HTMLElement} into
+ * @param {string[]} parts
+ */
+export function show(into, parts) {
+  const id = parts[0] ?? "";
+  let timeline = emptyTimeline();
+  let seen = 0;
+  /** @type {string | null} */
+  let chosen = null;
+  let isDue = false;
+
+  const name = h("h1", {});
+  const state = h("span", { class: "chip" });
+  const when = h("span", { class: "hint grow" });
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const error = h("p", { class: "problem", hidden: true });
+  const asked = h("p", { class: "trouble", hidden: true });
+  const pause = h("button", {}, "Pause");
+  const resume = h("button", { hidden: true }, "Resume");
+  const cancel = h("button", { class: "bad" }, "Cancel");
+  const steps = h("ol", { class: "steps", "aria-label": "Steps" });
+  const detail = h("div", { class: "detail" }, h("p", { class: "hint" }, "Choose a step to see its input and output."));
+  const left = h("p", { class: "hint", hidden: true });
+  fill(
+    into,
+    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, pause, resume, cancel),
+    problem,
+    error,
+    asked,
+    h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, left, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
+  );
+
+  /** @param {string} action */
+  const does = (action) => async () => {
+    problem.hidden = true;
+    try {
+      await ask("POST", `/runs/${encodeURIComponent(id)}/${action}`, {});
+    } catch (refused) {
+      problem.textContent = refused instanceof Error ? refused.message : String(refused);
+      problem.hidden = false;
+    }
+  };
+  pause.addEventListener("click", does("pause"));
+  resume.addEventListener("click", does("resume"));
+  cancel.addEventListener("click", does("cancel"));
+
+  function draw() {
+    isDue = false;
+    const now = Date.now();
+    if (chosen === null && timeline.ended) {
+      // What went wrong comes first.
+      const failed = timeline.steps.findLast((step) => step.outcome === "failed");
+      if (failed) {
+        chosen = failed.key;
+        describe(failed);
+      }
+    }
+    const { whole, spans } = layOut(timeline, now, IDLE);
+    const first = Math.max(0, timeline.steps.length - MOST_STEPS);
+    left.hidden = first === 0;
+    setText(left, `The last ${MOST_STEPS} of ${timeline.steps.length} steps.`);
+    fill(
+      steps,
+      timeline.steps.slice(first).map((step, index) => {
+        const span = spans[first + index] ?? { from: 0, to: 0 };
+        const took = duration((step.ended ?? now) - step.began);
+        // Widths are attributes of a drawing: the policy of the page allows no style attribute.
+        const bar = drawing(span.from / whole, Math.max(0.004, (span.to - span.from) / whole), step.outcome);
+        const button = h(
+          "button",
+          { class: "step", "data-outcome": step.outcome, "data-depth": step.depth || null, "aria-pressed": String(chosen === step.key) },
+          h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✓", failed: "✗", running: "…", waiting: "?", skipped: "–" }[step.outcome]),
+          h("span", { class: "step-name" }, visible(step.name)),
+          h("span", { class: "hint" }, step.kind),
+          bar,
+          h("span", { class: "took" }, took),
+          h("span", { class: "unseen" }, step.outcome),
+        );
+        button.addEventListener("click", () => {
+          chosen = step.key;
+          draw();
+          describe(step);
+        });
+        return h("li", {}, button);
+      }),
+    );
+    error.hidden = !timeline.error;
+    setText(error, timeline.error ? visible(timeline.error) : "");
+  }
+
+  /** @param {import("./timeline.js").Step} step */
+  function describe(step) {
+    /** @param {string} label @param {unknown} value */
+    const part = (label, value) =>
+      value === undefined || value === null
+        ? null
+        : [h("h3", {}, label), h("pre", { class: "judged", tabindex: "0", "aria-label": label }, visible(text(value)))];
+    fill(
+      detail,
+      h("h2", {}, visible(step.name)),
+      h("p", { class: "hint" }, [step.kind, new Date(step.began).toLocaleTimeString(), duration((step.ended ?? Date.now()) - step.began)].filter(Boolean).join(" · ")),
+      step.because ? h("p", {}, visible(step.because)) : null,
+      step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`)) : null,
+      step.run ? h("p", {}, h("a", { href: `#/runs/${encodeURIComponent(step.run)}` }, `Run ${step.run}`)) : null,
+      ...(part("Input", step.input) ?? []),
+      ...(part("Output", step.output) ?? []),
+    );
+  }
+
+  const forgets = [
+    keep(`follow ${id}`, () => ({ do: "follow", run: id, from: seen + 1 }), { do: "unfollow", run: id }),
+    on("event", ({ event }) => {
+      if (event.run_id !== id || event.seq <= seen) return;
+      seen = event.seq;
+      addEvent(timeline, event);
+      if (!isDue) {
+        isDue = true;
+        requestAnimationFrame(draw);
+      }
+    }),
+    on("unfollowed", (message) => {
+      if (message["run"] !== id || !message["error"]) return;
+      problem.textContent = message["error"];
+      problem.hidden = false;
+    }),
+    listen((lists) => {
+      const run = lists.runs.find((run) => run.run_id === id);
+      const open = gates(lists).filter((gate) => gate.run_id === id);
+      asked.hidden = open.length === 0;
+      fill(asked, open.length ? [`It asks: ${visible(open[0].prompt)} `, h("a", { href: "#/gates" }, "Answer")] : []);
+      if (run) head(run);
+    }),
+  ];
+  ask("GET", `/runs/${encodeURIComponent(id)}/record`).then(({ run }) => head(run), () => {});
+
+  /** @param {any} run */
+  function head(run) {
+    const isOver = Boolean(run.completed_at);
+    setText(name, visible(run.workflow_id));
+    setText(state, run.paused ? "paused" : run.state);
+    state.dataset["tone"] = TONES[run.state] ?? "soft";
+    const took = duration((isOver ? Date.parse(run.completed_at) : Date.now()) - Date.parse(run.started_at));
+    setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${took}`);
+    pause.hidden = isOver || Boolean(run.paused);
+    resume.hidden = !run.paused;
+    cancel.hidden = isOver;
+    showTitle(`${run.workflow_id} ${run.state}`);
+  }
+
+  return () => {
+    for (const forget of forgets) forget();
+  };
+}
+
+/** @param {unknown} value */
+function text(value) {
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * @param {number} from
+ * @param {number} width
+ * @param {string} outcome
+ */
+function drawing(from, width, outcome) {
+  const picture = document.createElementNS(SVG, "svg");
+  picture.setAttribute("class", "bar");
+  picture.setAttribute("viewBox", "0 0 1000 10");
+  picture.setAttribute("preserveAspectRatio", "none");
+  picture.setAttribute("aria-hidden", "true");
+  const bar = document.createElementNS(SVG, "rect");
+  bar.setAttribute("x", String(Math.min(996, from * 1000)));
+  bar.setAttribute("width", String(width * 1000));
+  bar.setAttribute("height", "10");
+  bar.setAttribute("data-outcome", outcome);
+  picture.append(bar);
+  return picture;
+}

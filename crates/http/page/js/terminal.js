@@ -1,0 +1,425 @@
+// One terminal: its screen as it is, and the keyboard for who holds it.
+
+import { ask } from "./api.js";
+import { announce, fill, h, icon, setText } from "./dom.js";
+import { drawKey, forgetKey, keyOf } from "./holding.js";
+import { cleanPaste, isForPage, keyName, keyText } from "./keys.js";
+import { keep, on, send, type } from "./live.js";
+import { Painter } from "./paint.js";
+import { apply, blank } from "./screen.js";
+import { listen } from "./store.js";
+import { showTitle } from "./title.js";
+import { terminalName, terminalState, visible } from "./words.js";
+
+export const title = "Terminal";
+
+/** The sizes of text, in pixels: of who watches, at least and at most; and of who fits the terminal to the window. */
+const TEXT = { least: 5, most: 15, fitted: 14 };
+
+/** Keys for screens without a keyboard. */
+const QUICK = [["Esc", "escape"], ["Tab", "tab"], ["Ctrl-C", "ctrl-c"], ["↑", "up"], ["↓", "down"], ["←", "left"], ["→", "right"], ["Enter", "enter"]];
+
+/**
+ * @param {HTMLElement} into
+ * @param {string[]} parts
+ */
+export function show(into, parts) {
+  const id = parts[0] ?? "";
+  const screen = blank();
+  /** @type {string | null} */
+  let key = null;
+  /** The size before this tab changed it. @type {{ cols: number, rows: number } | null} */
+  let sizeBefore = null;
+  /** Rows that changed while painting was held back. @type {Set<number>} */
+  const behind = new Set();
+  let isPaused = false;
+  let isPainting = false;
+
+  // ---- elements ----
+
+  const name = h("h1", {});
+  const state = h("span", { class: "chip" });
+  const holder = h("span", { class: "chip held", hidden: true });
+  const place = h("span", { class: "hint grow" });
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const take = h("button", { class: "primary" }, icon("terminal"), "Take over");
+  const back = h("button", { class: "primary", hidden: true }, "Hand back");
+  const fit = h("button", { hidden: true, title: "Gives the terminal the size of this window; handing back restores it" }, "Fit to window");
+  const close = h("button", { class: "bad" }, icon("close"), "Close");
+  const paused = h("p", { class: "paused", role: "status", hidden: true });
+  const element = h("div", { class: "screen", role: "group", "aria-label": "Screen of the terminal" });
+  const keyboard = h("textarea", {
+    class: "keyboard", autocapitalize: "off", autocomplete: "off", autocorrect: "off", spellcheck: "false", rows: "1",
+    "aria-label": "Keyboard of the terminal; ctrl-shift-escape leaves it",
+  });
+  const text = h("div", { class: "unseen", role: "log", "aria-label": "Last lines", "aria-live": "off" });
+  const frame = h("div", { class: "stage" }, element, keyboard, paused);
+  const output = h("pre", { class: "output", tabindex: "0", "aria-label": "All output" });
+  const outputFrame = h("div", { class: "card", hidden: true }, output);
+  const tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" });
+  const note = h("input", { type: "text", maxlength: "2000", placeholder: "A note to the agent (may be empty)", "aria-label": "Note to the agent" });
+  const noteForm = h("form", { class: "note", hidden: true }, note, h("button", { class: "primary" }, "Hand back"), h("button", { type: "button", class: "quiet", onclick: () => { noteForm.hidden = true; back.hidden = false; } }, "Keep it"));
+  const line = h("input", { type: "text", class: "grow", autocapitalize: "off", autocomplete: "off", "aria-label": "Line to type" });
+  const compose = h(
+    "form",
+    { class: "compose", hidden: true },
+    h("div", { class: "quick" }, QUICK.map(([label, named]) => h("button", { type: "button", onclick: () => press(named ?? "") }, label ?? ""))),
+    h("div", { class: "line" }, line, h("button", { class: "primary" }, "Send")),
+  );
+  const confirm = h("dialog", { class: "confirm", "aria-label": "Paste" });
+  fill(
+    into,
+    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/terminals", "aria-label": "All terminals" }, icon("back")), name, state, holder, place, tabs, fit, take, back, noteForm, close),
+    problem,
+    frame,
+    outputFrame,
+    compose,
+    text,
+    confirm,
+  );
+  into.classList.add("full");
+  const painter = new Painter(element);
+
+  // ---- screen ----
+
+  function scale() {
+    if (!screen.cols) return;
+    const room = frame.clientWidth - 2;
+    const size = key && sizeBefore ? TEXT.fitted : Math.max(TEXT.least, Math.min(TEXT.most, room / (screen.cols * advance())));
+    painter.set("font-size", `${Math.floor(size * 10) / 10}px`);
+  }
+
+  /** Paints what has changed, unless text is selected: a selection would be lost. */
+  function paint() {
+    if (isPainting) return;
+    isPainting = true;
+    requestAnimationFrame(() => {
+      isPainting = false;
+      if (!isPaused) {
+        painter.paint(screen, [...behind]);
+        behind.clear();
+        scale();
+        moveKeyboard();
+      }
+      if (latest !== acknowledged) send({ do: "ack", terminal: id, version: latest });
+      acknowledged = latest;
+    });
+  }
+
+  let latest = 0;
+  let acknowledged = 0;
+  const forgets = [
+    keep(`watch ${id}`, () => ({ do: "watch", terminal: id, rate: "live" }), { do: "leave", terminal: id }),
+    on(`terminal ${id}`, (message) => {
+      switch (message.is) {
+        case "screen": {
+          const { cols, rows } = screen;
+          for (const row of apply(screen, message)) behind.add(row);
+          latest = message["version"];
+          if (isPaused) {
+            setText(paused, `Paused while text is selected; ${behind.size} rows have changed. Escape continues.`);
+          }
+          if (cols !== screen.cols || rows !== screen.rows) isPaused = false;
+          paint();
+          break;
+        }
+        case "gone":
+          tell(message["error"] ?? "This terminal is closed.");
+          released();
+          take.disabled = true;
+          close.disabled = true;
+          break;
+        case "held":
+          if (message["success"]) held();
+          else {
+            forgetKey(id);
+            key = null;
+            released();
+            tell(message["error"] ?? "The terminal can not be taken over.");
+          }
+          break;
+        case "handed_back":
+          if (message["error"]) tell(message["error"]);
+          break;
+        case "typed":
+          if (message["error"]) tell(message["error"]);
+      }
+    }),
+    listen(({ terminals }) => {
+      const known = terminals.find((terminal) => terminal.session_id === id || terminal.name === id);
+      if (!known) return;
+      const { word, tone } = terminalState(known);
+      setText(name, terminalName(known));
+      setText(state, word);
+      state.dataset["tone"] = tone;
+      holder.hidden = !known.held_by;
+      setText(holder, key ? "held by you, in this tab" : `held by ${known.held_by ?? ""}`);
+      take.disabled = known.state === "exited" || Boolean(known.held_by && !key);
+      setText(place, [known.cwd, known.opened_by && `opened by ${known.opened_by}`, `${known.cols} × ${known.rows}`].filter(Boolean).join(" · "));
+      showTitle(terminalName(known));
+    }),
+  ];
+
+  // ---- holding ----
+
+  /** @type {() => void} */
+  let letGo = () => {};
+
+  function takeOver() {
+    key = keyOf(id) ?? drawKey(id);
+    problem.hidden = true;
+    const holding = key;
+    letGo = keep(`hold ${id}`, () => ({ do: "hold", terminal: id, key: holding }));
+  }
+
+  /** Asks before the tab is closed by a key that was meant for the terminal. @param {Event} event */
+  const onLeave = (event) => event.preventDefault();
+
+  function held() {
+    addEventListener("beforeunload", onLeave);
+    take.hidden = true;
+    back.hidden = false;
+    fit.hidden = false;
+    compose.hidden = false;
+    frame.classList.add("is-held");
+    announce("You hold the terminal; nobody else can type");
+    focus();
+  }
+
+  function released() {
+    removeEventListener("beforeunload", onLeave);
+    letGo();
+    take.hidden = false;
+    back.hidden = true;
+    fit.hidden = true;
+    compose.hidden = true;
+    noteForm.hidden = true;
+    frame.classList.remove("is-held");
+  }
+
+  function handBack() {
+    if (!key) return;
+    if (sizeBefore) send({ do: "size", terminal: id, ...sizeBefore });
+    sizeBefore = null;
+    send({ do: "hand_back", terminal: id, key, note: note.value.trim() || undefined });
+    forgetKey(id);
+    key = null;
+    note.value = "";
+    released();
+    scale();
+    announce("The terminal is handed back");
+  }
+
+  take.addEventListener("click", takeOver);
+  back.addEventListener("click", () => {
+    back.hidden = true;
+    noteForm.hidden = false;
+    note.focus();
+  });
+  noteForm.addEventListener("submit", (event) => {
+    event.preventDefault();
+    handBack();
+  });
+  fit.addEventListener("click", () => {
+    sizeBefore ??= { cols: screen.cols, rows: screen.rows };
+    const cell = TEXT.fitted * advance();
+    const cols = Math.max(20, Math.floor((frame.clientWidth - 2) / cell));
+    const rows = Math.max(5, Math.floor((innerHeight - frame.getBoundingClientRect().top - 16) / (TEXT.fitted * LINE)));
+    send({ do: "size", terminal: id, cols, rows });
+    focus();
+  });
+  close.addEventListener("click", async () => {
+    if (close.dataset["sure"]) {
+      try {
+        await ask("DELETE", `/terminals/${encodeURIComponent(id)}`);
+        location.hash = "#/terminals";
+      } catch (error) {
+        tell(error instanceof Error ? error.message : String(error));
+      }
+      return;
+    }
+    close.dataset["sure"] = "asked";
+    fill(close, "Close, and end its programs");
+    setTimeout(() => {
+      delete close.dataset["sure"];
+      fill(close, icon("close"), "Close");
+    }, 4000);
+  });
+
+  /** @param {string} words */
+  function tell(words) {
+    problem.textContent = words;
+    problem.hidden = false;
+  }
+
+  // ---- keyboard ----
+
+  function focus() {
+    // Without a blur, a caret that was taken away with a selection does not come back.
+    keyboard.blur();
+    keyboard.focus({ preventScroll: true });
+  }
+
+  function moveKeyboard() {
+    // A window for the composition of characters opens at the cursor.
+    const cursor = element.querySelector(".cursor");
+    if (!(cursor instanceof HTMLElement)) return;
+    painter.set("--keyboard-left", `${cursor.offsetLeft}px`);
+  }
+
+  /** @param {string} named */
+  function press(named) {
+    if (key) type(id, key, { keys: [named] });
+    focus();
+  }
+
+  const selected = () => {
+    const selection = getSelection();
+    return Boolean(selection && !selection.isCollapsed && selection.anchorNode && element.contains(selection.anchorNode));
+  };
+
+  function resume() {
+    if (!isPaused) return;
+    isPaused = false;
+    paused.hidden = true;
+    getSelection()?.removeAllRanges();
+    paint();
+  }
+
+  const onSelection = () => {
+    const now = selected();
+    if (now === isPaused) return;
+    isPaused = now;
+    paused.hidden = !now;
+    setText(paused, now ? "Paused while text is selected. Escape continues." : "");
+    if (!now) paint();
+  };
+  document.addEventListener("selectionchange", onSelection);
+
+  element.addEventListener("copy", (event) => {
+    const chosen = getSelection()?.toString() ?? "";
+    const plain = chosen.replaceAll("\u200b", "").split("\n").map((row) => row.trimEnd()).join("\n");
+    event.clipboardData?.setData("text/plain", plain);
+    event.preventDefault();
+  });
+  element.addEventListener("mouseup", () => {
+    if (key && !selected()) focus();
+  });
+
+  keyboard.addEventListener("keydown", (event) => {
+    if (!key) return;
+    if (isForPage(event, selected())) {
+      if (event.key === "Escape") keyboard.blur();
+      return;
+    }
+    if (isPaused) resume();
+    const text = keyText(event, event.getModifierState("AltGraph"));
+    const named = text === null ? keyName(event) : null;
+    if (text === null && named === null) return;
+    event.preventDefault();
+    type(id, key, text === null ? { keys: [named ?? ""] } : { text });
+  });
+  const typeText = () => {
+    const typed = keyboard.value;
+    keyboard.value = "";
+    if (typed && key) type(id, key, { text: typed.replaceAll("\n", "\r") });
+  };
+  keyboard.addEventListener("input", (event) => {
+    if (!(/** @type {InputEvent} */ (event).isComposing)) typeText();
+  });
+  keyboard.addEventListener("compositionend", typeText);
+  keyboard.addEventListener("paste", (event) => {
+    event.preventDefault();
+    paste(event.clipboardData?.getData("text/plain") ?? "");
+  });
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape") resume();
+  };
+  document.addEventListener("keydown", onKey);
+  compose.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!key) return;
+    type(id, key, { text: line.value });
+    type(id, key, { keys: ["enter"] });
+    line.value = "";
+  });
+
+  /** Pastes a text; of several lines only once the person has seen them. @param {string} given */
+  function paste(given) {
+    const clean = cleanPaste(given);
+    if (!clean || !key) return;
+    const rows = clean.replace(/\n$/, "").split("\n").length;
+    if (rows === 1 && !clean.endsWith("\n")) {
+      type(id, key, { paste: clean });
+      return;
+    }
+    const isBracketed = screen.state.bracketed_paste;
+    const holding = key;
+    const done = () => {
+      confirm.close();
+      focus();
+    };
+    fill(
+      confirm,
+      h("h2", {}, `Paste ${rows} lines?`),
+      h("p", {}, isBracketed ? "The program takes pasted text in one piece." : "The program takes each line as if it were typed and entered."),
+      h("pre", { class: "judged", tabindex: "0" }, visible(clean)),
+      h("p", { class: "buttons" }, h("button", { onclick: done }, "Leave it"), h("button", { class: "primary", onclick: () => { type(id, holding, { paste: clean }); done(); } }, "Paste")),
+    );
+    confirm.showModal();
+  }
+
+  // ---- output ----
+
+  /** @param {"screen" | "output"} what */
+  function choose(what) {
+    fill(
+      tabs,
+      [["screen", "Screen"], ["output", "Output"]].map(([word, label]) =>
+        h("button", { "aria-pressed": String(word === what), onclick: () => choose(/** @type {"screen" | "output"} */ (word)) }, label ?? ""),
+      ),
+    );
+    frame.hidden = what !== "screen";
+    outputFrame.hidden = what !== "output";
+    if (what === "output") {
+      fill(output, "…");
+      ask("GET", `/terminals/${encodeURIComponent(id)}`, { content_mode: "tail", line_count: 2000, limit: 200000 })
+        .then((reply) => {
+          fill(output, visible(reply.screen_content ?? ""));
+          output.scrollTop = output.scrollHeight;
+        })
+        .catch((error) => fill(output, error.message));
+    }
+  }
+
+  choose("screen");
+  const resized = new ResizeObserver(scale);
+  resized.observe(frame);
+  if (keyOf(id)) takeOver();
+  return () => {
+    removeEventListener("beforeunload", onLeave);
+    document.removeEventListener("selectionchange", onSelection);
+    document.removeEventListener("keydown", onKey);
+    resized.disconnect();
+    for (const forget of forgets) forget();
+    into.classList.remove("full");
+    painter.end();
+  };
+}
+
+/** The height of a row, in sizes of text; as in the style sheet. */
+const LINE = 1.17;
+
+/** @type {number} */
+let measured = 0;
+
+/** Returns the width of a cell, in sizes of text. */
+function advance() {
+  if (!measured) {
+    const probe = h("span", { class: "screen probe" }, "0".repeat(100));
+    document.body.append(probe);
+    measured = probe.getBoundingClientRect().width / 100 / parseFloat(getComputedStyle(probe).fontSize);
+    probe.remove();
+  }
+  return measured;
+}

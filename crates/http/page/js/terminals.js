@@ -1,0 +1,93 @@
+// The wall: every terminal with its screen in small and its state.
+
+import { ask } from "./api.js";
+import { announce, fill, h, icon, setText } from "./dom.js";
+import { listen } from "./store.js";
+import { thumbnail } from "./thumbnail.js";
+import { terminalName, terminalState, timeAgo } from "./words.js";
+
+export const title = "Terminals";
+
+/**
+ * @typedef {{ element: HTMLElement, update: (terminal: any) => void, end: () => void }} Card
+ */
+
+/** @param {HTMLElement} into */
+export function show(into) {
+  /** @type {Map<string, Card>} */
+  const cards = new Map();
+  const wall = h("ul", { class: "wall" });
+  const none = h("p", { class: "hint", hidden: true }, "No terminal is open. Agents open them, and so does the button above.");
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const open = h("button", { class: "primary" }, icon("plus"), "Open a terminal");
+  open.addEventListener("click", async () => {
+    open.disabled = true;
+    problem.hidden = true;
+    try {
+      const opened = await ask("POST", "/terminals", {});
+      location.hash = `#/terminals/${opened.session_id}`;
+    } catch (error) {
+      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.hidden = false;
+    } finally {
+      open.disabled = false;
+    }
+  });
+  fill(into, h("header", { class: "head" }, h("h1", {}, title), open), problem, none, wall);
+
+  const forget = listen(({ terminals }) => {
+    none.hidden = terminals.length > 0;
+    const here = new Set(terminals.map((terminal) => terminal.session_id));
+    for (const [id, card] of cards) {
+      if (here.has(id)) continue;
+      card.end();
+      card.element.remove();
+      cards.delete(id);
+      announce("A terminal was closed");
+    }
+    for (const terminal of terminals) {
+      let known = cards.get(terminal.session_id);
+      if (!known) {
+        known = card(terminal.session_id);
+        cards.set(terminal.session_id, known);
+        wall.append(known.element);
+      }
+      known.update(terminal);
+    }
+  });
+  return () => {
+    forget();
+    for (const card of cards.values()) card.end();
+  };
+}
+
+/**
+ * @param {string} id
+ * @returns {Card}
+ */
+function card(id) {
+  const picture = h("div", { class: "thumb", "aria-hidden": "true" });
+  const name = h("span", { class: "name" });
+  const state = h("span", { class: "chip" });
+  const holder = h("span", { class: "chip held", hidden: true });
+  const more = h("span", { class: "more" });
+  const element = h(
+    "li",
+    {},
+    h("a", { class: "terminal-card", href: `#/terminals/${encodeURIComponent(id)}` }, picture, h("span", { class: "line" }, name, state), h("span", { class: "line" }, more, holder)),
+  );
+  return {
+    element,
+    end: thumbnail(picture, id),
+    update(terminal) {
+      const { word, tone } = terminalState(terminal);
+      setText(name, terminalName(terminal));
+      setText(state, word);
+      state.dataset["tone"] = tone;
+      holder.hidden = !terminal.held_by;
+      setText(holder, terminal.held_by ? `held by ${terminal.held_by}` : "");
+      const last = timeAgo(new Date(terminal.last_activity * 1000).toISOString(), Date.now());
+      setText(more, [terminal.cwd, terminal.opened_by && `by ${terminal.opened_by}`, last].filter(Boolean).join(" · "));
+    },
+  };
+}

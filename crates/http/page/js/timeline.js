@@ -1,0 +1,128 @@
+// The timeline of a run: its events as steps. Pure.
+
+/**
+ * A step: something that began and, unless it is in progress, ended.
+ * @typedef {{
+ *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "skipped",
+ *   input: unknown, output: unknown, because: string, depth: number, terminal: string | null, run: string | null,
+ * }} Step
+ */
+
+/**
+ * @typedef {{ steps: Step[], began: number | null, ended: number | null, error: string | null }} Timeline
+ */
+
+/** @returns {Timeline} */
+export function emptyTimeline() {
+  return { steps: [], began: null, ended: null, error: null };
+}
+
+/**
+ * Adds an event of the run to its timeline. Events come in order.
+ * @param {Timeline} timeline
+ * @param {any} event
+ */
+export function addEvent(timeline, event) {
+  const { data } = event;
+  const at = Date.parse(event.timestamp);
+  timeline.began ??= at;
+  /** @param {string} key */
+  const open = (key) => timeline.steps.findLast((step) => step.key === key && step.ended === null);
+  /** @param {string} key @param {string} name @param {string} kind @param {Partial<Step>} more */
+  const begin = (key, name, kind, more) => {
+    timeline.steps.push({ key, name, kind, began: at, ended: null, outcome: "running", input: undefined, output: undefined, because: "", depth: 0, terminal: null, run: null, ...more });
+  };
+  /** @param {string} key @param {Step["outcome"]} outcome @param {unknown} output */
+  const end = (key, outcome, output) => {
+    const step = open(key);
+    if (!step) return;
+    Object.assign(step, { ended: at, outcome, output });
+    step.terminal ??= terminalOf(output);
+  };
+  switch (event.event_type) {
+    case "state_entered":
+      begin(`state ${data.state} ${data.visit}`, data.state, data.tool ?? "", { input: data.params, terminal: data.params?.session_id ?? null });
+      break;
+    case "state_completed":
+      end(`state ${data.state} ${data.visit}`, data.outcome === "finished" && data.result?.success !== false ? "ok" : "failed", data.result ?? data.outcome);
+      break;
+    case "transition": {
+      const step = timeline.steps.findLast((step) => step.key.startsWith(`state ${data.from} `));
+      if (step) step.because = `→ ${data.to}: ${data.because ?? ""}`;
+      break;
+    }
+    case "node_started":
+    case "graph_started":
+      begin(`call ${data.call}`, data.node_id ?? data.graph_id ?? "", event.event_type === "graph_started" ? "graph" : "node", { input: data.input, depth: data.within ? 1 : 0 });
+      break;
+    case "node_completed":
+    case "graph_completed":
+    case "graph_failed":
+    case "node_error":
+    case "node_timeout":
+      end(`call ${data.call}`, data.success === false || !event.event_type.endsWith("completed") ? "failed" : "ok", data.result ?? data.error ?? data);
+      break;
+    case "nested_workflow_started":
+      begin(`run ${data.child_run_id}`, data.workflow_id ?? "", "run", { input: data.input, run: data.child_run_id ?? null });
+      break;
+    case "nested_workflow_completed":
+    case "nested_workflow_failed":
+    case "nested_workflow_cancelled":
+      end(`run ${data.child_run_id}`, event.event_type === "nested_workflow_completed" ? "ok" : "failed", data.result ?? data.error ?? data);
+      break;
+    case "gate_waiting":
+      begin(`gate ${data.gate_id}`, data.prompt ?? "question", "gate", { input: data.context, outcome: "waiting", depth: timeline.steps.at(-1)?.ended === null ? 1 : 0 });
+      break;
+    case "gate_answered":
+    case "gate_timeout":
+    case "gate_cancelled":
+      end(`gate ${data.gate_id}`, event.event_type === "gate_answered" ? "ok" : "failed", data);
+      break;
+    case "workflow_completed":
+    case "workflow_failed":
+    case "workflow_cancelled":
+      timeline.ended = at;
+      timeline.error = data.error ?? (event.event_type === "workflow_cancelled" ? "cancelled" : null);
+      for (const step of timeline.steps) if (step.ended === null) Object.assign(step, { ended: at, outcome: "failed" });
+  }
+}
+
+/** @param {any} output @returns {string | null} */
+function terminalOf(output) {
+  return typeof output?.session_id === "string" ? output.session_id : null;
+}
+
+/**
+ * Lays steps on a line of time on which stretches without any step are short.
+ * @param {Timeline} timeline
+ * @param {number} now
+ * @param {number} idle The longest stretch that is drawn as it is, in milliseconds.
+ * @returns {{ whole: number, spans: { from: number, to: number }[] }} Positions in drawn milliseconds.
+ */
+export function layOut(timeline, now, idle) {
+  const times = timeline.steps.map((step) => ({ from: step.began, to: step.ended ?? now }));
+  const busy = [...times].sort((one, other) => one.from - other.from);
+  /** The stretches that are left out: where they end, and how much. @type {{ at: number, cut: number }[]} */
+  const cuts = [];
+  let reached = timeline.began ?? 0;
+  for (const { from, to } of busy) {
+    if (from - reached > idle) cuts.push({ at: from, cut: from - reached - idle });
+    reached = Math.max(reached, to);
+  }
+  /** @param {number} time */
+  const drawn = (time) => time - (timeline.began ?? 0) - cuts.filter(({ at }) => at <= time).reduce((sum, { cut }) => sum + cut, 0);
+  const spans = times.map(({ from, to }) => ({ from: drawn(from), to: drawn(to) }));
+  return { whole: Math.max(1, ...spans.map(({ to }) => to)), spans };
+}
+
+/**
+ * Tells a duration.
+ * @param {number} milliseconds
+ */
+export function duration(milliseconds) {
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  const seconds = milliseconds / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}

@@ -1,0 +1,293 @@
+//! The screens that tabs watch, each received from the daemon once.
+//!
+//! A feed has the rows of one screen with the version at which each changed. A viewer is a version: it receives the rows
+//! that are newer. A feed ends with its last viewer, and begins anew with each daemon.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steplatch_protocol::{ReconnectingClient, ScreenChange, ScreenEvent, ScreenRow, ScreenState, WatchScreen};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::message::{Frame, Rate};
+
+/// The least time between two changes of a screen that a tab shows large, and of one that all tabs show small.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(15), THUMB_INTERVAL);
+
+/// The least time between two frames of a small screen.
+pub(super) const THUMB_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The time between two attempts to reach the daemon.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// All feeds.
+#[derive(Debug)]
+pub(super) struct Feeds {
+    daemon: ReconnectingClient,
+    feeds: Mutex<HashMap<String, Weak<Feed>>>,
+}
+
+/// The screen of one terminal.
+#[derive(Debug)]
+pub(super) struct Feed {
+    terminal: String,
+    screen: Mutex<FeedScreen>,
+    /// Tabs that are woken by a change.
+    tabs: Mutex<Vec<Weak<Notify>>>,
+    /// How many viewers show it large.
+    live: watch::Sender<usize>,
+    _ends: DropGuard,
+}
+
+/// What a feed has received.
+#[derive(Debug, Default)]
+struct FeedScreen {
+    version: u64,
+    /// The version at which the size changed: older viewers need all rows.
+    sized: u64,
+    cols: u16,
+    rows: Vec<(u64, ScreenRow)>,
+    state: ScreenState,
+    /// Why there is no screen any more.
+    gone: Option<Option<String>>,
+}
+
+/// What a viewer at some version receives.
+#[derive(Debug)]
+pub(super) enum News {
+    None,
+    Frame(Frame),
+    Gone(Option<String>),
+}
+
+/// A tab's place at a feed.
+#[derive(Debug)]
+pub(super) struct Viewer {
+    feed: Arc<Feed>,
+    rate: Rate,
+}
+
+impl Viewer {
+    pub(super) fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Changes how often the screen is seen.
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        if self.rate != rate {
+            self.feed.count(rate, 1);
+            self.feed.count(self.rate, -1);
+            self.rate = rate;
+        }
+    }
+
+    /// Returns what is newer than `since`.
+    pub(super) fn news(&self, since: u64) -> News {
+        self.feed.screen.lock().news(&self.feed.terminal, since)
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.feed.count(self.rate, -1);
+    }
+}
+
+impl Feeds {
+    pub(super) fn new(daemon: ReconnectingClient) -> Arc<Self> {
+        Arc::new(Self { daemon, feeds: Mutex::default() })
+    }
+
+    /// Watches a terminal for a tab, which is woken by `tab` whenever there is news.
+    pub(super) fn watch(self: &Arc<Self>, terminal: &str, rate: Rate, tab: &Arc<Notify>) -> Viewer {
+        let mut feeds = self.feeds.lock();
+        feeds.retain(|_, feed| feed.strong_count() > 0);
+        let feed = match feeds.get(terminal).and_then(Weak::upgrade).filter(|feed| !feed.is_over()) {
+            Some(feed) => feed,
+            None => {
+                let ended = CancellationToken::new();
+                let feed = Arc::new(Feed {
+                    terminal: terminal.to_owned(),
+                    screen: Mutex::default(),
+                    tabs: Mutex::default(),
+                    live: watch::Sender::new(0),
+                    _ends: ended.clone().drop_guard(),
+                });
+                feeds.insert(terminal.to_owned(), Arc::downgrade(&feed));
+                let receiving = receive(self.daemon.clone(), Arc::downgrade(&feed), feed.live.subscribe());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = ended.cancelled() => {}
+                        () = receiving => {}
+                    }
+                });
+                feed
+            }
+        };
+        feed.tabs.lock().push(Arc::downgrade(tab));
+        feed.count(rate, 1);
+        Viewer { feed, rate }
+    }
+}
+
+impl Feed {
+    fn count(&self, rate: Rate, change: isize) {
+        if rate == Rate::Live {
+            self.live.send_modify(|live| *live = live.saturating_add_signed(change));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.screen.lock().gone.is_some()
+    }
+
+    fn wake(&self) {
+        self.tabs.lock().retain(|tab| match tab.upgrade() {
+            Some(tab) => {
+                tab.notify_one();
+                true
+            }
+            None => false,
+        });
+    }
+
+    fn take(&self, change: ScreenChange) {
+        self.screen.lock().take(change);
+        self.wake();
+    }
+
+    fn end(&self, why: Option<String>) {
+        self.screen.lock().gone = Some(why);
+        self.wake();
+    }
+}
+
+/// Receives a screen until there is none, or the feed has no viewer.
+async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::Receiver<usize>) {
+    let Some(terminal) = feed.upgrade().map(|feed| feed.terminal.clone()) else { return };
+    loop {
+        let is_live = *live.borrow_and_update() > 0;
+        let interval = if is_live { INTERVALS.0 } else { INTERVALS.1 };
+        let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        let Ok(client) = daemon.running().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let Ok((reply, mut events)) = client.subscribe(WatchScreen { session_id: terminal.clone(), interval_ms }).await
+        else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        if !reply.success {
+            if let Some(feed) = feed.upgrade() {
+                feed.end(reply.error);
+            }
+            return;
+        }
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                changed = live.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    if (*live.borrow_and_update() > 0) != is_live {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            // Without an event the daemon has ended; the next one goes on.
+            let Some(event) = event else { break };
+            let Some(feed) = feed.upgrade() else { return };
+            match serde_json::from_value(event) {
+                Ok(ScreenEvent::ScreenChanged(change)) => feed.take(*change),
+                Ok(ScreenEvent::ScreenClosed) => return feed.end(None),
+                Err(error) => tracing::warn!(%error, "an event of a screen can not be read"),
+            }
+        }
+    }
+}
+
+impl FeedScreen {
+    fn take(&mut self, change: ScreenChange) {
+        let ScreenChange { cols, rows, changed, state, .. } = change;
+        self.version += 1;
+        if cols != self.cols || usize::from(rows) != self.rows.len() {
+            self.cols = cols;
+            self.sized = self.version;
+            self.rows = (0..rows).map(|row| (self.version, ScreenRow { row, runs: Vec::new() })).collect();
+        }
+        for row in changed {
+            // The whole screen comes again from each daemon; what a tab has already is not sent again.
+            if let Some(known) = self.rows.get_mut(usize::from(row.row)).filter(|(_, known)| *known != row) {
+                *known = (self.version, row);
+            }
+        }
+        self.state = state;
+    }
+
+    fn news(&self, terminal: &str, since: u64) -> News {
+        if let Some(why) = &self.gone {
+            return News::Gone(why.clone());
+        }
+        if self.version <= since {
+            return News::None;
+        }
+        let whole = since < self.sized;
+        let changed = self.rows.iter().filter(|(version, _)| whole || *version > since);
+        News::Frame(Frame {
+            terminal: terminal.to_owned(),
+            version: self.version,
+            cols: self.cols,
+            rows: u16::try_from(self.rows.len()).unwrap_or(u16::MAX),
+            whole,
+            changed: changed.map(|(_, row)| row.clone()).collect(),
+            state: self.state.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_protocol::ScreenRun;
+
+    use super::*;
+
+    fn row(row: u16, text: &str) -> ScreenRow {
+        let cols = u16::try_from(text.len()).unwrap();
+        ScreenRow { row, runs: vec![ScreenRun(0, cols, text.to_owned(), String::new())] }
+    }
+
+    fn change(changed: Vec<ScreenRow>) -> ScreenChange {
+        ScreenChange { cols: 80, rows: 3, whole: false, changed, state: ScreenState::default() }
+    }
+
+    fn frame(screen: &FeedScreen, since: u64) -> (u64, bool, Vec<u16>) {
+        match screen.news("term", since) {
+            News::Frame(frame) => (frame.version, frame.whole, frame.changed.iter().map(|row| row.row).collect()),
+            news => panic!("{news:?}"),
+        }
+    }
+
+    #[test]
+    fn a_viewer_is_a_version_and_receives_what_is_newer() {
+        let mut screen = FeedScreen::default();
+        assert!(matches!(screen.news("term", 0), News::None));
+        screen.take(change(vec![row(0, "a"), row(1, "b")]));
+        assert_eq!(frame(&screen, 0), (1, true, vec![0, 1, 2]));
+        screen.take(change(vec![row(1, "c")]));
+        screen.take(change(vec![row(2, "d")]));
+        assert_eq!(frame(&screen, 1), (3, false, vec![1, 2]));
+        assert_eq!(frame(&screen, 2), (3, false, vec![2]));
+        assert!(matches!(screen.news("term", 3), News::None));
+        // The next daemon sends everything; a row that is the same is none of the news.
+        screen.take(ScreenChange { whole: true, ..change(vec![row(0, "a"), row(1, "c"), row(2, "e")]) });
+        assert_eq!(frame(&screen, 3), (4, false, vec![2]));
+        screen.take(ScreenChange { rows: 4, whole: true, ..change(vec![row(0, "a")]) });
+        assert_eq!(frame(&screen, 4), (5, true, vec![0, 1, 2, 3]));
+    }
+}

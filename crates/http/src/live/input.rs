@@ -1,0 +1,73 @@
+//! The input of one tab: typed in order, and each input once.
+//!
+//! An input has a name, which the terminal's ledger remembers. After a lost connection the tab sends what was not
+//! acknowledged again under the same names; after a lost daemon, this sends it again to the next one.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use steplatch_protocol::{CallError, ReconnectingClient, WriteTerminal};
+use tokio::sync::mpsc;
+
+use super::message::{ToTab, TypedByTab};
+
+/// How long the daemon may be away before an input counts as lost.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest name of an input, in bytes.
+const LONGEST_NAME: usize = 64;
+
+/// An input that a tab has sent.
+#[derive(Debug)]
+pub(super) struct TabInput {
+    pub(super) terminal: String,
+    pub(super) key: Option<String>,
+    pub(super) n: String,
+    pub(super) input: TypedByTab,
+}
+
+/// Types what arrives, until the tab is gone.
+pub(super) async fn type_all(
+    person: ReconnectingClient,
+    mut inputs: mpsc::Receiver<TabInput>,
+    replies: mpsc::Sender<ToTab>,
+) {
+    while let Some(TabInput { terminal, key, n, input }) = inputs.recv().await {
+        let error = typed(&person, &terminal, key, &n, input).await.err();
+        if replies.send(ToTab::Typed { terminal, n, error }).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn typed(
+    person: &ReconnectingClient,
+    terminal: &str,
+    hold_key: Option<String>,
+    n: &str,
+    input: TypedByTab,
+) -> Result<(), String> {
+    if n.is_empty() || n.len() > LONGEST_NAME {
+        return Err(format!("the name of an input has 1 to {LONGEST_NAME} bytes"));
+    }
+    let TypedByTab { text, keys, paste } = input;
+    let bytes = STANDARD.encode(text.unwrap_or_default());
+    let verb = WriteTerminal { session_id: terminal.to_owned(), bytes, keys, paste, hold_key };
+    let step = format!("page-{n}");
+    let began = Instant::now();
+    loop {
+        let asked = match person.running().await {
+            Ok(client) => client.call_once(&verb, &step).await,
+            Err(_) => Err(CallError::Lost),
+        };
+        match asked {
+            Ok(reply) => return reply.error.map_or(Ok(()), Err),
+            Err(CallError::Lost) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The runs that a tab follows: their events from a number on, across daemons.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_protocol::{ReconnectingClient, RunEvent, Subscribe};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::message::ToTab;
+
+/// The time between two attempts to reach the daemon.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A run that is followed until this is dropped.
+#[derive(Debug)]
+pub(super) struct Followed(AbortHandle);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Follows a run from the event numbered `from` on.
+pub(super) fn follow(daemon: ReconnectingClient, run_id: String, from: u64, replies: mpsc::Sender<ToTab>) -> Followed {
+    Followed(tokio::spawn(events(daemon, run_id, from, replies)).abort_handle())
+}
+
+async fn events(daemon: ReconnectingClient, run_id: String, mut from: u64, replies: mpsc::Sender<ToTab>) {
+    loop {
+        let wanted = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
+        let subscribed = async { daemon.running().await.ok()?.subscribe(wanted).await.ok() };
+        let Some((reply, mut events)) = subscribed.await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        if !reply.success {
+            let _ = replies.send(ToTab::Unfollowed { run: run_id, error: reply.error }).await;
+            return;
+        }
+        while let Some(event) = events.next().await {
+            let is_last = is_last(&event);
+            from = event["seq"].as_u64().map_or(from, |seq| seq + 1);
+            // A tab that is slow slows the events of its own run down.
+            if replies.send(ToTab::Event { event }).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+}
+
+fn is_last(event: &Value) -> bool {
+    serde_json::from_value::<RunEvent>(event.clone()).is_ok_and(|event| event.is_last())
+}

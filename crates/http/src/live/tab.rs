@@ -1,0 +1,347 @@
+//! One tab: its socket, and the state that belongs to it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use steplatch_protocol::{CheckPageSession, PageSecret, Peer, ReconnectingClient, ResizeTerminal};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+
+use super::feeds::{News, THUMB_INTERVAL, Viewer};
+use super::input::{TabInput, type_all};
+use super::lists::Listed;
+use super::message::{FromTab, Rate, ToTab};
+use super::runs::{Followed, follow};
+use crate::page;
+use crate::server::App;
+
+/// The time limit for the first message.
+const HELLO_TIME: Duration = Duration::from_secs(10);
+
+/// The time between two pings, at which the session is checked, too.
+const PING_TIME: Duration = Duration::from_secs(20);
+
+/// How long a tab may be silent: it answers pings.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The most frames of one screen that are not acknowledged.
+const MOST_FRAMES: usize = 2;
+
+/// The most terminals that a tab watches.
+const MOST_WATCHED: usize = 256;
+
+/// The most runs that a tab follows.
+const MOST_FOLLOWED: usize = 32;
+
+/// The most inputs that wait.
+const MOST_INPUTS: usize = 1024;
+
+/// The codes with which a socket is closed: the session has ended; the messages are not those of the page; the server ends.
+const LOGGED_OUT: u16 = 4401;
+const MISREAD: u16 = 4400;
+const GOING_AWAY: u16 = 1001;
+
+/// A tab that is logged in.
+pub(super) struct Tab {
+    app: Arc<App>,
+    socket: WebSocket,
+    session: CheckPageSession,
+    /// The way to the daemon as the person at the browser.
+    person: ReconnectingClient,
+    /// Woken by news of screens.
+    wake: Arc<Notify>,
+    watched: HashMap<String, Watched>,
+    /// Holds, by their keys, with the number of the taking.
+    held: HashMap<String, u64>,
+    followed: HashMap<String, Followed>,
+    inputs: mpsc::Sender<TabInput>,
+    replies: mpsc::Sender<ToTab>,
+    is_visible: bool,
+    lists: Option<watch::Receiver<Listed>>,
+    wants_lists: bool,
+    daemon_is_here: bool,
+}
+
+/// A screen that a tab watches.
+struct Watched {
+    viewer: Viewer,
+    /// The version of the last frame.
+    since: u64,
+    /// The versions of frames that are not acknowledged.
+    flying: VecDeque<u64>,
+    sent: Option<Instant>,
+    is_gone: bool,
+}
+
+/// Why a tab's socket is closed.
+struct Closing(u16, &'static str);
+
+impl Tab {
+    /// Serves a tab until it is gone.
+    pub(super) async fn serve(app: Arc<App>, mut socket: WebSocket, cookie: PageSecret, peer: Peer) {
+        let first = timeout(HELLO_TIME, socket.recv()).await;
+        let Ok(Some(Ok(Message::Text(first)))) = first else { return };
+        let Ok(FromTab::Hello { half }) = serde_json::from_str(&first) else {
+            return close(socket, Closing(MISREAD, "the first message is no hello")).await;
+        };
+        let session = CheckPageSession { cookie, half };
+        // The daemon knows the sessions, so this is the one request for which it is started.
+        match app.daemon.call(session.clone()).await {
+            Ok(checked) if checked.success => {}
+            Ok(_) => return close(socket, Closing(LOGGED_OUT, "the session has ended")).await,
+            Err(_) => return close(socket, Closing(GOING_AWAY, "the daemon does not answer")).await,
+        }
+        let person = app.daemon.for_person("page", Some(peer));
+        let (inputs, typing) = mpsc::channel(MOST_INPUTS);
+        let (replies, mut answers) = mpsc::channel(64);
+        let typing = tokio::spawn(type_all(person.clone(), typing, replies.clone()));
+        let daemon_is_here = app.live.lists.is_here().await;
+        let mut tab = Self {
+            app,
+            socket,
+            session,
+            person,
+            wake: Arc::default(),
+            watched: HashMap::new(),
+            held: HashMap::new(),
+            followed: HashMap::new(),
+            inputs,
+            replies,
+            is_visible: true,
+            lists: None,
+            wants_lists: false,
+            daemon_is_here,
+        };
+        let ended = tab.talk(&mut answers).await;
+        typing.abort();
+        for (key, taken) in tab.held.drain() {
+            tab.app.live.holds.leave(key, taken);
+        }
+        if let Err(closing) = ended {
+            close(tab.socket, closing).await;
+        }
+    }
+
+    async fn talk(&mut self, answers: &mut mpsc::Receiver<ToTab>) -> Result<(), Closing> {
+        let hello = ToTab::Hello { build: page::build(), daemon: self.daemon_is_here };
+        if !self.send(&hello).await {
+            return Ok(());
+        }
+        let mut ping = interval(PING_TIME);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ping.tick().await;
+        let (ended, wake) = (self.app.ended.clone(), self.wake.clone());
+        let mut heard = Instant::now();
+        loop {
+            let due = self.send_frames().await;
+            tokio::select! {
+                message = self.socket.recv() => {
+                    heard = Instant::now();
+                    match message {
+                        Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
+                            Ok(message) => self.take(message).await,
+                            Err(error) => {
+                                tracing::debug!(%error, "a message of a tab can not be read");
+                                return Err(Closing(MISREAD, "a message can not be read"));
+                            }
+                        },
+                        Some(Ok(Message::Binary(_))) => return Err(Closing(MISREAD, "a message is no text")),
+                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                        Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(()),
+                    }
+                }
+                () = wake.notified() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                Some(answer) = answers.recv() => {
+                    if !self.send(&answer).await {
+                        return Ok(());
+                    }
+                }
+                true = changed(self.lists.as_mut()) => self.send_lists().await,
+                _ = ping.tick() => {
+                    if heard.elapsed() > SILENCE || self.socket.send(Message::Ping(Vec::new().into())).await.is_err() {
+                        return Ok(());
+                    }
+                    if !self.is_logged_in().await {
+                        return Err(Closing(LOGGED_OUT, "the session has ended"));
+                    }
+                }
+                () = ended.cancelled() => return Err(Closing(GOING_AWAY, "the server ends")),
+            }
+        }
+    }
+
+    /// Sends a message. Returns whether the tab is still there.
+    async fn send(&mut self, message: &ToTab) -> bool {
+        let text = serde_json::to_string(message).expect("a message has only JSON in it");
+        self.socket.send(Message::Text(text.into())).await.is_ok()
+    }
+
+    /// Returns whether the session goes on. A daemon that is away is not started for this.
+    async fn is_logged_in(&mut self) -> bool {
+        match self.app.daemon.running().await {
+            Ok(client) => match client.call(self.session.clone()).await {
+                Ok(checked) => checked.success,
+                // The daemon has just ended; the next one is asked.
+                Err(_) => true,
+            },
+            Err(_) => true,
+        }
+    }
+
+    /// Sends every frame that is due. Returns when the next one is.
+    async fn send_frames(&mut self) -> Option<Instant> {
+        if !self.is_visible {
+            return None;
+        }
+        let (now, mut frames, mut next) = (Instant::now(), Vec::new(), None::<Instant>);
+        for (terminal, watched) in &mut self.watched {
+            if watched.is_gone || watched.flying.len() >= MOST_FRAMES {
+                continue;
+            }
+            let due = match (watched.viewer.rate(), watched.sent) {
+                (Rate::Thumb, Some(sent)) => sent + THUMB_INTERVAL,
+                _ => now,
+            };
+            match watched.viewer.news(watched.since) {
+                News::None => {}
+                News::Gone(error) => {
+                    watched.is_gone = true;
+                    frames.push(ToTab::Gone { terminal: terminal.clone(), error });
+                }
+                News::Frame(_) if due > now => next = Some(next.map_or(due, |next| next.min(due))),
+                News::Frame(frame) => {
+                    watched.since = frame.version;
+                    watched.flying.push_back(frame.version);
+                    watched.sent = Some(now);
+                    frames.push(ToTab::Screen(frame));
+                }
+            }
+        }
+        for frame in frames {
+            // A tab that is gone is noticed where its messages are read.
+            self.send(&frame).await;
+        }
+        next
+    }
+
+    async fn send_lists(&mut self) {
+        let Some(lists) = &mut self.lists else { return };
+        let Listed { is_here, terminals, waiting, runs } = lists.borrow_and_update().clone();
+        if is_here != self.daemon_is_here {
+            self.daemon_is_here = is_here;
+            self.send(&ToTab::Daemon { here: is_here }).await;
+        }
+        if is_here {
+            let lists =
+                ToTab::Lists { terminals: (*terminals).clone(), waiting: (*waiting).clone(), runs: (*runs).clone() };
+            self.send(&lists).await;
+        }
+    }
+
+    /// Listens to the lists while the tab wants them and is shown.
+    fn listen(&mut self) {
+        match (self.wants_lists && self.is_visible, &self.lists) {
+            (true, None) => {
+                let mut lists = self.app.live.lists.listen();
+                lists.mark_changed();
+                self.lists = Some(lists);
+            }
+            (false, Some(_)) => self.lists = None,
+            _ => {}
+        }
+    }
+
+    async fn take(&mut self, message: FromTab) {
+        let is_full = self.watched.len() >= MOST_WATCHED;
+        match message {
+            // A second one changes nothing.
+            FromTab::Hello { .. } => {}
+            FromTab::Watch { terminal, rate } => match self.watched.get_mut(&terminal) {
+                Some(watched) => watched.viewer.set_rate(rate),
+                None if is_full => {
+                    let error = Some(format!("a tab watches at most {MOST_WATCHED} terminals"));
+                    self.send(&ToTab::Gone { terminal, error }).await;
+                }
+                None => {
+                    let viewer = self.app.live.feeds.watch(&terminal, rate, &self.wake);
+                    let watched = Watched { viewer, since: 0, flying: VecDeque::new(), sent: None, is_gone: false };
+                    self.watched.insert(terminal, watched);
+                }
+            },
+            FromTab::Leave { terminal } => drop(self.watched.remove(&terminal)),
+            FromTab::Ack { terminal, version } => {
+                if let Some(watched) = self.watched.get_mut(&terminal) {
+                    watched.flying.retain(|flying| *flying > version);
+                }
+            }
+            FromTab::Visible { visible } => {
+                self.is_visible = visible;
+                self.listen();
+            }
+            FromTab::Lists => {
+                self.wants_lists = true;
+                self.listen();
+                if let Some(lists) = &mut self.lists {
+                    lists.mark_changed();
+                }
+            }
+            FromTab::Follow { run, from } => {
+                if self.followed.len() < MOST_FOLLOWED || self.followed.contains_key(&run) {
+                    let followed = follow(self.app.daemon.clone(), run.clone(), from, self.replies.clone());
+                    self.followed.insert(run, followed);
+                } else {
+                    let error = Some(format!("a tab follows at most {MOST_FOLLOWED} runs"));
+                    self.send(&ToTab::Unfollowed { run, error }).await;
+                }
+            }
+            FromTab::Unfollow { run } => drop(self.followed.remove(&run)),
+            FromTab::Hold { terminal, key } => {
+                let taken = self.app.live.holds.take(&self.person, &terminal, &key).await;
+                let error = match taken {
+                    Ok(taken) => {
+                        self.held.insert(key, taken);
+                        None
+                    }
+                    Err(error) => Some(error),
+                };
+                self.send(&ToTab::Held { terminal, success: error.is_none(), error }).await;
+            }
+            FromTab::HandBack { terminal, key, note } => {
+                let error = self.app.live.holds.hand_back(&self.person, &terminal, &key, note).await.err();
+                self.held.remove(&key);
+                self.send(&ToTab::HandedBack { terminal, error }).await;
+            }
+            FromTab::Type { terminal, key, n, input } => {
+                let input = TabInput { terminal, key, n, input };
+                if let Err(mpsc::error::TrySendError::Full(input)) = self.inputs.try_send(input) {
+                    let error = Some("too much input waits".to_owned());
+                    let TabInput { terminal, n, .. } = input;
+                    self.send(&ToTab::Typed { terminal, n, error }).await;
+                }
+            }
+            FromTab::Size { terminal, cols, rows } => {
+                let Ok(client) = self.person.running().await else { return };
+                let resized = client.call(ResizeTerminal { session_id: terminal.clone(), cols, rows }).await;
+                if let Ok(Some(error)) = resized.map(|reply| reply.error) {
+                    tracing::debug!(%error, terminal, "a terminal keeps its size");
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a change of the lists.
+async fn changed(lists: Option<&mut watch::Receiver<Listed>>) -> bool {
+    match lists {
+        Some(lists) => lists.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn close(mut socket: WebSocket, Closing(code, reason): Closing) {
+    // The tab may be gone already.
+    let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
+}

@@ -1,0 +1,132 @@
+//! Verbs about screens that are watched: the rows that change, as cells, for viewers that draw them without an emulator.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Watch the screen of a terminal: all rows now, and the rows that change, as events on this connection. Secrets are
+/// redacted.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WatchScreen {
+    /// Terminal to watch
+    pub session_id: String,
+    /// Least time between two events in milliseconds; a change after a longer silence is sent at once
+    #[serde(default)]
+    pub interval_ms: u64,
+}
+
+/// Whether the screen is watched.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WatchScreenReply {
+    /// Whether there is such a terminal
+    pub success: bool,
+    /// The terminal's id, also where it was called by its name
+    #[serde(default)]
+    pub session_id: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Hold a terminal as long as this request is not cancelled: input that does not carry the key is refused meanwhile.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HoldTerminal {
+    /// Terminal to hold
+    pub session_id: String,
+    /// The key, which the client draws; a request with the same key continues the hold
+    pub hold_key: String,
+}
+
+/// Whether the terminal is held.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HoldTerminalReply {
+    /// Whether it is
+    pub success: bool,
+    /// Its id, also where it was called by its name
+    #[serde(default)]
+    pub session_id: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An event of a watched screen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event_type", rename_all = "snake_case")]
+pub enum ScreenEvent {
+    /// The screen changed, or this is all of it.
+    ScreenChanged(Box<ScreenChange>),
+    /// The terminal was closed.
+    ScreenClosed,
+}
+
+/// How a screen differs from the one before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScreenChange {
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+    /// Whether all rows are in `changed`: what was shown before is gone.
+    pub whole: bool,
+    /// The rows that differ.
+    pub changed: Vec<ScreenRow>,
+    /// Everything besides the rows.
+    pub state: ScreenState,
+}
+
+/// What a screen shows besides its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScreenState {
+    /// The cursor, unless the program hides it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<ScreenCursor>,
+    /// The colours of text and ground that have no other, as `#rrggbb`.
+    pub foreground: String,
+    /// The same for the ground.
+    pub background: String,
+    /// Colours of the palette that the program has changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub palette: Vec<(u8, String)>,
+    /// The title that the program set.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// Whether a full-screen program has the alternate screen.
+    #[serde(default)]
+    pub alternate: bool,
+    /// Whether pasted text is bracketed.
+    #[serde(default)]
+    pub bracketed_paste: bool,
+    /// The exit code of the program, once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
+/// The cell of a cursor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScreenCursor {
+    /// Row, counted from 0.
+    pub row: u16,
+    /// Column, counted from 0.
+    pub col: u16,
+    /// block, underline or bar.
+    pub shape: String,
+}
+
+/// A row of a screen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScreenRow {
+    /// Its number, counted from 0 at the top.
+    pub row: u16,
+    /// Its runs of cells that look alike, from left to right. Cells that show nothing are in none.
+    pub runs: Vec<ScreenRun>,
+}
+
+/// Neighbouring cells of a row that look alike: first column, columns, text, and style. Each character takes one column, or
+/// two if there are twice as many columns as characters; a text of one cell may have several characters.
+///
+/// A style is a list of words with a comma between them, and empty for plain text: `fN` and `bN` are colours of the
+/// palette for text and ground, `f#rrggbb` and `b#rrggbb` others; `B` bold, `D` dim, `I` italic, `S` struck, `R` colours
+/// exchanged, `H` hidden, `U1` to `U5` lines under the text (single, double, curled, dotted, dashed), `uN` and `u#rrggbb`
+/// their colour, `W` characters of two columns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScreenRun(pub u16, pub u16, pub String, pub String);

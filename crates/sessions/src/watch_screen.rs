@@ -1,0 +1,286 @@
+//! Watching a screen: the rows that change, as cells without secrets.
+//!
+//! The terminal host answers with the screen once it has changed. Here secrets are masked, and what a viewer has already is
+//! left out, after masking: a secret that is learned late changes rows, too.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_access::{Caller, Redactor};
+use steplatch_host::{AskError, HostedTerminal, Refusal};
+use steplatch_protocol::{
+    HoldTerminal, HoldTerminalReply, ScreenChange, ScreenCursor, ScreenEvent, ScreenRow, ScreenRun, ScreenState,
+    WatchScreen, WatchScreenReply,
+};
+use steplatch_terminal::{Colour, CursorShape, Modes, Picture, Run, ScreenUpdate, Style, Underline};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::attach::Seat;
+use crate::event_sink::{Disconnected, EventSink};
+use crate::sessions::Sessions;
+use crate::trouble::SessionError;
+
+/// The least time between two events. A screen shows no more than 60 pictures a second.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(15);
+
+/// The most time between two events.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often the screen of a host of an older version is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A watched screen, for one client.
+#[derive(Debug)]
+pub struct ScreenEvents {
+    terminal: HostedTerminal,
+    secrets: Redactor,
+    interval: Duration,
+}
+
+/// A terminal that a client holds, until it cancels its request or disconnects.
+#[derive(Debug)]
+pub struct HeldTerminal {
+    _seat: Seat,
+}
+
+impl HeldTerminal {
+    /// Keeps the hold until this is dropped.
+    pub async fn forward(self) -> Result<(), Disconnected> {
+        std::future::pending().await
+    }
+}
+
+impl Sessions {
+    /// Watches the screen of a terminal. The events begin with the whole screen.
+    pub async fn watch_screen(&self, verb: WatchScreen) -> (WatchScreenReply, Option<ScreenEvents>) {
+        match self.find(&verb.session_id).await {
+            Ok(terminal) => {
+                let secrets = self.secrets.within(terminal.id());
+                let interval = Duration::from_millis(verb.interval_ms).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
+                let reply = WatchScreenReply { success: true, session_id: terminal.id().to_string(), error: None };
+                (reply, Some(ScreenEvents { terminal, secrets, interval }))
+            }
+            Err(trouble) => {
+                let error = Some(self.words(&verb.session_id, trouble).await);
+                (WatchScreenReply { success: false, session_id: verb.session_id, error }, None)
+            }
+        }
+    }
+
+    /// Holds a terminal for a client.
+    pub async fn hold(&self, caller: &Caller, verb: HoldTerminal) -> (HoldTerminalReply, Option<HeldTerminal>) {
+        let held = async {
+            let terminal = self.find(&verb.session_id).await?;
+            let seat = self.take_seat(caller, &terminal, verb.hold_key.clone()).await?;
+            Ok::<_, SessionError>((terminal, seat))
+        };
+        match held.await {
+            Ok((terminal, seat)) => {
+                let reply = HoldTerminalReply { success: true, session_id: terminal.id().to_string(), error: None };
+                (reply, Some(HeldTerminal { _seat: seat }))
+            }
+            Err(trouble) => {
+                let error = Some(self.words(&verb.session_id, trouble).await);
+                (HoldTerminalReply { success: false, session_id: verb.session_id, error }, None)
+            }
+        }
+    }
+}
+
+impl ScreenEvents {
+    /// Sends what changes until the terminal is closed or the client disconnects. A client that reads slowly misses
+    /// what was shown meanwhile, and receives the latest state.
+    pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
+        let (mut known, mut shown) = (None, None);
+        loop {
+            let update = match self.next(known).await {
+                Ok(update) => update,
+                Err(_) => return sink.event(request_id, &ScreenEvent::ScreenClosed).await,
+            };
+            let due = Instant::now() + self.interval;
+            known = Some(update.version);
+            let screen = Shown::of(update, &self.secrets);
+            if let Some(change) = screen.change_from(shown.as_ref()) {
+                sink.event(request_id, &ScreenEvent::ScreenChanged(Box::new(change))).await?;
+                shown = Some(screen);
+                sleep_until(due).await;
+            }
+        }
+    }
+
+    /// Returns the screen once it is another one than `known`.
+    async fn next(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
+        match self.terminal.watch_screen(known).await {
+            Err(AskError::Refused(Refusal::NotUnderstood)) => {
+                if known.is_some() {
+                    sleep(LOOK_INTERVAL.max(self.interval)).await;
+                }
+                let (picture, described) = (self.terminal.picture().await?, self.terminal.view(false).await?);
+                Ok(ScreenUpdate {
+                    version: known.map_or(0, |known| known.wrapping_add(1)),
+                    picture,
+                    modes: described.modes,
+                    title: described.title,
+                    exit: described.exit,
+                })
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// A screen without secrets, as a viewer draws it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Shown {
+    cols: u16,
+    rows: Vec<Vec<Run>>,
+    state: ScreenState,
+}
+
+impl Shown {
+    fn of(update: ScreenUpdate, secrets: &Redactor) -> Self {
+        let ScreenUpdate { picture, modes, title, exit, .. } = update;
+        let picture = secrets.masked_picture(picture);
+        let state = state_of(&picture, modes, secrets.masked(title), exit.map(|exit| exit.code));
+        Self { cols: picture.cols, rows: picture.rows, state }
+    }
+
+    /// Returns how this differs from what a viewer has; all of it if the viewer has nothing, or another size.
+    fn change_from(&self, before: Option<&Self>) -> Option<ScreenChange> {
+        let before = before.filter(|before| before.cols == self.cols && before.rows.len() == self.rows.len());
+        if before == Some(self) {
+            return None;
+        }
+        let rows = (0_u16..)
+            .zip(&self.rows)
+            .filter(|(row, runs)| before.is_none_or(|before| before.rows.get(usize::from(*row)) != Some(*runs)));
+        let changed = rows.map(|(row, runs)| ScreenRow { row, runs: runs.iter().map(run).collect() }).collect();
+        Some(ScreenChange {
+            cols: self.cols,
+            rows: u16::try_from(self.rows.len()).unwrap_or(u16::MAX),
+            whole: before.is_none(),
+            changed,
+            state: self.state.clone(),
+        })
+    }
+}
+
+fn state_of(picture: &Picture, modes: Modes, title: String, exit_code: Option<i32>) -> ScreenState {
+    let cursor = picture.cursor.map(|cell| ScreenCursor {
+        row: cell.row,
+        col: cell.col,
+        shape: match cell.shape {
+            CursorShape::Block => "block",
+            CursorShape::Underline => "underline",
+            CursorShape::Bar => "bar",
+        }
+        .to_owned(),
+    });
+    ScreenState {
+        cursor,
+        foreground: picture.foreground.to_string(),
+        background: picture.background.to_string(),
+        palette: picture.palette.iter().map(|(index, rgb)| (*index, rgb.to_string())).collect(),
+        title,
+        alternate: modes.alternate_screen,
+        bracketed_paste: modes.bracketed_paste,
+        exit_code,
+    }
+}
+
+fn run(run: &Run) -> ScreenRun {
+    ScreenRun(run.col, run.cols, run.text.clone(), style(&run.style, run.wide))
+}
+
+/// Returns the words of a style, as [`ScreenRun`] describes them.
+fn style(style: &Style, wide: bool) -> String {
+    let mut words = String::new();
+    let mut colour = |sign: char, colour: Colour| match colour {
+        Colour::Default => {}
+        // Writing to a text does not fail.
+        Colour::Indexed(index) => drop(write!(words, "{sign}{index},")),
+        Colour::Rgb(rgb) => drop(write!(words, "{sign}{rgb},")),
+    };
+    colour('f', style.fg);
+    colour('b', style.bg);
+    if let Some(line) = style.underline_colour {
+        colour('u', line);
+    }
+    let underline = match style.underline {
+        Underline::None => "",
+        Underline::Single => "U1",
+        Underline::Double => "U2",
+        Underline::Curled => "U3",
+        Underline::Dotted => "U4",
+        Underline::Dashed => "U5",
+    };
+    let words_of = [
+        (style.bold, "B"),
+        (style.dim, "D"),
+        (style.italic, "I"),
+        (style.strike, "S"),
+        (style.inverse, "R"),
+        (style.hidden, "H"),
+        (!underline.is_empty(), underline),
+        (wide, "W"),
+    ];
+    for (_, word) in words_of.into_iter().filter(|(is_set, _)| *is_set) {
+        words.push_str(word);
+        words.push(',');
+    }
+    words.pop();
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_terminal::Rgb;
+
+    use super::*;
+
+    fn shown(texts: &[&str]) -> Shown {
+        let run = |text: &&str| Run {
+            col: 0,
+            cols: u16::try_from(text.len()).unwrap(),
+            wide: false,
+            text: (*text).to_owned(),
+            style: Style::default(),
+        };
+        let rows = texts.iter().map(|text| if text.is_empty() { Vec::new() } else { vec![run(text)] }).collect();
+        Shown { cols: 80, rows, state: ScreenState::default() }
+    }
+
+    #[test]
+    fn a_viewer_receives_what_it_has_not() {
+        let first = shown(&["one", "two", ""]);
+        let all = first.change_from(None).unwrap();
+        assert!(all.whole && all.changed.len() == 3 && (all.cols, all.rows) == (80, 3));
+        assert_eq!(first.change_from(Some(&first)), None);
+        let second = shown(&["one", "2", "three"]);
+        let change = second.change_from(Some(&first)).unwrap();
+        let rows: Vec<u16> = change.changed.iter().map(|row| row.row).collect();
+        assert_eq!((change.whole, rows), (false, vec![1, 2]));
+        let larger = shown(&["one", "2", "three", ""]);
+        assert!(larger.change_from(Some(&second)).unwrap().whole, "another size is another screen");
+        let mut moved = second.clone();
+        moved.state.title = "vim".to_owned();
+        let change = moved.change_from(Some(&second)).unwrap();
+        assert!(change.changed.is_empty() && change.state.title == "vim");
+    }
+
+    #[test]
+    fn a_style_is_a_list_of_words() {
+        assert_eq!(style(&Style::default(), false), "");
+        let all = Style {
+            fg: Colour::Indexed(9),
+            bg: Colour::Rgb(Rgb(1, 2, 255)),
+            bold: true,
+            underline: Underline::Curled,
+            underline_colour: Some(Colour::Indexed(1)),
+            inverse: true,
+            ..Style::default()
+        };
+        assert_eq!(style(&all, true), "f9,b#0102ff,u1,B,R,U3,W");
+    }
+}

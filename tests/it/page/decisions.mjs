@@ -1,0 +1,106 @@
+// What the page decides without a browser: names of keys, pastes, rows of screens, timelines and words.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const modules = new URL("../../../crates/http/page/js/", import.meta.url);
+const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
+const { apply, blank, cells, lastUsed, rowText } = await import(new URL("screen.js", modules));
+const { addEvent, duration, emptyTimeline, layOut } = await import(new URL("timeline.js", modules));
+const { terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
+const { valueOf } = await import(new URL("form.js", modules));
+
+const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
+
+test("a key has the name that the server knows, and a character is text", () => {
+  const named = [
+    [press("Enter"), "enter"],
+    [press("ArrowUp", { ctrlKey: true }), "ctrl-up"],
+    [press("Tab", { shiftKey: true }), "shift-tab"],
+    [press("F5"), "f5"],
+    [press("c", { ctrlKey: true }), "ctrl-c"],
+    [press(" ", { ctrlKey: true }), "ctrl-space"],
+    [press("x", { altKey: true }), "alt-x"],
+    [press("a"), null],
+    [press("Shift", { shiftKey: true }), null],
+    [press("Dead"), null],
+    [press("a", { isComposing: true, ctrlKey: true }), null],
+    [press("r", { metaKey: true }), null],
+    [press("@", { ctrlKey: true, altKey: true }), null],
+  ];
+  for (const [pressed, name] of named) assert.equal(keyName(pressed), name, JSON.stringify(pressed));
+  assert.equal(keyText(press("a"), false), "a");
+  assert.equal(keyText(press("é"), false), "é");
+  assert.equal(keyText(press("a", { ctrlKey: true }), false), null);
+  assert.equal(keyText(press("@", { ctrlKey: true, altKey: true }), true), "@", "AltGr types a character");
+  assert.equal(keyText(press("Enter"), false), null);
+});
+
+test("few keys belong to the page", () => {
+  assert.ok(isForPage(press("C", { ctrlKey: true, shiftKey: true }), false));
+  assert.ok(isForPage(press("c", { ctrlKey: true }), true), "ctrl-c copies while text is selected");
+  assert.ok(!isForPage(press("c", { ctrlKey: true }), false));
+  assert.ok(!isForPage(press("w", { ctrlKey: true }), true));
+});
+
+test("a paste has no control characters but tabs and line ends", () => {
+  assert.equal(cleanPaste("a\u001b[31mb\r\nc\u0003\u009b\td\re"), "a[31mb\nc\td\ne");
+});
+
+test("a change replaces the rows that it has, and another size all of them", () => {
+  const screen = blank();
+  const state = { foreground: "#fff", background: "#000" };
+  assert.deepEqual(apply(screen, { cols: 9, rows: 2, whole: true, changed: [{ row: 0, runs: [[0, 2, "ab", ""]] }], state }), [0, 1]);
+  assert.deepEqual(apply(screen, { cols: 9, rows: 2, whole: false, changed: [{ row: 1, runs: [[3, 1, "x", "B"]] }], state }), [1]);
+  assert.deepEqual(screen.lines.map(rowText), ["ab", "   x"]);
+  assert.equal(lastUsed(screen), 1);
+  assert.deepEqual(apply(screen, { cols: 9, rows: 3, whole: true, changed: [], state }), [0, 1, 2]);
+  assert.deepEqual(screen.lines.map(rowText), ["", "", ""]);
+});
+
+test("cells of a run have their columns", () => {
+  assert.deepEqual(cells([2, 4, "漢字", "W"]), [{ col: 2, cols: 2, text: "漢" }, { col: 4, cols: 2, text: "字" }]);
+  assert.deepEqual(cells([0, 1, "e\u0301", ""]), [{ col: 0, cols: 1, text: "e\u0301" }], "characters of one cell stay together");
+});
+
+test("a timeline pairs what began with its end, and shortens idle time", () => {
+  const timeline = emptyTimeline();
+  const at = (seconds) => new Date(1e12 + seconds * 1000).toISOString();
+  const event = (seconds, event_type, data) => addEvent(timeline, { event_type, data, timestamp: at(seconds) });
+  event(0, "workflow_started", {});
+  event(0, "state_entered", { state: "open", visit: 1, tool: "open_terminal", params: {} });
+  event(1, "state_completed", { state: "open", visit: 1, outcome: "finished", result: { success: true, session_id: "term_a" } });
+  event(1, "transition", { from: "open", to: "ask", because: "the action succeeded" });
+  event(101, "state_entered", { state: "ask", visit: 1, tool: "await_output", params: {} });
+  event(102, "state_completed", { state: "ask", visit: 1, outcome: "timed_out" });
+  event(102, "workflow_failed", { error: "it did not come" });
+  const [open, ask] = timeline.steps;
+  assert.deepEqual([open.outcome, open.terminal, open.because], ["ok", "term_a", "→ ask: the action succeeded"]);
+  assert.deepEqual([ask.outcome, timeline.error], ["failed", "it did not come"]);
+  const { whole, spans } = layOut(timeline, Date.parse(at(200)), 2000);
+  assert.deepEqual([whole, spans], [4000, [{ from: 0, to: 1000 }, { from: 3000, to: 4000 }]]);
+  assert.deepEqual([duration(7), duration(1500), duration(90_000), duration(7_260_000)], ["7 ms", "1.5 s", "1 min 30 s", "2 h 1 min"]);
+});
+
+test("what would hide in a text is shown by its number", () => {
+  assert.equal(visible("a\u202eb\u0007c\u200bd\n\te"), "a⟨U+202E⟩b⟨U+0007⟩c⟨U+200B⟩d\n\te");
+  assert.equal(visible("漢字 é 🙂"), "漢字 é 🙂");
+});
+
+test("states of terminals are what the daemon knows", () => {
+  const words = [
+    [{ state: "exited", exit_code: 3 }, "ended with 3"],
+    [{ password: true, busy: true }, "asks for a password"],
+    [{ busy: false, awaiting_input: true }, "at its prompt"],
+    [{ busy: true, awaiting_input: true }, "waits for input"],
+    [{ busy: true }, "busy"],
+    [{}, "running"],
+  ];
+  for (const [terminal, word] of words) assert.equal(terminalState(terminal).word, word);
+  assert.equal(timeAgo("2026-01-01T00:00:00Z", Date.parse("2026-01-01T02:03:00Z")), "2 h ago");
+});
+
+test("a field of a form is a value of its type, or the text that the server refuses", () => {
+  assert.deepEqual([valueOf("3", "integer"), valueOf("x", "integer"), valueOf("", "string"), valueOf("true", "boolean")], [3, "x", undefined, true]);
+  assert.deepEqual([valueOf("[1]", "array"), valueOf("[1", "array")], [[1], "[1"]);
+});

@@ -96,3 +96,27 @@ fn a_recorded_run_is_rehearsed_with_what_it_had_from_outside() {
     fs::write(home.path().join("stubs.json"), stubs.to_string()).unwrap();
     home.runs(&["workflow", "test", "tries.json", "--stub", "stubs.json", "-i", &directory]).well();
 }
+
+#[test]
+fn an_agent_rehearses_a_machine_and_nothing_is_run() {
+    let (home, agent) = begun();
+    let definition: Value = serde_json::from_str(LOGIN).unwrap();
+    let variables = json!({"SSH": "ssh", "HOST": "box", "PW": "hunter2-and-more"});
+    let rehearses = |stubs: Value| {
+        let arguments = json!({"workflow_definition": definition, "initial_variables": variables, "rehearse": stubs, "detail": "full"});
+        agent.begins("run_workflow", arguments).answer()
+    };
+    let played = rehearses(json!({
+        "states": {"login": {"prints": ["Continue (yes/no)?"]}, "enter": {"prints": ["password:", "remote$ "]},
+                   "read": {"match_text": "load average: 0.5"}},
+        "gates": {"trust": "yes"}
+    }));
+    let told = played["result"]["structuredContent"].clone();
+    assert_eq!((&told["status"], &told["return_values"]["LOAD"]), (&json!("completed"), &json!("0.5")), "{played:#}");
+    assert!(!played.to_string().contains("hunter2"), "{played:#}");
+    let stuck = rehearses(json!({"states": {"login": {"prints": ["Continue (yes/no)?"]}}})).to_string();
+    assert!(stuck.contains("the rehearsal needs more") && stuck.contains("trust"), "{stuck}");
+    let misspelt = rehearses(json!({"states": {"logon": "timeout"}})).to_string();
+    assert!(misspelt.contains("did you mean 'login'?"), "{misspelt}");
+    assert_eq!(home.runs(&["runs", "list", "--json"]).json()["runs"], json!([]));
+}

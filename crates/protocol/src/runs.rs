@@ -38,16 +38,16 @@ pub struct RunWorkflow {
     /// Name of a saved workflow, instead of workflow_definition
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_name: Option<String>,
-    /// Path of a file with the workflow: JSON, or a function in a .py file
+    /// Path of its file: JSON, or a function in .py
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_file: Option<String>,
-    /// Terminal to work in; without it the workflow opens its own
+    /// Terminal to work in (default: its own)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Variables to begin with, as text
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_variables: Option<std::collections::BTreeMap<String, String>>,
-    /// States to execute at most (default 100)
+    /// States at most (default 100)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_states: Option<u32>,
@@ -55,22 +55,25 @@ pub struct RunWorkflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
-    /// Leave the terminals that the run opened open when it ends
+    /// Leave its terminals open when it ends
     #[serde(default, skip_serializing_if = "is_false")]
     pub keep_terminals: bool,
     /// Save a workflow_definition that completes
     #[serde(default = "yes")]
     pub save_on_success: bool,
-    /// Seconds to wait for the end of the run or a gate (default 20; 0 returns at once)
+    /// Seconds to wait for its end or a gate (default 20)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
-    /// Name of this request: the same one returns its run
+    /// The same key returns the same run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// How much to tell
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
+    /// Play a machine with these results and run nothing, see topic machines
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rehearse: Option<Map<String, Value>>,
 }
 
 impl Default for RunWorkflow {
@@ -88,6 +91,7 @@ impl Default for RunWorkflow {
             wait_seconds: None,
             idempotency_key: None,
             detail: None,
+            rehearse: None,
         }
     }
 }

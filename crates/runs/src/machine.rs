@@ -7,6 +7,7 @@ mod definitions;
 mod gate;
 mod history;
 mod outcome;
+mod rehearsal;
 mod report;
 mod run;
 
@@ -14,5 +15,6 @@ pub(crate) use begin::{MachineLaunch, prepare};
 pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;
 pub(crate) use outcome::{outcome, value};
+pub(crate) use rehearsal::rehearsed;
 pub(crate) use report::{LONGEST_TEXT, next_step, of as report, shorten};
 pub(crate) use run::MachineRun;

@@ -26,7 +26,7 @@ use crate::event::{HistoryError, RunEvents, Unreadable};
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
 use crate::lookup::{self, RunLookupError};
-use crate::machine::{self, MachineLaunch, prepare};
+use crate::machine::{self, MachineLaunch, prepare, rehearsed};
 use crate::remote::RemoteLaunch;
 use crate::result_error::NodeCallError;
 use crate::run::{Run, RunState, RunStatus};
@@ -308,6 +308,10 @@ impl Runs {
         given: Option<RunArguments>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
+        let is_python = verb.workflow_file.as_deref().is_some_and(|file| file.ends_with(".py"));
+        if verb.rehearse.is_some() && is_python {
+            return Err(not_rehearsed());
+        }
         let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
         let begun = self.run_with_key(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
@@ -320,6 +324,9 @@ impl Runs {
             };
         }
         let asked = match self.shared.requested_target(caller, &verb).await {
+            Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if verb.rehearse.is_some() => {
+                return Err(not_rehearsed());
+            }
             Ok(RunTarget::Function(workflow)) => {
                 return match begun {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
@@ -351,6 +358,9 @@ impl Runs {
         let variables: Map<String, Value> =
             variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
+        if let Some(stubs) = &verb.rehearse {
+            return Err(rehearsed(&definition, stubs, variables, limits, &self.shared.secrets));
+        }
         let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
         if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
@@ -646,6 +656,11 @@ fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>>
          choose another key"
     );
     Err(not_started(KEY_TAKEN, error))
+}
+
+/// Refuses to rehearse what is no machine.
+fn not_rehearsed() -> Box<RunReply> {
+    not_started("definition_invalid", "only machines are rehearsed; leave rehearse out to run it".to_owned())
 }
 
 pub(crate) fn not_started(final_state: &str, error: String) -> Box<RunReply> {

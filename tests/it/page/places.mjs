@@ -49,5 +49,10 @@ await play(async (browser) => {
   assert.ok(overflow <= 0, `the page is ${overflow} pixels too wide`);
   await isAccessible(small);
   await shot(small, "phone");
+
+  // A terminal that is held is handed back when it is closed.
+  await small.getByRole("button", { name: "Close" }).tap();
+  await small.getByRole("button", { name: "Close, and end its programs" }).tap();
+  await small.getByText("No terminal is open").waitFor();
   isClean(small);
 });

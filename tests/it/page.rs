@@ -144,6 +144,18 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server(
 }
 
 #[test]
+fn a_workflow_is_started_by_its_form_and_a_phone_types_a_line() {
+    let page = PageHome::new();
+    let count = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.json");
+    page.home.runs(&["workflow", "load", count.to_str().unwrap()]).well();
+    let agent = Agent::new(&page.home);
+    page.plays("places.mjs", |page, wanted| match wanted.as_str() {
+        Some(_) => json!({"url": page.person("open --print")}),
+        None => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
+    });
+}
+
+#[test]
 fn the_page_decides_without_a_browser() {
     let home = Home::new(STEPLATCH);
     let mut tests = node(&home);

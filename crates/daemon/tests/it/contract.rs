@@ -449,6 +449,10 @@ async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_o
         .await;
     // The program may be started by a script, which is in the foreground until then.
     python.sees(">>> ").await;
+    let entry = daemon.call(run(Some(&python.id), "print(1)")).await;
+    assert_eq!((entry.success, entry.output.as_str(), entry.exit_code), (true, "1\n", None), "{entry:?}");
+    python.types("input('Name: ')\n").await;
+    python.sees("^Name: ").await;
     let elsewhere = daemon.call(run(Some(&python.id), "print(1)")).await;
     let error = elsewhere.error.unwrap();
     assert!(error.contains("'python3' runs") && error.ends_with("send_input and await_output"), "{error}");

@@ -15,9 +15,12 @@ export const title = "Gates";
 /** How long buttons do nothing after they appear or the window gets the focus, in milliseconds. */
 const INERT_TIME = 800;
 
+/** How long it is shown that an answer was taken, in milliseconds. */
+const DONE_TIME = 5000;
+
 /** @param {HTMLElement} into */
 export function show(into) {
-  /** @type {Map<string, { element: HTMLElement, end: () => void, update: (gate: any) => void }>} */
+  /** @type {Map<string, { element: HTMLElement, end: () => void, update: (gate: any) => void, isAnswered: () => boolean }>} */
   const shown = new Map();
   const none = h("p", { class: "hint", hidden: true }, "No run waits for an answer.");
   const list = h("div", { class: "gates" });
@@ -29,7 +32,8 @@ export function show(into) {
     for (const [id, card] of shown) {
       if (here.has(id)) continue;
       card.end();
-      card.element.remove();
+      // What became of an answer stays for a while.
+      setTimeout(() => card.element.remove(), card.isAnswered() ? DONE_TIME : 0);
       shown.delete(id);
     }
     for (const gate of open) {
@@ -203,5 +207,5 @@ function card(first) {
     }
   }
 
-  return { element, update, end: () => removeEventListener("focus", onFocus) };
+  return { element, update, isAnswered: () => isAnswered, end: () => removeEventListener("focus", onFocus) };
 }

@@ -6,12 +6,14 @@ import * as live from "./live.js";
 import { askOtherTabs, half, logIn, takeTicket, whenLoggedInElsewhere } from "./login.js";
 import * as gatesView from "./gates.js";
 import * as overview from "./overview.js";
+import { openPalette } from "./palette.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
 import { follow, gates, listen } from "./store.js";
 import * as terminal from "./terminal.js";
 import * as terminals from "./terminals.js";
 import { showTitle, showWaiting } from "./title.js";
+import * as workflows from "./workflows.js";
 
 /**
  * A view: it fills an element, and returns what ends it.
@@ -24,17 +26,19 @@ const VIEWS = {
   terminals,
   gates: gatesView,
   runs,
+  workflows,
   overview,
 };
 
 /** The views of one thing, at the address of its list with its id. @type {Record<string, View>} */
-const SINGLE = { terminals: terminal, runs: run };
+const SINGLE = { terminals: terminal, runs: run, workflows };
 
 /** The entries of the navigation: address, name and icon. */
 const PLACES = [
   ["gates", "Gates", "gate"],
   ["terminals", "Terminals", "terminal"],
   ["runs", "Runs", "run"],
+  ["workflows", "Workflows", "workflow"],
   ["overview", "Overview", "house"],
 ];
 
@@ -94,6 +98,7 @@ function showFrame() {
         { class: "rail", "aria-label": "Views" },
         h("a", { class: "brand", href: "#/" }, "Steplatch"),
         h("ul", {}, links),
+        h("button", { class: "quiet go", onclick: openPalette, title: "ctrl-k" }, icon("search"), h("span", {}, "Go to…")),
       ),
       h("div", { class: "content" }, trouble, main),
     ),

@@ -140,6 +140,7 @@ export function show(into, parts) {
           break;
         case "handed_back":
           if (message["error"]) tell(message["error"]);
+          if (isClosing) end();
           break;
         case "typed":
           if (message["error"]) tell(message["error"]);
@@ -228,14 +229,24 @@ export function show(into, parts) {
     send({ do: "size", terminal: id, cols, rows });
     focus();
   });
+  let isClosing = false;
+
+  async function end() {
+    isClosing = false;
+    try {
+      await ask("DELETE", `/terminals/${encodeURIComponent(id)}`);
+      location.hash = "#/terminals";
+    } catch (error) {
+      tell(error instanceof Error ? error.message : String(error));
+    }
+  }
+
   close.addEventListener("click", async () => {
     if (close.dataset["sure"]) {
-      try {
-        await ask("DELETE", `/terminals/${encodeURIComponent(id)}`);
-        location.hash = "#/terminals";
-      } catch (error) {
-        tell(error instanceof Error ? error.message : String(error));
-      }
+      // Nobody closes a terminal that is held; it is handed back first.
+      isClosing = Boolean(key);
+      if (key) handBack();
+      else await end();
       return;
     }
     close.dataset["sure"] = "asked";

@@ -127,7 +127,12 @@ impl Feeds {
                 feed
             }
         };
-        feed.tabs.lock().push(Arc::downgrade(tab));
+        {
+            let mut tabs = feed.tabs.lock();
+            if !tabs.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(tab))) {
+                tabs.push(Arc::downgrade(tab));
+            }
+        }
         feed.count(rate, 1);
         Viewer { feed, rate }
     }

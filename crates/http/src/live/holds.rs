@@ -60,13 +60,14 @@ impl Holds {
             let holding = async {
                 // No event comes: the end of the stream is the end of the daemon, and the next one needs the hold again.
                 while events.next().await.is_some() {}
-                let lost = Instant::now();
+                let mut lost = Instant::now();
                 loop {
                     let again = async { person.running().await.ok()?.subscribe(verb.clone()).await.ok() };
                     match again.await {
                         Some((reply, anew)) if reply.success => {
                             events = anew;
                             while events.next().await.is_some() {}
+                            lost = Instant::now();
                         }
                         Some(_) => return,
                         None if lost.elapsed() > GRACE => return,

@@ -23,6 +23,9 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 /// The time between two pings, at which the session is checked, too.
 const PING_TIME: Duration = Duration::from_secs(20);
 
+/// How old the check of the session may be when a tab acts on a terminal.
+const CHECK_TIME: Duration = Duration::from_secs(1);
+
 /// How long a tab may be silent: it answers pings.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -62,6 +65,8 @@ pub(super) struct Tab {
     lists: Option<watch::Receiver<Listed>>,
     wants_lists: bool,
     daemon_is_here: bool,
+    /// When the session was checked.
+    checked: Instant,
 }
 
 /// A screen that a tab watches.
@@ -113,6 +118,7 @@ impl Tab {
             lists: None,
             wants_lists: false,
             daemon_is_here,
+            checked: Instant::now(),
         };
         let ended = tab.talk(&mut answers).await;
         typing.abort();
@@ -141,7 +147,15 @@ impl Tab {
                     heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
-                            Ok(message) => self.take(message).await,
+                            Ok(message) => {
+                                if acts(&message)
+                                    && self.checked.elapsed() > CHECK_TIME
+                                    && !self.is_logged_in().await
+                                {
+                                    return Err(Closing(LOGGED_OUT, "the session has ended"));
+                                }
+                                self.take(message).await;
+                            }
                             Err(error) => {
                                 tracing::debug!(%error, "a message of a tab can not be read");
                                 return Err(Closing(MISREAD, "a message can not be read"));
@@ -181,6 +195,7 @@ impl Tab {
 
     /// Returns whether the session goes on. A daemon that is away is not started for this.
     async fn is_logged_in(&mut self) -> bool {
+        self.checked = Instant::now();
         match self.app.daemon.running().await {
             Ok(client) => match client.call(self.session.clone()).await {
                 Ok(checked) => checked.success,
@@ -246,7 +261,10 @@ impl Tab {
         match (self.wants_lists && self.is_visible, &self.lists) {
             (true, None) => {
                 let mut lists = self.app.live.lists.listen();
-                lists.mark_changed();
+                // Without a first look, it is not known whether the daemon runs.
+                if *lists.borrow() != Listed::default() {
+                    lists.mark_changed();
+                }
                 self.lists = Some(lists);
             }
             (false, Some(_)) => self.lists = None,
@@ -284,9 +302,6 @@ impl Tab {
             FromTab::Lists => {
                 self.wants_lists = true;
                 self.listen();
-                if let Some(lists) = &mut self.lists {
-                    lists.mark_changed();
-                }
             }
             FromTab::Follow { run, from } => {
                 if self.followed.len() < MOST_FOLLOWED || self.followed.contains_key(&run) {
@@ -331,6 +346,11 @@ impl Tab {
             }
         }
     }
+}
+
+/// Returns whether a message does something to a terminal.
+fn acts(message: &FromTab) -> bool {
+    matches!(message, FromTab::Hold { .. } | FromTab::HandBack { .. } | FromTab::Type { .. } | FromTab::Size { .. })
 }
 
 /// Waits for a change of the lists.

@@ -39,6 +39,7 @@ assets! {
         "js/main.js"
         "js/overview.js"
         "js/paint.js"
+        "js/palette.js"
         "js/run.js"
         "js/runs.js"
         "js/screen.js"
@@ -48,7 +49,8 @@ assets! {
         "js/thumbnail.js"
         "js/timeline.js"
         "js/title.js"
-        "js/words.js";
+        "js/words.js"
+        "js/workflows.js";
 }
 
 /// The document. `{{build}}` in it is the build.

@@ -182,8 +182,9 @@ async fn a_warning_keeps_nobody_from_saving_and_a_pattern_that_explodes_is_a_pat
     explosive["states"]["lost"] = json!({"action": {"tool": "sleep", "params": {"seconds": 1}}});
     let created = author.creates(explosive).await;
     assert!(created.success, "{created:?}");
-    assert_eq!(created.warnings.len(), 1, "{created:?}");
+    assert_eq!(created.warnings.len(), 2, "{created:?}");
     assert!(created.warnings[0].starts_with("/states/lost: "), "{created:?}");
+    assert!(created.warnings[1].starts_with("/states/type/transitions/0/condition: may still be on"), "{created:?}");
     daemon.stop().await;
 }
 

@@ -348,7 +348,8 @@ async fn an_input_whose_terminal_is_closed_during_the_wait_was_sent() {
     };
     let (sent, closed) = tokio::join!(daemon.call(waits), close);
     assert!(closed.success);
-    assert_eq!((sent.success, sent.message.as_str()), (false, "Input sent"), "{sent:?}");
-    assert!(sent.error.unwrap().contains("was typed"));
+    // Whether the wait still saw the end of the program or not.
+    assert_eq!(sent.message, "Input sent", "{sent:?}");
+    assert!(sent.waited.is_some_and(|waited| waited.reason == AwaitReason::Exit) || !sent.success);
     daemon.stop().await;
 }

@@ -77,7 +77,7 @@ function showOne(into, name) {
 
   ask("GET", `/workflows/${encodeURIComponent(name)}`).then((workflow) => {
     const isFunction = workflow.kind === "function";
-    const fields = formFields(isFunction ? asFunction(workflow.input_schema) : workflow.input_schema);
+    const fields = formFields(isFunction ? inputSchema(workflow.input_schema) : workflow.input_schema);
     const start = h("button", { class: "primary" }, "Start");
     const form = h("form", {}, fields.length ? fields.map(({ element }) => element) : h("p", { class: "hint" }, "It takes no arguments."), start);
     form.addEventListener("submit", async (event) => {
@@ -104,7 +104,7 @@ function showOne(into, name) {
 }
 
 /** Returns the schema of a function's input, of which only its presence is known. @param {any} schema */
-function asFunction(schema) {
+function inputSchema(schema) {
   const { input, ...others } = schema?.properties ?? {};
   return { ...schema, properties: { ...others, ...(input ? { input: { type: "object", ...input, title: "Input, as JSON" } } : {}) } };
 }

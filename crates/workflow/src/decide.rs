@@ -25,6 +25,7 @@ use crate::event::{
     By, ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
 };
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
+use crate::items::{self, ItemLoop, ItemsError};
 use crate::result::judged;
 use crate::substitute::{self, Lookup};
 use crate::tool;
@@ -494,12 +495,21 @@ struct DecisionBuilder<'a> {
     now: Timestamp,
     /// Whether the run is paused, so that nothing new may begin.
     paused: bool,
+    /// Whether the last item of the state that has ended was executed, or failed: entered again, it begins anew.
+    items_ended: bool,
     decision: Decision,
 }
 
 impl<'a> DecisionBuilder<'a> {
     fn new(definition: &'a Definition, history: &'a History, now: Timestamp) -> Self {
-        Self { definition, history, now, paused: history.paused().is_some(), decision: Decision::default() }
+        Self {
+            definition,
+            history,
+            now,
+            paused: history.paused().is_some(),
+            items_ended: false,
+            decision: Decision::default(),
+        }
     }
 
     /// Takes in an outcome and continues where it leads.
@@ -513,7 +523,14 @@ impl<'a> DecisionBuilder<'a> {
         }
         self.record_child_end(step, &outcome);
         let (outcome, found_nothing) = judged(&outcome, current, self.history.rules());
-        let outcome = outcome.into_owned();
+        let mut outcome = outcome.into_owned();
+        let items = self.history.items_of(name);
+        let goes_on = items.is_some_and(|items| items.goes_on(&outcome.result(name, tool, *limit)));
+        self.items_ended = items.is_some() && !goes_on;
+        if let (Some(items), Outcome::Finished { result }, false) = (items, &mut outcome, goes_on) {
+            let results = items.results_with(result);
+            result.insert(items::RESULTS.to_owned(), results);
+        }
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
@@ -521,6 +538,10 @@ impl<'a> DecisionBuilder<'a> {
         let ending = ending(self.history, current, &outcome, found_nothing, &result);
         let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
         let history = self.history;
+        if let Some(items) = items.filter(|_| goes_on) {
+            let way = Branch::Go { to: name.to_owned(), because: items.progress() };
+            return self.follow(name, way, &history.variables().after(name, &result), &terminals);
+        }
         match next(state, ending, history.variables()) {
             Next::Unresolved(unresolved) => {
                 let error = self.unresolved(name, &unresolved);
@@ -549,6 +570,9 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Enters a state, or where its author leads a run that has entered it as often as it may.
     fn enter(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        if self.next_items(name).is_some() {
+            return self.enter_now(name, variables, terminals);
+        }
         let mut name = name;
         // Each state leads on at most once: a circle of exhausted states ends the run.
         for _ in self.definition.states() {
@@ -581,7 +605,27 @@ impl<'a> DecisionBuilder<'a> {
         let step =
             StepId { run: run.clone(), place: name.to_owned(), visit: self.history.visits(name).saturating_add(1) };
         let visits = self.history.rules().counts_visits().then(|| step.visit.into());
-        let variables = &Entering { before: variables, visits };
+        let entering = Entering { before: variables, visits, item: None };
+        if self.history.rules().refuses_unresolved()
+            && let Some(unresolved) =
+                state.for_each().and_then(|for_each| substitute::unresolved(&for_each.items, &entering))
+        {
+            let error = self.unresolved(name, unresolved);
+            return self.fail(FailureReason::UnresolvedVariable, error, terminals);
+        }
+        let (item, is_empty) = match self.item(state, &entering) {
+            Ok(item) => item,
+            Err(error) => {
+                return self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals);
+            }
+        };
+        let variables = &Entering { item, ..entering };
+        if is_empty {
+            // Nothing is done, and nothing has to be known for it.
+            let (tool, params) = (tool::SET.to_owned(), Map::new());
+            let entered = CurrentStep { step, tool, params, limit: None, entered_at: self.now };
+            return self.enter_step(entered);
+        }
         let tool = state.action().tool().to_owned();
         if self.history.rules().refuses_unresolved()
             && let Some(unresolved) = state.unresolved(variables)
@@ -603,7 +647,30 @@ impl<'a> DecisionBuilder<'a> {
             let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
             return self.enter_gate(entered, variables, terminals);
         }
-        let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
+        let entered_at = self.now;
+        self.enter_step(CurrentStep { step, tool, params, limit, entered_at })
+    }
+
+    /// Returns the items of a state that has more of them.
+    fn next_items(&self, name: &str) -> Option<&'a ItemLoop> {
+        self.history.items_of(name).filter(|_| !self.items_ended)
+    }
+
+    /// Returns the item that a state is entered for, with its variable, and whether its list has none. Records the list
+    /// with the first one.
+    fn item(&mut self, state: &State, variables: &impl Lookup) -> Result<(Option<(String, Value)>, bool), ItemsError> {
+        let Some(for_each) = state.for_each() else { return Ok((None, false)) };
+        if let Some(items) = self.next_items(state.name()) {
+            return Ok((items.next().map(|item| (items.name().to_owned(), item.clone())), false));
+        }
+        let (name, items) = (for_each.name.clone(), for_each.resolve(variables)?);
+        let first = items.first().map(|item| (name.clone(), item.clone()));
+        let is_empty = first.is_none();
+        self.record(Event::ItemsBegan { at: self.now, state: state.name().to_owned(), name, items });
+        Ok((first, is_empty))
+    }
+
+    fn enter_step(mut self, entered: CurrentStep) -> Decision {
         self.decision.effects.push(asking(&entered, self.history, self.now));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
@@ -742,7 +809,7 @@ impl<'a> DecisionBuilder<'a> {
         history.extend(&self.decision.events);
         let Self { definition, now, mut decision, .. } = self;
         decision.effects.push(Effect::ArmDeadline { after: history.time_left(now) });
-        let next = DecisionBuilder { definition, history: &history, now, paused: false, decision };
+        let next = DecisionBuilder { definition, history: &history, now, paused: false, items_ended: false, decision };
         next.enter_now(name, history.variables(), history.terminals())
     }
 
@@ -819,15 +886,17 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }
 }
 
-/// Variables including the number of the visit that begins.
+/// Variables including the number of the visit that begins, and the item that it is for.
 struct Entering<'a, L> {
     before: &'a L,
     visits: Option<Value>,
+    item: Option<(String, Value)>,
 }
 
 impl<L: Lookup> Lookup for Entering<'_, L> {
     fn get(&self, name: &str) -> Option<&Value> {
-        self.visits.as_ref().filter(|_| name == VISITS).or_else(|| self.before.get(name))
+        let item = self.item.as_ref().filter(|(known, _)| known == name).map(|(_, item)| item);
+        item.or_else(|| self.visits.as_ref().filter(|_| name == VISITS)).or_else(|| self.before.get(name))
     }
 
     fn is_of_shell(&self, name: &str) -> bool {

@@ -29,6 +29,7 @@ use steplatch_ids::WorkflowName;
 
 use crate::condition::Condition;
 use crate::contract::Contract;
+use crate::items::ForEach;
 use crate::substitute::Lookup;
 use crate::{child, dialogue, substitute, tool};
 pub use catalog::ToolCatalog;
@@ -72,6 +73,8 @@ pub struct State {
     on_timeout: Option<String>,
     max_visits: Option<u32>,
     on_exhausted: Option<String>,
+    /// The items that it is executed for.
+    for_each: Option<ForEach>,
 }
 
 /// What a state does.
@@ -284,6 +287,11 @@ impl State {
         self.on_exhausted.as_deref()
     }
 
+    /// Returns the items that the state is executed for, one after the other.
+    pub(crate) fn for_each(&self) -> Option<&ForEach> {
+        self.for_each.as_ref()
+    }
+
     /// Returns the texts that the state types as secrets, as their author wrote them.
     #[must_use]
     pub fn secret_texts(&self) -> Vec<&str> {
@@ -305,7 +313,8 @@ impl State {
     /// Returns every text of the state in which variables are replaced.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let params = self.replaced_params().flat_map(|(_, value)| substitute::texts_in(value));
-        params.chain(self.transitions.iter().flat_map(|transition| transition.condition.texts())).collect()
+        let items = self.for_each.iter().flat_map(|for_each| substitute::texts_in(&for_each.items));
+        params.chain(items).chain(self.transitions.iter().flat_map(|transition| transition.condition.texts())).collect()
     }
 
     /// Returns the first placeholder in the parameters of the action that has no value. A `fail` has none: it ends the run

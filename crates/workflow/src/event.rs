@@ -97,6 +97,17 @@ pub enum Event {
         #[serde(with = "time::seconds")]
         elapsed: Duration,
     },
+    /// A state begins to be executed once for each of these items. The first one is entered next.
+    ItemsBegan {
+        /// When.
+        at: Timestamp,
+        /// The state.
+        state: String,
+        /// The variable of the current item.
+        name: String,
+        /// The items.
+        items: Vec<Value>,
+    },
     /// A question of a dialogue was answered. Recorded before the answer is typed.
     QuestionAnswered {
         /// When.
@@ -348,6 +359,7 @@ impl Event {
             Self::Started { at, .. }
             | Self::StateEntered { at, .. }
             | Self::StateCompleted { at, .. }
+            | Self::ItemsBegan { at, .. }
             | Self::QuestionAnswered { at, .. }
             | Self::ScreenRead { at, .. }
             | Self::Transitioned { at, .. }

@@ -13,6 +13,7 @@ use crate::dialogue;
 use crate::event::{
     Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
 };
+use crate::items::ItemLoop;
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
 use crate::substitute::as_text;
@@ -207,6 +208,8 @@ pub struct History {
     states_executed: u32,
     last_state: Option<String>,
     current: Option<CurrentStep>,
+    /// The items of the state that is executed for each of them, until it was.
+    items: Option<ItemLoop>,
     /// What was answered in the current step, if it is a dialogue.
     answers: Vec<DialogueAnswer>,
     /// The screen that was read for the end of the current step; without a text, it could not be read.
@@ -455,6 +458,13 @@ impl History {
                 if self.rules().counts_visits() {
                     self.variables.set_visits(step.visit);
                 }
+                self.items.take_if(|items| !items.is_of(&step.place));
+                if let Some(items) = &mut self.items {
+                    let name = items.name().to_owned();
+                    if let Some(item) = items.begin_next() {
+                        self.variables.set_item(name, item.clone());
+                    }
+                }
                 self.current = Some(CurrentStep {
                     step: step.clone(),
                     tool: tool.clone(),
@@ -463,6 +473,7 @@ impl History {
                     entered_at: *at,
                 });
             }
+            Event::ItemsBegan { state, name, items, .. } => self.items = Some(ItemLoop::begin(state, name, items)),
             Event::QuestionAnswered { answer, .. } => self.answers.push(answer.clone()),
             Event::ScreenRead { step, screen, .. } => self.screen = Some((step.clone(), screen.clone())),
             Event::StateCompleted { step, outcome, .. } => {
@@ -529,6 +540,7 @@ impl History {
             Event::FinallyBegan { at, end } => {
                 self.abandon_all();
                 self.status = Status::Running;
+                self.items = None;
                 let last_state = self.last_state.clone();
                 self.finally = Some(FinallyPhase { end: end.clone(), began: *at, last_state });
             }
@@ -568,6 +580,10 @@ impl History {
             self.child = None;
             self.answers.clear();
             let result = outcome.result(&step.place, &current.tool, current.limit);
+            match &mut self.items {
+                Some(items) if items.goes_on(&result) => items.keep(&result),
+                _ => self.items = None,
+            }
             self.variables.record(&step.place, &result);
             self.terminals.record(&current, outcome, &result);
             if current.tool == tool::RETURN {
@@ -832,6 +848,11 @@ impl History {
     #[must_use]
     pub fn current(&self) -> Option<&CurrentStep> {
         self.current.as_ref()
+    }
+
+    /// Returns the items of a state that is being executed for each of them.
+    pub(crate) fn items_of(&self, state: &str) -> Option<&ItemLoop> {
+        self.items.as_ref().filter(|items| items.is_of(state))
     }
 
     /// Returns what was answered in the current step, if it is a dialogue.

@@ -17,6 +17,7 @@ mod event;
 mod form;
 mod groups;
 mod history;
+mod items;
 mod log;
 mod path;
 mod question;

@@ -227,6 +227,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::FinallyBegan { .. }
+        | Event::ItemsBegan { .. }
         | Event::ScreensKept { .. }
         | Event::Completed { .. } => None,
         Event::ContractChecked { side, values, holds, error, .. } => {

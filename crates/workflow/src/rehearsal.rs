@@ -428,6 +428,7 @@ impl<'a> RehearsalState<'a> {
                 error: error.clone(),
             }),
             Event::Started { .. }
+            | Event::ItemsBegan { .. }
             | Event::QuestionAnswered { .. }
             | Event::ScreenRead { .. }
             | Event::ScreensKept { .. }

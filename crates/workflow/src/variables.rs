@@ -155,6 +155,11 @@ impl Variables {
         self.standard.insert(name.to_owned(), value.into());
     }
 
+    /// Sets the current item of a state that is executed for each of several.
+    pub(crate) fn set_item(&mut self, name: String, item: Value) {
+        self.named.insert(name, item);
+    }
+
     /// Sets how often the current state was entered.
     pub(crate) fn set_visits(&mut self, visits: u32) {
         self.visits = Some(visits.into());

@@ -138,3 +138,34 @@ async fn a_failed_run_keeps_the_last_screens_of_its_terminals() {
     }
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_state_is_executed_for_each_line_by_commands_and_by_nested_runs() {
+    let daemon = TestDaemon::new().await;
+    let nested = json!({"name": "greet", "initial_state": "greet", "states": {
+        "greet": {"action": {"tool": "run_command", "params": {"command": "echo hello {WHO|sh}"}},
+            "transitions": [{"condition": "success", "next_state": "end"}]},
+        "end": {"action": {"tool": "return", "params": {"result": {"said": "{greet_output}"}}}}}});
+    let definition = json!({"name": "all", "initial_state": "list", "states": {
+        "list": {"action": {"tool": "run_command", "params": {"command": "printf 'ana\\nit is bob\\n'"}},
+            "transitions": [{"condition": "success", "next_state": "shout"}]},
+        "shout": {"for_each": "{list_output}",
+            "action": {"tool": "run_command", "params": {"command": "echo {item|sh} | tr a-z A-Z"}},
+            "transitions": [{"condition": "success", "next_state": "greet"}]},
+        "greet": {"for_each": {"items": "{list_output}", "as": "who"},
+            "action": {"tool": "run_workflow", "params": {
+                "workflow_definition": nested, "initial_variables": {"WHO": "{who}"}}},
+            "transitions": [{"condition": "success", "next_state": "end"}]},
+        "end": {"action": {"tool": "return", "params": {"result": ["{shout_results}", "{greet_results}"]}}}}});
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!(reply.status, "completed", "{reply:?}");
+    let greeted = [json!({"said": "hello ana\n"}), json!({"said": "hello it is bob\n"})];
+    assert_eq!(reply.result, Some(json!([["ANA\n", "IT IS BOB\n"], greeted])));
+    daemon.stop().await;
+}

@@ -116,6 +116,9 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
                        "elapsed_time": elapsed.as_secs_f64()}),
             )
         }
+        Event::ItemsBegan { state, name, items, .. } => {
+            ("items_began", json!({"state": state, "as": name, "items": items}))
+        }
         Event::QuestionAnswered { step, answer, .. } => {
             let mut data = json!({"state": step.place, "match_text": answer.match_text, "rule": answer.rule});
             if !answer.secret {

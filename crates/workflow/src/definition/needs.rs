@@ -14,7 +14,7 @@ use crate::contract::{Contract, InvalidVariables};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
 use crate::variables::STANDARD_NAMES;
-use crate::{dialogue, groups, tool};
+use crate::{dialogue, groups, items, tool};
 
 /// A variable in a placeholder that nothing in the definition gives a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,8 @@ pub(super) fn of(
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let patterns =
         patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
-    let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).collect();
+    let items = states.iter().filter_map(State::for_each).map(|for_each| for_each.name.as_str());
+    let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).chain(items).collect();
     let is_known = |name: &str| {
         let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
@@ -125,6 +126,9 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         fields.extend(texts(&tool::WAIT_FIELDS));
     }
     fields.extend(texts(&OF_EVERY_RESULT));
+    if state.for_each().is_some() {
+        fields.push(items::RESULTS.to_owned());
+    }
     Some(fields)
 }
 
@@ -134,6 +138,9 @@ fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
     let mut texts = Vec::new();
     for (name, value) in state.replaced_params() {
         texts_at(value, format!("{at}/action/params/{}", escaped(name)), &mut texts);
+    }
+    if let Some(for_each) = state.for_each() {
+        texts_at(&for_each.items, format!("{at}/for_each"), &mut texts);
     }
     for (index, transition) in state.transitions.iter().enumerate() {
         let pointer = format!("{at}/transitions/{index}/condition");

@@ -9,8 +9,8 @@ use steplatch_ids::{InvalidId, WorkflowName};
 use super::document::{Diagnostics, JsonPath, Object, kind, meant_key, suggestion};
 use super::needs::{self, NeededVariable};
 use super::shape::{
-    ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RETURN_KEYS, RULE_KEYS, RUN_WORKFLOW_KEYS,
-    SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
+    ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, FOR_EACH_KEYS, GATE_KEYS, RETURN_KEYS, RULE_KEYS,
+    RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
 };
 use super::{
     Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, stale,
@@ -18,8 +18,9 @@ use super::{
 };
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::Condition;
-use crate::variables::may_be_named;
-use crate::{dialogue, question, tool};
+use crate::items::ForEach;
+use crate::variables::{STANDARD_NAMES, may_be_named};
+use crate::{dialogue, items, question, tool};
 
 pub(super) const MOST_STATES: usize = 100;
 /// Up to how many states are checked in a machine that has too many.
@@ -197,6 +198,7 @@ impl Reader<'_> {
             }
             self.target(name, "on_exhausted", &place, known)
         });
+        let for_each = object.get("for_each").and_then(|place| self.for_each(&place, action.as_ref()));
         let transitions = transitions.unwrap_or_default().into_iter().collect::<Option<Vec<_>>>()?;
         if action.as_ref().is_some_and(|action| action.tool == tool::RETURN)
             && let Some(place) = object.get("transitions").filter(|_| !transitions.is_empty())
@@ -211,7 +213,62 @@ impl Reader<'_> {
             on_timeout,
             max_visits,
             on_exhausted,
+            for_each,
         })
+    }
+
+    /// Reads the items that a state is executed for: an object, or the items alone.
+    fn for_each(&mut self, place: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
+        if let Some(action) = action.filter(|action| items::SINGLE.contains(&action.tool.as_str())) {
+            self.findings.error(&place.pointer, format!("a {} can not be done for each of several items", action.tool));
+        }
+        let alone = |items: &Value| ForEach { items: items.clone(), name: items::ITEM.to_owned(), most: items::USUAL };
+        let for_each = match place.value {
+            Value::String(_) | Value::Array(_) => alone(place.value),
+            _ => {
+                let object = self.findings.object(place, "'for_each'", &FOR_EACH_KEYS)?;
+                let items = self.findings.required(&object, "items")?;
+                if !matches!(items.value, Value::String(_) | Value::Array(_)) {
+                    let message = format!("'items' is a list, or a text with lines, not {}", kind(items.value));
+                    self.findings.error(&items.pointer, message);
+                }
+                let name = object.get("as").and_then(|place| self.item_name(&place));
+                let most = object.get("max_items").and_then(|place| self.max_items(&place));
+                let ForEach { items, name: usual, most: usual_most } = alone(items.value);
+                ForEach { items, name: name.unwrap_or(usual), most: most.unwrap_or(usual_most) }
+            }
+        };
+        if let Value::Array(items) = &for_each.items
+            && items.len() > for_each.most as usize
+        {
+            let message = format!("{} items are more than the {} of max_items", items.len(), for_each.most);
+            self.findings.error(&place.pointer, message);
+        }
+        Some(for_each)
+    }
+
+    fn item_name(&mut self, place: &JsonPath<'_>) -> Option<String> {
+        let name = self.findings.text(place, "'as'")?;
+        let is_name = !name.is_empty()
+            && name.len() <= LONGEST_NAME
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !STANDARD_NAMES.contains(&name);
+        if !is_name {
+            let message =
+                format!("'{name}' is not a name for an item: letters, digits or '_', and no standard variable");
+            self.findings.error(&place.pointer, message);
+        }
+        Some(name.to_owned())
+    }
+
+    fn max_items(&mut self, place: &JsonPath<'_>) -> Option<u32> {
+        let most = place.value.as_u64().and_then(|most| u32::try_from(most).ok());
+        let most = most.filter(|most| (1..=items::MOST).contains(most));
+        if most.is_none() {
+            let message = format!("'max_items' is a whole number from 1 to {}, not {}", items::MOST, kind(place.value));
+            self.findings.error(&place.pointer, message);
+        }
+        most
     }
 
     /// Reads the name of a state that is gone to for the reason that a key names, such as `on_timeout`.

@@ -98,8 +98,32 @@ pub(super) struct State {
     max_visits: Option<u32>,
     /// State to go to instead of entering it once more; without it, the run fails
     on_exhausted: Option<String>,
+    /// Items that the state is executed for, one after the other: {item} is the current one, {STATE_results} has the results
+    for_each: Option<AnyForEach>,
     /// State to go to when it takes longer, and when the action failed or its output did not come and no transition holds
     on_timeout: Option<String>,
+}
+
+/// A list, or a text with one item a line; or an object with more.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum AnyForEach {
+    Text(String),
+    List(Vec<Value>),
+    Object(ForEach),
+}
+
+/// The items that a state is executed for.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct ForEach {
+    /// A list, or a text with one item a line; variables are replaced
+    items: Value,
+    /// Variable of the current item (default item)
+    r#as: Option<String>,
+    /// The most items (default 100)
+    #[schemars(range(min = 1, max = 1000))]
+    max_items: Option<u32>,
 }
 
 /// What a state does.
@@ -342,6 +366,7 @@ known_keys! {
     DOCUMENT_KEYS = Machine;
     VARIABLE_KEYS = VariableEntry;
     STATE_KEYS = State;
+    FOR_EACH_KEYS = ForEach;
     ACTION_KEYS = Action;
     TRANSITION_KEYS = Transition;
     CONDITION_KEYS = ConditionKeys;

@@ -9,6 +9,7 @@ mod endings;
 mod fuzz;
 mod gates;
 mod generated;
+mod items;
 mod laws;
 mod machine;
 mod nested;

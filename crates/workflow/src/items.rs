@@ -1,0 +1,172 @@
+//! States that are executed once for each item of a list: `for_each`.
+//!
+//! Each item is a visit of its own: its action has a step of its own, and is paused, cancelled and continued as any other.
+//! Transitions are tried after the last item, and after an item that failed. The results of all items are the result
+//! field `results` of that visit.
+
+use serde_json::{Map, Value};
+
+use crate::substitute::{self, Lookup};
+use crate::tool;
+
+/// The most items that a list may have.
+pub(crate) const MOST: u32 = 1000;
+
+/// The most items unless the author says otherwise.
+pub(crate) const USUAL: u32 = 100;
+
+/// The variable of the current item unless the author names another.
+pub(crate) const ITEM: &str = "item";
+
+/// The result field with the results of all items.
+pub(crate) const RESULTS: &str = "results";
+
+/// Tools that cannot be repeated for items: they ask, or end the run.
+pub(crate) const SINGLE: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL];
+
+/// What a state is executed for, as its author wrote it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ForEach {
+    /// The list, or a text with one item a line; variables are replaced.
+    pub(crate) items: Value,
+    /// The variable of the current item.
+    pub(crate) name: String,
+    /// The most items that the list may have.
+    pub(crate) most: u32,
+}
+
+/// Why the items of a state are no list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ItemsError {
+    #[error("for_each has {count} items, more than the {most} that max_items allows")]
+    TooMany { count: usize, most: u32 },
+    #[error("for_each needs a list or lines, not {0}")]
+    NoList(String),
+}
+
+impl ForEach {
+    /// Returns the items: the elements of a list, also of one that is written as JSON, or the lines of a text that are not
+    /// blank.
+    pub(crate) fn resolve(&self, variables: &impl Lookup) -> Result<Vec<Value>, ItemsError> {
+        let items = match substitute::value(&self.items, variables, true) {
+            Value::Array(items) => items,
+            Value::String(text) => match serde_json::from_str(&text) {
+                Ok(Value::Array(items)) => items,
+                _ => text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(Value::from).collect(),
+            },
+            other => return Err(ItemsError::NoList(crate::definition::kind(&other))),
+        };
+        if items.len() > self.most as usize {
+            return Err(ItemsError::TooMany { count: items.len(), most: self.most });
+        }
+        Ok(items)
+    }
+}
+
+/// The items of a state that is being executed for them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ItemLoop {
+    state: String,
+    name: String,
+    items: Vec<Value>,
+    /// How many items were begun.
+    begun: usize,
+    results: Vec<Value>,
+}
+
+impl ItemLoop {
+    pub(crate) fn begin(state: &str, name: &str, items: &[Value]) -> Self {
+        Self { state: state.to_owned(), name: name.to_owned(), items: items.to_vec(), begun: 0, results: Vec::new() }
+    }
+
+    /// Whether these are the items of a state.
+    pub(crate) fn is_of(&self, state: &str) -> bool {
+        self.state == state
+    }
+
+    /// Returns the variable of the current item.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the item that is executed next.
+    pub(crate) fn next(&self) -> Option<&Value> {
+        self.items.get(self.begun)
+    }
+
+    /// Returns which item is executed next, of how many, in words.
+    pub(crate) fn progress(&self) -> String {
+        format!("item {} of {}", self.begun + 1, self.items.len())
+    }
+
+    /// Begins the next item, and returns it.
+    pub(crate) fn begin_next(&mut self) -> Option<&Value> {
+        self.begun += 1;
+        self.items.get(self.begun - 1)
+    }
+
+    /// Whether the next item follows an action that ended with this result.
+    pub(crate) fn goes_on(&self, result: &Map<String, Value>) -> bool {
+        self.begun < self.items.len() && tool::succeeded(result)
+    }
+
+    /// Keeps the result of the current item.
+    pub(crate) fn keep(&mut self, result: &Map<String, Value>) {
+        self.results.push(value_of(result));
+    }
+
+    /// Returns the results of all items up to the current one, which ended with this result. A list without items has
+    /// none, although its state was executed once, with nothing to do.
+    pub(crate) fn results_with(&self, result: &Map<String, Value>) -> Value {
+        if self.items.is_empty() {
+            return Value::Array(Vec::new());
+        }
+        self.results.iter().cloned().chain([value_of(result)]).collect()
+    }
+}
+
+/// Fields of which the first that a result has is the value of its item.
+const VALUES: [&str; 5] = [tool::RESULT, "output", "return_values", "match_text", "answer"];
+
+/// Returns what the results of a list have of one item: what the action returned, printed or found.
+fn value_of(result: &Map<String, Value>) -> Value {
+    let has_value = |value: &&Value| match value {
+        Value::Null => false,
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    };
+    let value = VALUES.iter().find_map(|field| result.get(*field).filter(has_value));
+    value.cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::variables::Variables;
+
+    fn resolved(items: Value, most: u32) -> Result<Vec<Value>, ItemsError> {
+        ForEach { items, name: ITEM.to_owned(), most }.resolve(&Variables::default())
+    }
+
+    #[test]
+    fn items_are_elements_or_lines() {
+        assert_eq!(resolved(json!(["a", 2]), 5).unwrap(), [json!("a"), json!(2)]);
+        assert_eq!(resolved(json!("a\nb \r\n\n c\n"), 5).unwrap(), [json!("a"), json!("b"), json!(" c")]);
+        assert_eq!(resolved(json!("[1, \"x\"]"), 5).unwrap(), [json!(1), json!("x")]);
+        assert_eq!(resolved(json!(""), 5).unwrap(), [] as [Value; 0]);
+        assert_eq!(resolved(json!("a\nb"), 1), Err(ItemsError::TooMany { count: 2, most: 1 }));
+        assert!(matches!(resolved(json!({"a": 1}), 1), Err(ItemsError::NoList(_))));
+        assert!(matches!(resolved(json!(null), 1), Err(ItemsError::NoList(_))));
+    }
+
+    #[test]
+    fn the_value_of_an_item_is_what_its_action_is_for() {
+        let value = |result: Value| value_of(result.as_object().unwrap());
+        assert_eq!(value(json!({"success": true, "output": "x\n", "exit_code": 0})), json!("x\n"));
+        assert_eq!(value(json!({"success": true, "return_values": {}, "result": {"a": 1}})), json!({"a": 1}));
+        assert_eq!(value(json!({"success": true, "return_values": {"A": "1"}})), json!({"A": "1"}));
+        assert_eq!(value(json!({"success": true})), json!(null));
+    }
+}

@@ -9,6 +9,17 @@ const HIDDEN: &str = "••••••";
 /// Returns what a state's action is about, in one line; empty where its tool says all. Line feeds are drawn as `⏎`, and texts
 /// that are typed as secrets are hidden.
 pub(super) fn subject(state: &State) -> String {
+    let items = state.items().map(|items| match items {
+        Value::String(text) => format!("for each of {}", visible(text)),
+        Value::Array(items) if items.len() == 1 => "for 1 item".to_owned(),
+        Value::Array(items) => format!("for each of {} items", items.len()),
+        _ => String::new(),
+    });
+    joined(&[of_action(state), items.unwrap_or_default()])
+}
+
+/// Returns what a state's action is about, whatever it is executed for.
+fn of_action(state: &State) -> String {
     let params = state.action().params();
     let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
     match state.action().tool() {
@@ -96,6 +107,19 @@ mod tests {
 
         fn takes_session(&self, _: &str) -> bool {
             true
+        }
+    }
+
+    #[test]
+    fn a_state_says_for_which_items_it_is_executed() {
+        for (items, expected) in [
+            (json!("{ls_output}"), "rm {item} for each of {ls_output}"),
+            (json!(["a", "b"]), "rm {item} for each of 2 items"),
+        ] {
+            let action = json!({"tool": "run_command", "params": {"command": "rm {item}"}});
+            let document = json!({"initial_state": "a", "states": {"a": {"for_each": items, "action": action}}});
+            let definition = Definition::parse(&document, &Terminals).unwrap_or_else(|problems| panic!("{problems}"));
+            assert_eq!(subject(&definition.states()[0]), expected);
         }
     }
 

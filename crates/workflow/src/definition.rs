@@ -292,6 +292,12 @@ impl State {
         self.for_each.as_ref()
     }
 
+    /// Returns the items that the state is executed for, as their author wrote them: a list or a text.
+    #[must_use]
+    pub fn items(&self) -> Option<&Value> {
+        self.for_each.as_ref().map(|for_each| &for_each.items)
+    }
+
     /// Returns the texts that the state types as secrets, as their author wrote them.
     #[must_use]
     pub fn secret_texts(&self) -> Vec<&str> {

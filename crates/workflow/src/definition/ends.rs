@@ -39,7 +39,9 @@ impl State {
             completes: left.iter().any(|ending| ending.is_success()),
             // A run that may not enter the state once more fails there too.
             fails: left.iter().any(|ending| !ending.is_success())
-                || (self.max_visits.is_some() && self.on_exhausted.is_none()),
+                || (self.max_visits.is_some() && self.on_exhausted.is_none())
+                // Its items may be no list, or too many.
+                || self.for_each.is_some(),
         }
     }
 

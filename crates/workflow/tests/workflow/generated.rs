@@ -42,6 +42,19 @@ fn action(pick: u8) -> Value {
     }
 }
 
+/// The items that a state is executed for, of most states none.
+fn items(pick: u8, tool: &Value) -> Option<Value> {
+    let is_single = ["gate", "return", "fail"].iter().any(|single| tool == single);
+    match pick % 20 {
+        _ if is_single => None,
+        0 => Some(json!("{match_text}\n{exit_code}")),
+        1 => Some(json!(["a", "{exit_code}"])),
+        2 => Some(json!({"items": "{s0_results}", "as": "set", "max_items": 2})),
+        3 => Some(json!([])),
+        _ => None,
+    }
+}
+
 fn contracts() -> impl Strategy<Value = (Value, Value)> {
     let arguments = prop::sample::select(vec![
         json!({}),
@@ -77,9 +90,10 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
             let transitions = if action["tool"] == "return" { Vec::new() } else { transitions };
             let max_visits = (pick % 3 == 0).then_some(2);
             let on_exhausted = (pick % 6 == 0).then(|| target(pick));
+            let for_each = items(pick, &action["tool"]);
             let state = json!({
                 "action": action, "transitions": transitions, "on_timeout": on_timeout.map(target),
-                "max_visits": max_visits, "on_exhausted": on_exhausted
+                "max_visits": max_visits, "on_exhausted": on_exhausted, "for_each": for_each
             });
             document.insert(format!("s{index}"), state);
         }

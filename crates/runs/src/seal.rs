@@ -27,7 +27,7 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by
 /// chance only; and an entry must stay readable when the values of its marks are deleted.
-const FOREIGN: [&str; 19] = [
+const FOREIGN: [&str; 20] = [
     "variables",
     "definition",
     "params",
@@ -47,6 +47,7 @@ const FOREIGN: [&str; 19] = [
     "groups",
     "input_text",
     "screens",
+    "items",
 ];
 
 /// The secrets of one run.

@@ -147,7 +147,7 @@ impl QueryScript {
             ),
             Kind::Posix => format!(
                 "printf '%s\\0' {name} \"${{{name}+1}}\" \
-                 \"$(case \"$(export -p)\" in *\"export {name}=\"*) echo x;; esac)\" \"${name}\""
+                 \"$(case \"$(export -p)\" in *\"export {name}=\"*|*\"declare -x {name}=\"*) echo x;; esac)\" \"${name}\""
             ),
         };
         self.statements.push(line);

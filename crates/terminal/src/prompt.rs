@@ -131,6 +131,35 @@ const INTERPRETERS: &[Interpreter] = &[
     },
 ];
 
+/// Programs whose prompt is `> `, and the name of the thread of some of them.
+const ANGLES: &[&str] = &["node", "MainThread", "R", "deno", "bun", "mongosh"];
+
+/// What shells show where a line is not complete, beside `> `.
+const CONTINUATIONS: &[&str] = &[
+    "quote>",
+    "dquote>",
+    "bquote>",
+    "heredoc>",
+    "pipe>",
+    "cmdsubst>",
+    "cmdor>",
+    "cmdand>",
+    "for>",
+    "while>",
+    "until>",
+    "if>",
+    "then>",
+    "else>",
+    "elif>",
+    "case>",
+    "function>",
+    "select>",
+    "subsh>",
+    "cursh>",
+    "math>",
+    "braceparam>",
+];
+
 /// Programs that show no prompt.
 const SILENT: &[&str] = &["bc", "dc"];
 
@@ -181,6 +210,10 @@ impl LearnedPrompt {
         if before_cursor.chars().count() > LONGEST {
             return None;
         }
+        // What many programs show, and shells where a line is not complete.
+        if before_cursor == "> " && !program.is_some_and(|program| ANGLES.contains(&program)) {
+            return None;
+        }
         for interpreter in INTERPRETERS {
             if let Some(length) = (interpreter.prompt)(before_cursor) {
                 let text = before_cursor[before_cursor.len() - length..].to_owned();
@@ -189,11 +222,10 @@ impl LearnedPrompt {
         }
         let (sigil, blanks) = sigil(before_cursor)?;
         let prompt = &before_cursor[..before_cursor.len() - blanks];
-        let is_shell = SHELL_SIGILS.contains(&sigil);
         // A question that ends in a usual sign has a sentence before it.
-        let is_word = !prompt.trim().contains(' ') && !prompt.contains('?');
+        let is_word = !prompt.trim().contains(' ') && !CONTINUATIONS.contains(&prompt.trim());
         let is_percentage = sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
-        (blanks <= 2 && !is_percentage && (is_shell || (sigil == '>' && (is_word || has_place(prompt)))))
+        (blanks <= 2 && !is_percentage && !prompt.contains('?') && (is_word || has_place(prompt)))
             .then(|| Self { kind: Kind::Other, text: before_cursor.to_owned() })
     }
 
@@ -231,8 +263,6 @@ impl LearnedPrompt {
                 RowKind::Prompt { before: before_cursor.len() - self.text.len() }
             }
             Kind::Other if is_variant(&self.text, before_cursor) => RowKind::Prompt { before: 0 },
-            // What POSIX gives for PS2.
-            Kind::Other if before_cursor == "> " => RowKind::Continuation,
             Kind::Other => RowKind::Other,
         }
     }
@@ -314,7 +344,8 @@ mod tests {
     use super::*;
 
     fn learned(row: &str) -> LearnedPrompt {
-        LearnedPrompt::learn(row, None).unwrap_or_else(|| panic!("{row:?} is a prompt"))
+        let program = (row == "> ").then_some("node");
+        LearnedPrompt::learn(row, program).unwrap_or_else(|| panic!("{row:?} is a prompt"))
     }
 
     #[test]
@@ -368,7 +399,6 @@ mod tests {
             ("irb(main):001:0> ", "irb(main):002:1* "),
             ("> ", "... "),
             ("(gdb) ", ">"),
-            ("$ ", "> "),
         ];
         for (prompt, row) in rows {
             assert_eq!(learned(prompt).row(row), RowKind::Continuation, "{prompt:?} and {row:?}");
@@ -387,6 +417,11 @@ mod tests {
             "Compiling serde",
             "Press <Enter> to go on> ",
             "ana@box:~$ ls",
+            "Amount in $ ",
+            "Really delete? type #",
+            "quote> ",
+            "heredoc> ",
+            "> ",
         ];
         for row in rows {
             assert_eq!(LearnedPrompt::learn(row, None), None, "{row:?}");

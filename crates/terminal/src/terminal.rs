@@ -478,8 +478,8 @@ impl Terminal {
     /// Returns variables of the live shell by their names, in the order requested; nothing where one is not set.
     ///
     /// Works in an integrated shell at its prompt and leaves no trace: not on the screen, in the history, in waits,
-    /// or in the shell's own state. In bash, a half-typed line prevents it. Takes 2 s at most; values up to 4 MB
-    /// together.
+    /// or in the shell's own state. In bash, a half-typed line prevents it. Takes 10 s at most; values up to 4 MB
+    /// together. An inner shell is asked by a typed line, which busybox and ksh keep in their history.
     ///
     /// # Errors
     /// When a name is invalid, the shell is not at its prompt, or it does not answer.

@@ -202,6 +202,8 @@ function card(first) {
   function update(now) {
     setText(since, timeAgo(now.created_at, Date.now()));
     if (now.digest && gate.digest && now.digest !== gate.digest && !isAnswered) {
+      // Until it is painted, what is shown is another question: it takes no answer.
+      for (const button of buttons) button.disabled = true;
       gate = { ...now, workflow: first.workflow };
       load().then(() => tell("The question has changed; this is how it is now."));
     }

@@ -19,7 +19,7 @@ const MOST_RUNS: u32 = 100;
 
 /// The lists at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Listed {
+pub(super) struct ListSnapshot {
     /// Whether the daemon runs; without it, the lists are those of before.
     pub(super) is_here: bool,
     pub(super) terminals: Arc<Value>,
@@ -31,7 +31,7 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Lists {
     daemon: ReconnectingClient,
-    listed: watch::Sender<Listed>,
+    listed: watch::Sender<ListSnapshot>,
     is_looking: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ impl Lists {
     }
 
     /// Listens to the lists.
-    pub(super) fn listen(self: &Arc<Self>) -> watch::Receiver<Listed> {
+    pub(super) fn listen(self: &Arc<Self>) -> watch::Receiver<ListSnapshot> {
         let receiver = self.listed.subscribe();
         if !self.is_looking.swap(true, Ordering::AcqRel) {
             let lists = self.clone();
@@ -62,7 +62,7 @@ impl Lists {
                 Err(_) => None,
             };
             self.listed.send_if_modified(|known| {
-                let now = found.unwrap_or_else(|| Listed { is_here: false, ..known.clone() });
+                let now = found.unwrap_or_else(|| ListSnapshot { is_here: false, ..known.clone() });
                 let differs = *known != now;
                 *known = now;
                 differs
@@ -77,7 +77,7 @@ impl Lists {
     }
 }
 
-async fn listed(client: &Client) -> Option<Listed> {
+async fn listed(client: &Client) -> Option<ListSnapshot> {
     let value = |value: Result<Value, serde_json::Error>| value.map(Arc::new).ok();
     let waiting =
         ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
@@ -85,7 +85,7 @@ async fn listed(client: &Client) -> Option<Listed> {
     let terminals = client.call(ListTerminalSessions {}).await.ok()?.sessions;
     let waiting = client.call(waiting).await.ok()?.runs;
     let runs = client.call(newest).await.ok()?.runs;
-    Some(Listed {
+    Some(ListSnapshot {
         is_here: true,
         terminals: value(serde_json::to_value(terminals))?,
         waiting: value(serde_json::to_value(waiting))?,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::feeds::{News, THUMB_INTERVAL, Viewer};
 use super::input::{TabInput, type_all};
-use super::lists::Listed;
+use super::lists::ListSnapshot;
 use super::message::{FromTab, Rate, ToTab};
 use super::runs::{Followed, follow};
 use crate::page;
@@ -62,7 +62,7 @@ pub(super) struct Tab {
     inputs: mpsc::Sender<TabInput>,
     replies: mpsc::Sender<ToTab>,
     is_visible: bool,
-    lists: Option<watch::Receiver<Listed>>,
+    lists: Option<watch::Receiver<ListSnapshot>>,
     wants_lists: bool,
     daemon_is_here: bool,
     /// When the session was checked.
@@ -244,7 +244,7 @@ impl Tab {
 
     async fn send_lists(&mut self) {
         let Some(lists) = &mut self.lists else { return };
-        let Listed { is_here, terminals, waiting, runs } = lists.borrow_and_update().clone();
+        let ListSnapshot { is_here, terminals, waiting, runs } = lists.borrow_and_update().clone();
         if is_here != self.daemon_is_here {
             self.daemon_is_here = is_here;
             self.send(&ToTab::Daemon { here: is_here }).await;
@@ -262,7 +262,7 @@ impl Tab {
             (true, None) => {
                 let mut lists = self.app.live.lists.listen();
                 // Without a first look, it is not known whether the daemon runs.
-                if *lists.borrow() != Listed::default() {
+                if *lists.borrow() != ListSnapshot::default() {
                     lists.mark_changed();
                 }
                 self.lists = Some(lists);
@@ -354,7 +354,7 @@ fn acts(message: &FromTab) -> bool {
 }
 
 /// Waits for a change of the lists.
-async fn changed(lists: Option<&mut watch::Receiver<Listed>>) -> bool {
+async fn changed(lists: Option<&mut watch::Receiver<ListSnapshot>>) -> bool {
     match lists {
         Some(lists) => lists.changed().await.is_ok(),
         None => std::future::pending().await,

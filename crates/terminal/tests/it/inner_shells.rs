@@ -236,3 +236,35 @@ async fn a_program_that_is_no_shell_is_not_integrated_and_keeps_what_it_printed(
     let view = session.view().await;
     assert!(view.screen.contains("unknown: "), "what it printed is shown:\n{}", view.screen);
 }
+
+#[tokio::test]
+async fn a_line_that_is_typed_at_a_prompt_without_marks_is_not_spoiled() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "PS1='ana@box:~$ ' bash --norc").await;
+    for (text, keys) in [("rm -rf build", "\u{1}"), ("cat foo >", "")] {
+        session.types(&format!("{text}{keys}")).await;
+        session.comes_to("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
+        for request in [entry("ls"), integrate("ls")] {
+            let refused = session.0.run(request).await;
+            assert!(
+                matches!(&refused, Err(RunError::HalfTyped { text: typed }) if typed == text),
+                "{text}: {refused:?}"
+            );
+        }
+        session.types("\u{3}").await;
+        session.waits(until_input()).await;
+    }
+    assert_eq!(session.0.run(entry("echo still")).await.unwrap().output, "still\n");
+}
+
+#[tokio::test]
+async fn an_inner_shell_that_is_left_by_a_command_ends_that_command() {
+    let world = World::new();
+    let session = world.open(&["dash"]).await;
+    start(&session, "PS1='in$ ' bash --norc").await;
+    assert_eq!(gives(&session, "echo in").await.0, "in\n");
+    let ran = session.0.run(request("exit 3")).await.unwrap();
+    assert!(!ran.timed_out && ran.asks.is_none(), "{ran:?}");
+    assert_eq!(session.0.run(entry("echo out")).await.unwrap().output, "out\n");
+}

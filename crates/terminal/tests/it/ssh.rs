@@ -133,6 +133,12 @@ async fn a_person_logs_in_with_a_password_and_the_shell_over_there_reports_exit_
     assert_eq!((ran.output.as_str(), ran.exit_code), ("there\n", None));
     assert_eq!(gives(&session, "sh -c 'exit 5'").await, (String::new(), Some(5)));
     assert_eq!(gives(&session, "id -un").await, (format!("{}\n", guest.0), Some(0)));
+    // An interpreter over there.
+    start(&session, "python3 -q").await;
+    let ran = session.0.run(entry("6 * 7")).await.unwrap();
+    assert_eq!((ran.output.as_str(), ran.exit_code), ("42\n", None));
+    let ran = session.0.run(entry("exit(3)")).await.unwrap();
+    assert_eq!(ran.exit_code, Some(3), "{ran:?}");
     // The connection is cut: the shell around it is at its prompt.
     let _ = session.0.run(integrate("kill -9 $PPID")).await;
     let (waited, _) = session.waits(until_input()).await;

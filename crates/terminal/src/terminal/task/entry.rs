@@ -109,8 +109,10 @@ impl PromptEntry {
 impl Task {
     /// Returns the prompt at which the foreground program waits for an entry, if it is one that has no marks.
     pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
+        // The process of an inner shell may be that of `ssh`, which stays in the foreground whatever runs over there.
         let is_own_shell = self.shell.agreed.is_some()
             && !self.shell.is_replaced()
+            && !(self.shell.is_inner && self.shell.running)
             && self.pty.foreground() == Some(self.shell_process());
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         if self.is_over() || is_own_shell || is_taken || !self.outgoing.is_empty() || self.pty.has_unread() {
@@ -130,6 +132,26 @@ impl Task {
         (self.input_state() == InputState::Awaits).then_some(prompt)
     }
 
+    /// Returns what stands at a prompt without marks and was not entered: text behind the cursor, or the end of the row
+    /// as it was typed.
+    pub(super) fn typed_at_prompt(&self) -> Option<String> {
+        let (before, behind) = (self.row_before_cursor(), self.row_behind_cursor());
+        // A prompt at the right stands behind a gap.
+        let is_prompt = behind.starts_with("    ") || behind.trim().is_empty();
+        if !is_prompt {
+            return Some(behind.trim_end().to_owned());
+        }
+        let draft = self.shell.draft.text();
+        let typed = draft.trim();
+        (!typed.is_empty() && before.trim_end().ends_with(typed)).then(|| typed.to_owned())
+    }
+
+    /// Whether a tab is text to the foreground program, rather than a key that completes words.
+    pub(super) fn takes_tabs(&self) -> bool {
+        let whole_lines = self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines);
+        whole_lines || self.intake.screen.modes().bracketed_paste
+    }
+
     /// Enters text at a prompt without marks.
     pub(super) fn begin_entry(&mut self, entering: Entering, prompt: LearnedPrompt) {
         let text = match command::entered(&entering.request.command) {
@@ -139,7 +161,11 @@ impl Task {
         if entering.request.working_directory.is_some() {
             return entering.refuse(&RunError::NoDirectory);
         }
-        let pastes = text.contains('\n') && prompt.takes_pastes() && self.intake.screen.modes().bracketed_paste;
+        if text.contains('\t') && !self.takes_tabs() {
+            return entering.refuse(&RunError::Control(u32::from('\t')));
+        }
+        let is_edit = (text.contains('\n') && prompt.takes_pastes()) || text.contains('\t');
+        let pastes = is_edit && self.intake.screen.modes().bracketed_paste;
         let keys: String =
             if pastes { format!("\x1b[200~{text}\x1b[201~\r") } else { format!("{}\r", text.replace('\n', "\r")) };
         let now = Instant::now();
@@ -199,7 +225,10 @@ impl Task {
                 let mut kind = entry.prompt.row(&row);
                 let foreground = self.pty.foreground();
                 let is_other_program = foreground != entry.group;
-                if kind == RowKind::Other && is_other_program && LearnedPrompt::learn(&row, None).is_some() {
+                if kind != (RowKind::Prompt { before: 0 })
+                    && is_other_program
+                    && LearnedPrompt::learn(&row, None).is_some()
+                {
                     kind = RowKind::Prompt { before: 0 };
                 }
                 // The shell around the program reports its prompt itself.
@@ -246,7 +275,11 @@ impl Task {
         }
     }
 
+    /// Presses keys that belong to the entry, unless a client holds the terminal.
     fn press(&mut self, keys: &[u8]) {
+        if self.seat.admits(None).is_err() {
+            return;
+        }
         self.last_input = Instant::now();
         self.outgoing.extend(keys.iter().copied());
         self.write_waiting();

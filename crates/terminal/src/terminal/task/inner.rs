@@ -23,7 +23,18 @@ const ANSWERS: Duration = Duration::from_secs(5);
 pub(super) struct HiddenLineTask {
     typing: HiddenTyping,
     purpose: Purpose,
+    began: Instant,
     pub(super) deadline: Instant,
+}
+
+impl HiddenLineTask {
+    /// Returns the command that is entered once the shell is integrated.
+    pub(super) fn entering(&mut self) -> Option<&mut Entering> {
+        match &mut self.purpose {
+            Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => Some(entering),
+            Purpose::Script(_) => None,
+        }
+    }
 }
 
 enum Purpose {
@@ -61,7 +72,8 @@ impl Task {
             let line = inner::script_line(&agreed, &script.line());
             // Each end of a line would enter it.
             let is_split = line.contains('\n') && !self.intake.screen.modes().bracketed_paste;
-            if is_split || line.len() > LONGEST_LINE {
+            let is_completed = line.contains('\t') && !self.takes_tabs();
+            if is_split || is_completed || line.len() > LONGEST_LINE {
                 return Err(VariablesError::NotTypeable);
             }
             command::entered(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, agreed))
@@ -79,7 +91,8 @@ impl Task {
     fn type_hidden(&mut self, line: &str, typing: HiddenTyping, purpose: Purpose, patience: Duration) {
         let editor = if self.intake.screen.modes().bracketed_paste { Editor::TakesPastes } else { Editor::None };
         self.outgoing.extend(command::keys(line, Kind::Posix, editor));
-        self.typed_line = Some(HiddenLineTask { typing, purpose, deadline: Instant::now() + patience });
+        let began = Instant::now();
+        self.typed_line = Some(HiddenLineTask { typing, purpose, began, deadline: began + patience });
         self.write_waiting();
     }
 
@@ -94,8 +107,14 @@ impl Task {
     }
 
     fn end_hidden(&mut self, answer: HiddenAnswer) -> Vec<u8> {
-        let Some(task) = self.typed_line.take() else { return answer.rest };
+        let Some(mut task) = self.typed_line.take() else { return answer.rest };
+        // What a client has typed since then stands at the prompt, or it holds the terminal.
+        let is_disturbed = self.last_input > task.began || self.seat.admits(None).is_err();
         match task.purpose {
+            Purpose::Kind(_, entering) if is_disturbed => {
+                entering.refuse(&RunError::Busy { program: self.foreground_name() });
+                task.typing.give_up()
+            }
             Purpose::Kind(mut agreed, entering) => {
                 agreed.kind = inner::kind_of(&String::from_utf8_lossy(&answer.answer));
                 let line = inner::marks_line(agreed.kind, &agreed.nonce);
@@ -103,7 +122,7 @@ impl Task {
                 self.type_hidden(&line, typing, Purpose::Marks(agreed, entering), ANSWERS);
                 Vec::new()
             }
-            Purpose::Marks(agreed, entering) => {
+            Purpose::Marks(agreed, mut entering) => {
                 self.draw_prompt(&answer.prompt);
                 let marks = format!("\x1b]133;A;k={0}\x07\x1b]133;B;k={0}\x07", agreed.nonce);
                 let posix = agreed.kind == Kind::Posix;
@@ -114,6 +133,7 @@ impl Task {
                 self.take_in_all(marks.as_bytes());
                 // zsh reports that it reads keys behind its prompt.
                 self.take_in_all(&answer.rest);
+                entering.renew();
                 self.enter_command(entering);
                 Vec::new()
             }

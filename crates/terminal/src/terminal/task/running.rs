@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
+use super::inner::HiddenLineTask;
 use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
@@ -36,6 +37,11 @@ pub(super) struct Entering {
 }
 
 impl Entering {
+    /// Waits for the prompt anew: the shell has just been integrated.
+    pub(super) fn renew(&mut self) {
+        self.until = (Instant::now() + COMES_TO_PROMPT).min(self.deadline);
+    }
+
     /// Tells the callers why it is not entered.
     pub(super) fn refuse(self, error: &RunError) {
         for reply in self.replies {
@@ -175,6 +181,8 @@ enum CommandAbort {
     AwaitsInput(InputRequest),
     Exited(Exit),
     Replaced(String),
+    /// The inner shell is gone, and the shell around it reports nothing.
+    Left,
 }
 
 impl Running {
@@ -215,6 +223,13 @@ impl Task {
                 return;
             }
         }
+        if let Some(step) = &request.step
+            && let Some(entering) = self.typed_line.as_mut().and_then(HiddenLineTask::entering)
+            && entering.request.step.as_ref() == Some(step)
+        {
+            entering.replies.push(reply);
+            return;
+        }
         let reply = match (&mut self.entry, &request.step) {
             (Some(entry), Some(step)) => match entry.join(step, reply) {
                 Some(reply) => reply,
@@ -253,6 +268,9 @@ impl Task {
         if let Err(RunError::Busy { .. } | RunError::NotIntegrated { .. }) = fit
             && let Some(prompt) = self.prompt_without_marks()
         {
+            if let Some(text) = self.typed_at_prompt() {
+                return entering.refuse(&RunError::HalfTyped { text });
+            }
             if entering.request.integrate && prompt.may_be_shell() {
                 return self.begin_integration(entering);
             }
@@ -392,12 +410,16 @@ impl Task {
             self.write_waiting();
         }
         let Some(running) = &self.running else { return };
+        // The shell around it prints no marks.
+        let has_left = self.shell.has_left();
         let over = if let Some(exit) = self.exit() {
             CommandAbort::Exited(exit)
         } else if let Some(program) = self.shell.replaced_by.clone() {
             CommandAbort::Replaced(program)
         } else if self.shell.prompts > running.prompts && self.shell.at_prompt {
             CommandAbort::AtPrompt
+        } else if has_left {
+            CommandAbort::Left
         } else if Instant::now() >= running.deadline {
             CommandAbort::OutOfTime
         } else if let Some(asks) = self.input_request() {
@@ -405,6 +427,9 @@ impl Task {
         } else {
             return;
         };
+        if has_left {
+            self.leave_ended_shells();
+        }
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };

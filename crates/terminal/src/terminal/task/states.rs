@@ -90,22 +90,31 @@ impl Task {
 
     /// Returns the row of the cursor up to the cursor.
     pub(super) fn row_before_cursor(&self) -> String {
+        self.row_of_cursor().0
+    }
+
+    /// Returns the row of the cursor from the cursor on.
+    pub(super) fn row_behind_cursor(&self) -> String {
+        self.row_of_cursor().1
+    }
+
+    /// Returns the row of the cursor, up to the cursor and behind it.
+    fn row_of_cursor(&self) -> (String, String) {
         let cursor = self.intake.screen.cursor();
         let text = self.intake.screen.text();
+        let row = text.lines().nth(cursor.row.into()).unwrap_or_default();
         let mut left = usize::from(cursor.col);
-        let mut before: String = text
-            .lines()
-            .nth(cursor.row.into())
-            .unwrap_or_default()
-            .chars()
-            .map_while(|character| {
-                left = left.checked_sub(character.width().unwrap_or(0))?;
-                Some(character)
-            })
-            .collect();
+        let mut characters = row.chars();
+        let mut before = String::new();
+        while left > 0
+            && let Some(character) = characters.next()
+        {
+            left = left.saturating_sub(character.width().unwrap_or(0));
+            before.push(character);
+        }
         // Rows have no blanks at their end.
         before.extend(std::iter::repeat_n(' ', left));
-        before
+        (before, characters.collect())
     }
 
     /// The process of the shell whose marks count now.

@@ -286,7 +286,8 @@ async fn a_secret_that_is_typed_elsewhere_is_sealed_in_the_entries_that_a_machin
         "states": {
             "open": {"action": {"tool": "open_terminal", "params": {"command": ["cat"]}}, "transitions": [{"condition": "success", "next_state": "type"}]},
             "type": {"action": {"tool": "send_input", "params": {"input_text": "value open-sesame-7\n"}}, "transitions": [{"condition": "success", "next_state": "see"}]},
-            "see": {"action": {"tool": "await_output", "params": {"pattern": "value (?P<value>\\S+)"}}, "transitions": [{"condition": "success", "next_state": "ask"}]},
+            "see": {"action": {"tool": "await_output", "params": {"pattern": "value (?P<value>\\S+)"}}, "transitions": [{"condition": "success", "next_state": "each"}]},
+            "each": {"for_each": ["{see_match_text}"], "action": {"tool": "set", "params": {"found": "{item}"}}, "transitions": [{"condition": "success", "next_state": "ask"}]},
             "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "answered_by": "anyone"}}, "transitions": [{"condition": "success", "next_state": "use"}]},
             "use": {"action": {"tool": "await_output", "params": {"pattern": "{match_text}", "timeout": 10}}},
         },

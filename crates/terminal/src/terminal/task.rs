@@ -97,6 +97,8 @@ struct Task {
     shell: Shell,
     /// The shells around it, outermost first.
     outer: Vec<Shell>,
+    /// When an inner shell was left last.
+    left_inner: Option<Instant>,
     outgoing: Outgoing,
     /// Answers to printed queries that no program can read yet.
     answers: Answers,
@@ -201,6 +203,7 @@ pub(crate) async fn run(
         echo: Echo::default(),
         shell,
         outer: Vec::new(),
+        left_inner: None,
         outgoing: Outgoing::default(),
         answers: Answers::default(),
         ledger: Ledger::default(),
@@ -301,7 +304,8 @@ impl Task {
             self.idle_until(),
         ];
         let entering = self.entering.iter().map(|entering| entering.until);
-        waits.chain(own.into_iter().flatten()).chain(entering).min()
+        let prompt = self.prompt_look_at().filter(|_| !self.entering.is_empty());
+        waits.chain(own.into_iter().flatten()).chain(entering).chain(prompt).min()
     }
 
     /// When it is closed because it is unused.

@@ -181,6 +181,7 @@ impl Task {
         if let Some(outer) = self.outer.pop() {
             let inner = std::mem::replace(&mut self.shell, outer);
             self.shell.resume(&inner);
+            self.left_inner = Some(Instant::now());
         }
     }
 

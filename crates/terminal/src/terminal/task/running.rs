@@ -73,6 +73,9 @@ impl Entering {
     }
 }
 
+/// How long after the last output a prompt without marks is looked for.
+const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
+
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
 const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
@@ -260,6 +263,18 @@ impl Task {
             && self.pty.foreground() == Some(self.shell_process())
     }
 
+    /// Whether an inner shell was left a moment ago, so that the shell around it is about to show its prompt.
+    fn has_just_left(&self) -> bool {
+        self.left_inner.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
+    }
+
+    /// When the row of the cursor is looked at for commands that wait for a prompt without marks: a moment after the last
+    /// output, and once more. A shell reads a little after it has shown its prompt.
+    pub(super) fn prompt_look_at(&self) -> Option<Instant> {
+        let now = Instant::now();
+        PROMPT_LOOKS.iter().map(|pause| self.last_output + *pause).find(|at| *at > now)
+    }
+
     pub(super) fn enter_command(&mut self, entering: Entering) {
         let fit = self.fit_to_run();
         if entering.request.command.trim().is_empty() && fit.is_ok() {
@@ -288,7 +303,7 @@ impl Task {
         let (kind, command, change) = match prepared {
             Ok(prepared) => prepared,
             Err(RunError::Busy { .. } | RunError::NotIntegrated { .. })
-                if Instant::now() < until && self.comes_to_prompt() =>
+                if Instant::now() < until && (self.comes_to_prompt() || self.has_just_left()) =>
             {
                 return self.entering.push(Entering { request, replies, until, deadline });
             }

@@ -1,5 +1,6 @@
 //! Shells within shells, and interpreters: their commands, their exit codes, their variables.
 
+use steplatch_patience::eventually;
 use steplatch_terminal::{CommandRequest, InputWait, Limit, Part, Reason, RunError, Variable, Wait};
 
 use super::shells::{SHELLS, Session, World, request, until_prompt};
@@ -246,11 +247,13 @@ async fn a_line_that_is_typed_at_a_prompt_without_marks_is_not_spoiled() {
         session.types(&format!("{text}{keys}")).await;
         session.comes_to("the line is drawn", |view| view.screen.trim_end().ends_with(text)).await;
         for request in [entry("ls"), integrate("ls")] {
-            let refused = session.0.run(request).await;
-            assert!(
-                matches!(&refused, Err(RunError::HalfTyped { text: typed }) if typed == text),
-                "{text}: {refused:?}"
-            );
+            // Until the line editor reads again, the shell is busy.
+            eventually("the line is found", async || match session.0.run(request.clone()).await {
+                Err(RunError::HalfTyped { text: typed }) => typed == text,
+                Err(RunError::Busy { .. }) => false,
+                other => panic!("{text}: {other:?}"),
+            })
+            .await;
         }
         session.types("\u{3}").await;
         session.waits(until_input()).await;

@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use super::running::Entering;
+use super::running::{Entering, Reply};
 use crate::command::{self, CommandResult, InputRequest, RunError};
 use crate::history::Zone;
 use crate::process::InputState;
@@ -18,7 +17,7 @@ use crate::terminal::{Limit, excerpt};
 
 /// An entry with a waiting caller.
 pub(super) struct PromptEntry {
-    replies: Vec<oneshot::Sender<Result<CommandResult, RunError>>>,
+    replies: Vec<Reply>,
     step: Option<String>,
     limit: Limit,
     /// Whether it ends when the program asks for other input.
@@ -93,11 +92,7 @@ impl PromptEntry {
     }
 
     /// Takes in the request of the same step again. Returns the caller where it is another step.
-    pub(super) fn join(
-        &mut self,
-        step: &str,
-        reply: oneshot::Sender<Result<CommandResult, RunError>>,
-    ) -> Option<oneshot::Sender<Result<CommandResult, RunError>>> {
+    pub(super) fn join(&mut self, step: &str, reply: Reply) -> Option<Reply> {
         if self.step.as_deref() != Some(step) {
             return Some(reply);
         }
@@ -119,17 +114,13 @@ impl Task {
             return None;
         }
         let states = self.states();
-        if states.password || self.intake.screen.modes().alternate_screen {
+        if states.password || states.awaiting_input != Some(true) || self.intake.screen.modes().alternate_screen {
             return None;
         }
         let row = self.row_before_cursor();
         // Output without an end of line may stand before a prompt that was seen before.
         let known = self.last_prompt.as_ref().filter(|known| known.is_behind_output(&row)).cloned();
-        let prompt = match known {
-            Some(known) => known,
-            None => LearnedPrompt::learn(&row, self.foreground_name().as_deref())?,
-        };
-        (self.input_state() == InputState::Awaits).then_some(prompt)
+        known.or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
     }
 
     /// Returns what stands at a prompt without marks and was not entered: text behind the cursor, or the end of the row
@@ -287,7 +278,7 @@ impl Task {
 
     fn refuse_entry(&mut self, error: &RunError) {
         if let Some(entry) = self.entry.take() {
-            self.report(entry, Err(error.clone()));
+            self.report_result(entry.step, entry.replies, Err(error.clone()));
         }
     }
 
@@ -329,17 +320,7 @@ impl Task {
             end: range.end,
         };
         fill(&mut result);
-        self.report(entry, Ok(result));
-    }
-
-    fn report(&mut self, entry: PromptEntry, result: Result<CommandResult, RunError>) {
-        if let Some(step) = entry.step {
-            self.done.add(step, result.clone());
-        }
-        for reply in entry.replies {
-            // The caller may have stopped listening.
-            let _ = reply.send(result.clone());
-        }
+        self.report_result(entry.step, entry.replies, Ok(result));
     }
 }
 

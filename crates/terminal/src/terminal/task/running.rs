@@ -21,7 +21,7 @@ use crate::transcript::{Mark, Marked};
 use crate::wait::InputWait;
 
 /// The way back to a caller of a command.
-type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
+pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 
 /// A command that is entered as soon as the shell is at its prompt again.
 ///
@@ -99,7 +99,7 @@ const MOST_WHOLE: usize = 16;
 const MOST_BYTES: usize = 256 << 10;
 
 impl FinishedCommands {
-    pub(super) fn add(&mut self, step: String, ran: Result<CommandResult, RunError>) {
+    fn add(&mut self, step: String, ran: Result<CommandResult, RunError>) {
         if self.all.len() == MOST {
             self.all.pop_front();
         }
@@ -425,15 +425,13 @@ impl Task {
             self.write_waiting();
         }
         let Some(running) = &self.running else { return };
-        // The shell around it prints no marks.
-        let has_left = self.shell.has_left();
         let over = if let Some(exit) = self.exit() {
             CommandAbort::Exited(exit)
         } else if let Some(program) = self.shell.replaced_by.clone() {
             CommandAbort::Replaced(program)
         } else if self.shell.prompts > running.prompts && self.shell.at_prompt {
             CommandAbort::AtPrompt
-        } else if has_left {
+        } else if self.shell.has_left() {
             CommandAbort::Left
         } else if Instant::now() >= running.deadline {
             CommandAbort::OutOfTime
@@ -442,32 +440,32 @@ impl Task {
         } else {
             return;
         };
-        if has_left {
+        if matches!(over, CommandAbort::Left) {
             self.leave_ended_shells();
         }
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
-            return self.report_result(running, Err(error));
+            return self.report_result(running.step, running.replies, Err(error));
         }
         if matches!(over, CommandAbort::AtPrompt)
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
                 let said = self.ran(&running, over).output.trim_end().to_owned();
-                return self.report_result(running, Err(RunError::NoFolder { folder, said }));
+                return self.report_result(running.step, running.replies, Err(RunError::NoFolder { folder, said }));
             }
             // A person may have begun to type between the change of directory and the command.
             if let Err(holder) = self.seat.admits(None) {
-                return self.report_result(running, Err(RunError::Held(holder)));
+                return self.report_result(running.step, running.replies, Err(RunError::Held(holder)));
             }
             return match self.half_typed() {
                 None => self.enter(running, &line),
-                Some(text) => self.report_result(running, Err(RunError::HalfTyped { text })),
+                Some(text) => self.report_result(running.step, running.replies, Err(RunError::HalfTyped { text })),
             };
         }
         let ran = self.ran(&running, over);
-        self.report_result(running, Ok(ran));
+        self.report_result(running.step, running.replies, Ok(ran));
     }
 
     /// Looks whether the command waits for input, if it is time to.
@@ -495,11 +493,17 @@ impl Task {
         })
     }
 
-    fn report_result(&mut self, running: Running, ran: Result<CommandResult, RunError>) {
-        if let Some(step) = running.step {
+    /// Keeps the outcome of a step, and reports it to all that wait for it.
+    pub(super) fn report_result(
+        &mut self,
+        step: Option<String>,
+        replies: Vec<Reply>,
+        ran: Result<CommandResult, RunError>,
+    ) {
+        if let Some(step) = step {
             self.done.add(step, ran.clone());
         }
-        for reply in running.replies {
+        for reply in replies {
             // The caller may have stopped listening.
             let _ = reply.send(ran.clone());
         }

@@ -122,6 +122,15 @@ pub enum RunError {
     /// The shell waits for more: a quote, a bracket or a block is open. What was entered was taken back.
     #[error("the command is not complete: the shell waits for more of it, such as a closing quote or 'done'")]
     Incomplete,
+    /// The program waits for more of the entry, and did not give it up at Ctrl-C, as sqlite3.
+    #[error(
+        "the entry is not complete, and its program does not give it up at Ctrl-C: it still waits for the rest behind \
+         {row:?}; type the rest with send_input, such as the closing quote"
+    )]
+    Unfinished {
+        /// The row of the cursor.
+        row: String,
+    },
     /// The shell waits for more, and the command has a `!"`, which zsh takes out where it expands its history.
     #[error(
         "the shell took '!\"' for a word to its history and waits for more of the command; put the '!' in single \

@@ -216,6 +216,21 @@ async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_tak
 }
 
 #[tokio::test]
+async fn an_entry_that_a_program_does_not_give_up_is_reported_with_its_row() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "sqlite3").await;
+    match session.0.run(entry("select 'open")).await {
+        Err(RunError::Unfinished { row }) => assert!(row.contains("...>"), "{row:?}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(session.0.run(entry("select 1;")).await, Err(RunError::Busy { .. })));
+    session.types("';\n").await;
+    session.waits(until_input()).await;
+    assert_eq!(session.0.run(entry("select 1 + 1;")).await.unwrap().output, "2\n");
+}
+
+#[tokio::test]
 async fn a_question_is_no_prompt_and_gets_no_command() {
     let world = World::new();
     let session = world.open(&["bash"]).await;

@@ -123,6 +123,14 @@ impl Task {
         known.or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
     }
 
+    /// Whether the prompt of the last entry stands at the cursor, so that its program is about to read if it does not yet:
+    /// line editors run something of their own behind each prompt.
+    pub(super) fn shows_known_prompt(&self) -> bool {
+        let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
+        let row = self.row_before_cursor();
+        !is_taken && self.last_prompt.as_ref().is_some_and(|known| matches!(known.row(&row), RowKind::Prompt { .. }))
+    }
+
     /// Returns what stands at a prompt without marks and was not entered: text behind the cursor, or the end of the row
     /// as it was typed.
     pub(super) fn typed_at_prompt(&self) -> Option<String> {
@@ -201,7 +209,7 @@ impl Task {
         }
         if now >= entry.deadline {
             if entry.taken_back {
-                return self.refuse_entry(&RunError::Incomplete);
+                return self.refuse_unfinished();
             }
             return self.end_entry(|result| result.timed_out = true);
         }
@@ -246,13 +254,15 @@ impl Task {
                 entry.echoed = None;
                 self.press(b"\r");
             }
-            Verdict::Incomplete if !entry.taken_back => {
+            Verdict::Incomplete | Verdict::Asks if entry.taken_back => {
+                if now >= self.last_input + TAKES_BACK {
+                    self.refuse_unfinished();
+                }
+            }
+            Verdict::Incomplete => {
                 entry.taken_back = true;
                 self.press(b"\x03");
             }
-            // It does not take the entry back either.
-            Verdict::Incomplete if now >= self.last_input + TAKES_BACK => self.refuse_entry(&RunError::Incomplete),
-            Verdict::Incomplete => {}
             Verdict::Asks if entry.input => {
                 let asks = InputRequest {
                     program: self.foreground_name(),
@@ -274,6 +284,12 @@ impl Task {
         self.last_input = Instant::now();
         self.outgoing.extend(keys.iter().copied());
         self.write_waiting();
+    }
+
+    /// Refuses an entry that the program has not given up.
+    fn refuse_unfinished(&mut self) {
+        let row = format!("{}{}", self.row_before_cursor(), self.row_behind_cursor()).trim_end().to_owned();
+        self.refuse_entry(&RunError::Unfinished { row });
     }
 
     fn refuse_entry(&mut self, error: &RunError) {

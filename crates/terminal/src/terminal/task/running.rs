@@ -303,7 +303,8 @@ impl Task {
         let (kind, command, change) = match prepared {
             Ok(prepared) => prepared,
             Err(RunError::Busy { .. } | RunError::NotIntegrated { .. })
-                if Instant::now() < until && (self.comes_to_prompt() || self.has_just_left()) =>
+                if Instant::now() < until
+                    && (self.comes_to_prompt() || self.has_just_left() || self.shows_known_prompt()) =>
             {
                 return self.entering.push(Entering { request, replies, until, deadline });
             }

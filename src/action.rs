@@ -45,6 +45,11 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
             name.unwrap_or("unnamed").to_owned()
         }
         "run_workflow" => text("workflow_name").to_owned(),
+        "parallel" => match params.get("workflows") {
+            Some(Value::Object(all)) => visible(&all.keys().cloned().collect::<Vec<_>>().join(", ")),
+            Some(Value::Array(all)) => format!("{} workflows", all.len()),
+            _ => String::new(),
+        },
         "run_node" | "run_graph" => {
             let input = match params.get("input") {
                 None | Some(Value::Null) => String::new(),

@@ -118,7 +118,7 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     }
     let judged = state.transitions().iter().any(|transition| transition.condition().description().is_some());
     let kind = match state.action().tool() {
-        tool::RUN_WORKFLOW => Kind::Nested,
+        tool::RUN_WORKFLOW | tool::PARALLEL => Kind::Nested,
         "gate" => Kind::Judged,
         _ if judged => Kind::Judged,
         _ => Kind::Plain,

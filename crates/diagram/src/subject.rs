@@ -37,12 +37,24 @@ fn of_action(state: &State) -> String {
         },
         tool::RUN_COMMAND => visible(text("command")),
         tool::RUN_WORKFLOW => visible(text("workflow_name")),
+        tool::PARALLEL => branches(params.get("workflows")),
         tool::GATE => visible(text("prompt")),
         tool::FAIL => visible(text("message")),
         tool::SET => params.keys().cloned().collect::<Vec<_>>().join(", "),
         tool::SLEEP => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
         _ => visible(&format!("{}{}", text("node_id"), text("graph_id"))),
     }
+}
+
+/// Returns the names of workflows that run at once, or those of the workflows.
+fn branches(workflows: Option<&Value>) -> String {
+    let workflow = |branch: &Value| branch.get("workflow_name").and_then(Value::as_str).unwrap_or("unnamed").to_owned();
+    let names: Vec<String> = match workflows {
+        Some(Value::Object(all)) => all.keys().cloned().collect(),
+        Some(Value::Array(all)) => all.iter().map(workflow).collect(),
+        _ => Vec::new(),
+    };
+    visible(&names.join(", "))
 }
 
 /// Returns what an input types: its text, and the keys behind it.

@@ -21,6 +21,25 @@ pub struct StepId {
     pub visit: u32,
 }
 
+impl StepId {
+    /// Returns the name of one of the parts that a step is performed in, counted from 1.
+    #[must_use]
+    pub fn part(&self, number: usize) -> Self {
+        Self {
+            run: self.run.clone(),
+            place: format!("{}/{}", self.place, self.visit),
+            visit: u32::try_from(number).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Returns which part of the step `whole` this is, if it is one.
+    #[must_use]
+    pub fn number_within(&self, whole: &Self) -> Option<usize> {
+        let number = usize::try_from(self.visit).ok()?;
+        (*self == whole.part(number)).then_some(number)
+    }
+}
+
 impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.run, self.place, self.visit)
@@ -62,5 +81,16 @@ mod tests {
     fn a_step_survives_writing_and_reading() {
         let step = StepId { run: RunId::random(), place: "ask".into(), visit: 3 };
         assert_eq!(step.to_string().parse(), Ok(step));
+    }
+
+    #[test]
+    fn a_part_of_a_step_is_known_by_its_number() {
+        let step = StepId { run: RunId::random(), place: "ask".into(), visit: 3 };
+        let part = step.part(2);
+        assert_eq!(part.to_string(), format!("{}/ask/3/2", step.run));
+        assert_eq!(part.to_string().parse(), Ok(part.clone()));
+        assert_eq!(part.number_within(&step), Some(2));
+        assert_eq!(step.number_within(&step), None);
+        assert_eq!(part.number_within(&StepId { visit: 4, ..step }), None);
     }
 }

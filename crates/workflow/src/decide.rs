@@ -8,6 +8,7 @@ mod contract;
 mod dialogue;
 mod gate;
 mod names;
+mod parallel;
 mod pause;
 
 use std::collections::BTreeMap;
@@ -26,11 +27,13 @@ use crate::event::{
 };
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::items::{self, ItemLoop, ItemsError};
+use crate::parallel::{WORKFLOWS, replaced_branches};
 use crate::result::judged;
 use crate::substitute::{self, Lookup};
 use crate::tool;
 use crate::variables::{VISITS, Variables};
 pub use gate::NONE_OF_THESE;
+use parallel::NotEntered;
 
 /// Something that happened outside and that a run must react to.
 #[derive(Debug, Clone, PartialEq)]
@@ -322,10 +325,14 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
         (Status::NotStarted, Input::Start(start)) => begin(definition, start, now),
         (Status::Running, Input::Outcome { step, outcome }) => match history.current() {
             Some(current) if current.step == step => DecisionBuilder::new(definition, history, now).complete(current, outcome),
-            Some(current) if history.awaited_step().as_ref() == Some(&step) => {
-                DecisionBuilder::new(definition, history, now).end_turn(current, outcome)
-            }
-            _ => Decision::default(),
+            Some(current) => match history.open_branch(&step) {
+                Some(number) => DecisionBuilder::new(definition, history, now).end_branch(current, number, outcome),
+                None if history.awaited_steps().contains(&step) => {
+                    DecisionBuilder::new(definition, history, now).end_turn(current, outcome)
+                }
+                None => Decision::default(),
+            },
+            None => Decision::default(),
         },
         (Status::Running, Input::ScreenRead { step, session_id, screen }) => match history.current() {
             Some(current) if current.step == step && !history.has_looked(&step) => {
@@ -346,16 +353,14 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(gate) if gate.step == step => DecisionBuilder::new(definition, history, now).expire_gate(gate),
             _ => Decision::default(),
         },
-        (Status::Running, Input::ChildBegan { step, workflow }) => match history.current() {
-            Some(current) if current.step == step => DecisionBuilder::new(definition, history, now).child_began(step, workflow),
-            _ => Decision::default(),
-        },
-        (Status::Running, Input::ChildWaits { step, waits }) => match history.current() {
-            Some(current) if current.step == step && history.child_waits() != waits => {
-                DecisionBuilder::new(definition, history, now).child_waits(step, waits)
-            }
-            _ => Decision::default(),
-        },
+        (Status::Running, Input::ChildBegan { step, workflow }) if history.awaits_child(&step) => {
+            DecisionBuilder::new(definition, history, now).child_began(step, workflow)
+        }
+        (Status::Running, Input::ChildWaits { step, waits })
+            if history.awaits_child(&step) && history.waiting_children().any(|waiting| *waiting == step) != waits =>
+        {
+            DecisionBuilder::new(definition, history, now).child_waits(step, waits)
+        }
         (Status::Running | Status::Waiting, Input::Pause { by, above }) if history.paused().is_none() => {
             DecisionBuilder::new(definition, history, now).pause(by, above)
         }
@@ -370,7 +375,14 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             DecisionBuilder::new(definition, history, now).cancel(reason)
         }
         (Status::NotStarted, _)
-        | (Status::Running, Input::Start(_) | Input::GateAnswered { .. } | Input::Pause { .. })
+        | (
+            Status::Running,
+            Input::Start(_)
+            | Input::GateAnswered { .. }
+            | Input::Pause { .. }
+            | Input::ChildBegan { .. }
+            | Input::ChildWaits { .. },
+        )
         // Time spent waiting for an answer does not count.
         | (Status::Waiting, _)
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
@@ -390,10 +402,10 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
         Status::Waiting => history.gate().into_iter().flat_map(|gate| gate::asking(gate, now)).collect(),
         Status::Running => {
             let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
-            let pending = history
-                .current()
-                .map(|current| asking(&current.with_time_left(now), history, now))
-                .or_else(|| history.exchange().map(exchanging));
+            let pending = match history.current() {
+                Some(current) => again(&current.with_time_left(now), history, now),
+                None => history.exchange().map(exchanging).into_iter().collect(),
+            };
             deadline.into_iter().chain(pending).collect()
         }
     }
@@ -613,6 +625,22 @@ impl<'a> DecisionBuilder<'a> {
             let error = self.unresolved(name, unresolved);
             return self.fail(FailureReason::UnresolvedVariable, error, terminals);
         }
+        if let Some((for_each, at_once)) = state.for_each_at_once() {
+            let refuses_unresolved = self.history.rules().refuses_unresolved();
+            return match parallel::of_items(state, for_each, at_once, &entering, refuses_unresolved) {
+                Ok(params) => {
+                    let (tool, limit, entered_at) = (tool::PARALLEL.to_owned(), limit(state), self.now);
+                    self.enter_step(CurrentStep { step, tool, params, limit, entered_at })
+                }
+                Err(NotEntered::Unresolved(unresolved)) => {
+                    let error = self.unresolved(name, &unresolved);
+                    self.fail(FailureReason::UnresolvedVariable, error, terminals)
+                }
+                Err(NotEntered::Items(error)) => {
+                    self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals)
+                }
+            };
+        }
         let (item, is_empty) = match self.item(state, &entering) {
             Ok(item) => item,
             Err(error) => {
@@ -671,6 +699,9 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     fn enter_step(mut self, entered: CurrentStep) -> Decision {
+        if entered.tool == tool::PARALLEL {
+            return self.enter_parallel(entered);
+        }
         self.decision.effects.push(asking(&entered, self.history, self.now));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
@@ -682,12 +713,12 @@ impl<'a> DecisionBuilder<'a> {
         match self.history.paused() {
             Some(pause) => self.decision.effects.push(Effect::PauseChild { step: step.clone(), by: pause.by.clone() }),
             // The previous daemon may have stopped after it resumed this run and before it resumed the child.
-            None if self.history.child().is_some() => {
+            None if self.history.child_of(&step).is_some() => {
                 self.decision.effects.push(Effect::ResumeChild { step: step.clone(), by: by() });
             }
             None => {}
         }
-        if self.history.child().is_none() {
+        if self.history.child_of(&step).is_none() {
             self.record(Event::ChildStarted { at: self.now, step, workflow });
         }
         self.decision
@@ -695,19 +726,23 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Records the end of the run that a step started, if it began.
     fn record_child_end(&mut self, step: &StepId, outcome: &Outcome) {
-        let Some(workflow) = self.history.child().map(str::to_owned) else { return };
+        let Some(workflow) = self.history.child_of(step).map(str::to_owned) else { return };
         let (end, error) = child::end_of(outcome);
         self.record(Event::ChildEnded { at: self.now, step: step.clone(), workflow, end, error });
     }
 
     fn child_waits(mut self, step: StepId, waits: bool) -> Decision {
         let at = self.now;
+        // One run below that waits is enough to stop the clock.
+        let others_wait = self.history.waiting_children().any(|waiting| *waiting != step);
         if waits {
             self.record(Event::ChildWaits { at, step });
-            self.decision.effects.push(Effect::DisarmDeadline);
+            self.decision.effects.extend((!others_wait).then_some(Effect::DisarmDeadline));
         } else {
             self.record(Event::ChildGoesOn { at, step });
-            self.rearm();
+            if !others_wait {
+                self.rearm();
+            }
         }
         self.decision
     }
@@ -738,15 +773,13 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     fn abandoning(mut self) -> Self {
-        let waited_for = self
-            .history
-            .awaited_step()
-            .or_else(|| self.history.exchange().map(|exchange| exchange.step.clone()))
-            .or_else(|| self.history.gate().map(|gate| gate.step.clone()));
-        self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step }));
+        let mut waited_for = self.history.awaited_steps();
+        waited_for.extend(self.history.exchange().map(|exchange| exchange.step.clone()));
+        waited_for.extend(self.history.gate().map(|gate| gate.step.clone()));
+        self.decision.effects.extend(waited_for.into_iter().map(|step| Effect::Abandon { step }));
         let at = self.now;
-        if let (Some(current), Some(workflow)) = (self.history.current(), self.history.child()) {
-            let (step, workflow) = (current.step.clone(), workflow.to_owned());
+        for step in self.history.children().cloned() {
+            let workflow = self.history.child_of(&step).unwrap_or_default().to_owned();
             self.record(Event::ChildEnded { at, step, workflow, end: ChildEnd::Cancelled, error: None });
         }
         if let Some(gate) = self.history.gate() {
@@ -912,10 +945,12 @@ impl<L: Lookup> Lookup for Entering<'_, L> {
 fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<String, Value> {
     let action = state.action();
     let is_nested = action.tool() == tool::RUN_WORKFLOW;
-    let whole = |name: &str| is_nested && name == child::DEFINITION;
     let replaced = |(name, value): (&String, &Value)| {
-        let value =
-            if whole(name) { value.clone() } else { substitute::value(value, variables, !action.is_text(name)) };
+        let value = match action.tool() {
+            tool::RUN_WORKFLOW if name == child::DEFINITION => value.clone(),
+            tool::PARALLEL if name == WORKFLOWS => replaced_branches(value, variables),
+            _ => substitute::value(value, variables, !action.is_text(name)),
+        };
         (name.clone(), value)
     };
     let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
@@ -961,19 +996,31 @@ fn limit(state: &State) -> Option<Duration> {
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
 
+/// Returns the effects that bring the outcomes that the current step still waits for.
+fn again(current: &CurrentStep, history: &History, now: Timestamp) -> Vec<Effect> {
+    match history.branches() {
+        Some(branches) => parallel::asking(current, branches, history),
+        None => vec![asking(current, history, now)],
+    }
+}
+
+/// Returns the effect that starts the run of a `run_workflow` or of a branch.
+fn starting(step: StepId, params: &Map<String, Value>, limit: Option<Duration>, history: &History) -> Effect {
+    match Child::read(params, history) {
+        Ok(child) if child.depth <= MOST_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
+        Ok(_) => {
+            let error = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+            Effect::Answer { step, outcome: child::refused(error) }
+        }
+        Err(error) => Effect::Answer { step, outcome: child::refused(error.to_string()) },
+    }
+}
+
 /// Returns the effect that brings the outcome of a step.
 fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
     if tool == tool::RUN_WORKFLOW {
-        let child = Child::read(&params, history);
-        return match child {
-            Ok(child) if child.depth <= MOST_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
-            Ok(_) => {
-                let error = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
-                Effect::Answer { step, outcome: child::refused(error) }
-            }
-            Err(error) => Effect::Answer { step, outcome: child::refused(error.to_string()) },
-        };
+        return starting(step, &params, limit, history);
     }
     if tool == tool::DIALOGUE {
         return dialogue::turn(current, history.answers(), history.variables(), now);

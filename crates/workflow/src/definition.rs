@@ -29,9 +29,9 @@ use steplatch_ids::WorkflowName;
 
 use crate::condition::Condition;
 use crate::contract::Contract;
-use crate::items::ForEach;
+use crate::items::{ForEach, ForEachParallel};
 use crate::substitute::Lookup;
-use crate::{child, dialogue, substitute, tool};
+use crate::{child, dialogue, parallel, substitute, tool};
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Diagnostics, JsonPath, kind};
@@ -292,6 +292,12 @@ impl State {
         self.for_each.as_ref()
     }
 
+    /// Returns the items for each of which the state starts a run, several at once.
+    pub(crate) fn for_each_at_once(&self) -> Option<(&ForEach, ForEachParallel)> {
+        let for_each = self.for_each.as_ref()?;
+        Some((for_each, for_each.parallel?))
+    }
+
     /// Returns the items that the state is executed for, as their author wrote them: a list or a text.
     #[must_use]
     pub fn items(&self) -> Option<&Value> {
@@ -309,16 +315,31 @@ impl State {
         params.get("input_text").and_then(Value::as_str).filter(|_| is_secret).into_iter().collect()
     }
 
-    /// Returns the parameters in which variables are replaced. A nested definition is not among them: its placeholders
-    /// are its own.
-    pub(crate) fn replaced_params(&self) -> impl Iterator<Item = (&String, &Value)> {
-        let is_own = |name: &str| self.action.tool != tool::RUN_WORKFLOW || name != child::DEFINITION;
-        self.action.params.iter().filter(move |(name, _)| is_own(name))
+    /// Returns the parameters in which variables are replaced, each with its pointer within the parameters. A nested
+    /// definition is not among them: its placeholders are its own.
+    pub(crate) fn replaced_params(&self) -> Vec<(String, &Value)> {
+        let mut replaced = Vec::new();
+        for (name, value) in &self.action.params {
+            let pointer = format!("/{}", document::escaped(name));
+            match self.action.tool.as_str() {
+                tool::RUN_WORKFLOW if name == child::DEFINITION => {}
+                tool::PARALLEL if name == parallel::WORKFLOWS => {
+                    for (key, entry) in parallel::entries(&self.action.params).unwrap_or_default() {
+                        let at = format!("{pointer}/{}", document::escaped(&key));
+                        let own =
+                            entry.as_object().into_iter().flatten().filter(|(name, _)| *name != child::DEFINITION);
+                        replaced.extend(own.map(|(name, value)| (format!("{at}/{}", document::escaped(name)), value)));
+                    }
+                }
+                _ => replaced.push((pointer, value)),
+            }
+        }
+        replaced
     }
 
     /// Returns every text of the state in which variables are replaced.
     pub(crate) fn texts(&self) -> Vec<&str> {
-        let params = self.replaced_params().flat_map(|(_, value)| substitute::texts_in(value));
+        let params = self.replaced_params().into_iter().flat_map(|(_, value)| substitute::texts_in(value));
         let items = self.for_each.iter().flat_map(|for_each| substitute::texts_in(&for_each.items));
         params.chain(items).chain(self.transitions.iter().flat_map(|transition| transition.condition.texts())).collect()
     }
@@ -332,7 +353,7 @@ impl State {
         if self.action.tool == tool::DIALOGUE {
             return dialogue::unresolved(&self.action.params, variables);
         }
-        self.replaced_params().find_map(|(_, value)| substitute::unresolved(value, variables))
+        self.replaced_params().into_iter().find_map(|(_, value)| substitute::unresolved(value, variables))
     }
 }
 

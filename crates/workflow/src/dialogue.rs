@@ -3,7 +3,7 @@
 //! A dialogue is an action of turns. In each turn the driver types an answer, if there is one, and then waits until a
 //! pattern is found, the program ends or asks, or the time is up. [`Dialogue::after`] chooses what follows: another
 //! answer, or the result of the action. An answer is recorded before it is typed, and is typed under a step of its own
-//! ([`turn_step`]), so that a restart neither repeats nor loses it.
+//! ([`StepId::part`]), so that a restart neither repeats nor loses it.
 //!
 //! The text of an answer is the only one with placeholders that are replaced late, when its question was found: it may
 //! name the groups of the question. A dialogue that has begun is continued while the run is paused, like any action.
@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steplatch_clock::Timestamp;
-use steplatch_ids::StepId;
 use steplatch_pattern::Pattern;
 
 use crate::definition::secret_variable;
@@ -84,15 +83,6 @@ pub(crate) enum Next {
     Answer(DialogueAnswer),
     /// The dialogue is over, with this result.
     Over(Map<String, Value>),
-}
-
-/// Returns the step under which an answer is typed, and what follows it is awaited. The first turn has number 1.
-pub(crate) fn turn_step(step: &StepId, turn: usize) -> StepId {
-    StepId {
-        run: step.run.clone(),
-        place: format!("{}/{}", step.place, step.visit),
-        visit: u32::try_from(turn).unwrap_or(u32::MAX),
-    }
 }
 
 /// Returns the parameters of the turn that follows these answers: what is typed, if anything, and what is awaited.
@@ -468,6 +458,8 @@ fn with_lines(error: String, lines: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use steplatch_ids::StepId;
+
     use super::*;
 
     struct NoVariables;
@@ -586,7 +578,7 @@ mod tests {
     #[test]
     fn a_turn_has_a_step_of_its_own() {
         let step: StepId = "run_0123456789abcdef/ask/2".parse().expect("a step");
-        let turn = turn_step(&step, 3);
+        let turn = step.part(3);
         assert_eq!(turn.to_string(), "run_0123456789abcdef/ask/2/3");
         assert_eq!(turn.to_string().parse(), Ok(turn));
     }

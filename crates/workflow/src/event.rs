@@ -216,6 +216,22 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// A branch of a `parallel` begins. Recorded before its run is started.
+    BranchBegan {
+        /// When.
+        at: Timestamp,
+        /// The part of the step that the branch is.
+        step: StepId,
+    },
+    /// A branch of a `parallel` ended.
+    BranchEnded {
+        /// When.
+        at: Timestamp,
+        /// The part of the step that the branch is.
+        step: StepId,
+        /// What its run returned.
+        result: Map<String, Value>,
+    },
     /// The run that a state started waits for an answer, itself or through a child of its own.
     ChildWaits {
         /// When.
@@ -370,6 +386,8 @@ impl Event {
             | Self::GateCancelled { at, .. }
             | Self::ChildStarted { at, .. }
             | Self::ChildEnded { at, .. }
+            | Self::BranchBegan { at, .. }
+            | Self::BranchEnded { at, .. }
             | Self::ChildWaits { at, .. }
             | Self::ChildGoesOn { at, .. }
             | Self::VariablesAsked { at, .. }

@@ -1,6 +1,6 @@
 //! The state of a run, folded from its events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Branch, Continuation, NONE_OF_THESE};
-use crate::dialogue;
 use crate::event::{
     Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
 };
 use crate::items::ItemLoop;
+use crate::parallel::Branches;
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
 use crate::substitute::as_text;
@@ -216,10 +216,12 @@ pub struct History {
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
-    /// The workflow of the run that the current step started.
-    child: Option<String>,
-    /// Whether the run that the current step started waits for an answer.
-    child_waits: bool,
+    /// The branches of the current step, if it is a `parallel`.
+    branches: Option<Branches>,
+    /// The workflows of the runs that the current step started, by the step or part that started them.
+    children: BTreeMap<StepId, String>,
+    /// The steps of the runs among them that wait for an answer.
+    waiting: BTreeSet<StepId>,
     paused: Option<Pause>,
     /// The decision that is held back while the run is paused.
     held: Option<Continuation>,
@@ -321,6 +323,8 @@ impl Terminals {
                 self.take_over(result);
             }
             tool::RUN_WORKFLOW if succeeded => self.take_over(result),
+            // The branches that completed leave their terminals, also where others have failed.
+            tool::PARALLEL => self.take_over(result),
             _ => {}
         }
     }
@@ -465,6 +469,7 @@ impl History {
                         self.variables.set_item(name, item.clone());
                     }
                 }
+                self.branches = (tool == tool::PARALLEL).then(Branches::default);
                 self.current = Some(CurrentStep {
                     step: step.clone(),
                     tool: tool.clone(),
@@ -478,13 +483,32 @@ impl History {
             Event::ScreenRead { step, screen, .. } => self.screen = Some((step.clone(), screen.clone())),
             Event::StateCompleted { step, outcome, .. } => {
                 self.screen = None;
-                self.child_waits = false;
+                self.waiting.clear();
                 self.complete(step, outcome);
             }
-            Event::ChildStarted { workflow, .. } => self.child = Some(workflow.clone()),
-            Event::ChildEnded { .. } => self.child = None,
-            Event::ChildWaits { .. } => self.child_waits = true,
-            Event::ChildGoesOn { .. } => self.child_waits = false,
+            Event::ChildStarted { step, workflow, .. } => {
+                self.children.insert(step.clone(), workflow.clone());
+            }
+            Event::ChildEnded { step, .. } => {
+                self.children.remove(step);
+            }
+            Event::ChildWaits { step, .. } => {
+                self.waiting.insert(step.clone());
+            }
+            Event::ChildGoesOn { step, .. } => {
+                self.waiting.remove(step);
+            }
+            Event::BranchBegan { step, .. } => {
+                if let (Some(number), Some(branches)) = (self.branch_number(step), &mut self.branches) {
+                    branches.begin(number);
+                }
+            }
+            Event::BranchEnded { step, result, .. } => {
+                self.waiting.remove(step);
+                if let (Some(number), Some(branches)) = (self.branch_number(step), &mut self.branches) {
+                    branches.end(number, result.clone());
+                }
+            }
             Event::Paused { at, by, above } => {
                 self.paused = Some(Pause { since: *at, by: by.clone(), above: *above });
             }
@@ -577,7 +601,8 @@ impl History {
 
     fn complete(&mut self, step: &StepId, outcome: &Outcome) {
         if let Some(current) = self.current.take_if(|current| current.step == *step) {
-            self.child = None;
+            self.children.clear();
+            self.branches = None;
             self.answers.clear();
             let result = outcome.result(&step.place, &current.tool, current.limit);
             match &mut self.items {
@@ -589,7 +614,7 @@ impl History {
             if current.tool == tool::RETURN {
                 self.result = result.get(tool::RESULT).cloned();
             }
-            if current.tool == tool::RUN_WORKFLOW
+            if matches!(current.tool.as_str(), tool::RUN_WORKFLOW | tool::PARALLEL)
                 && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
             {
                 self.recursion_depth = self.recursion_depth.max(u32::try_from(reached).unwrap_or(u32::MAX));
@@ -622,8 +647,9 @@ impl History {
         self.screen = None;
         self.exchange = None;
         self.gate = None;
-        self.child = None;
-        self.child_waits = false;
+        self.branches = None;
+        self.children.clear();
+        self.waiting.clear();
     }
 
     /// Returns how many events this history has seen: the number of the next one, counted from 0.
@@ -770,16 +796,50 @@ impl History {
         self.gate.as_ref()
     }
 
-    /// Returns the workflow of the run that the current step started, once that is known to have begun.
+    /// Returns the workflow of the run that a step started, once that is known to have begun.
     #[must_use]
-    pub fn child(&self) -> Option<&str> {
-        self.child.as_deref()
+    pub fn child_of(&self, step: &StepId) -> Option<&str> {
+        self.children.get(step).map(String::as_str)
     }
 
-    /// Returns whether the run that the current step started waits for an answer: then this run's clock is stopped too.
+    /// Returns the steps that started the runs in progress below this one.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &StepId> {
+        self.children.keys()
+    }
+
+    /// Returns the steps that started the runs below this one that wait for an answer.
+    pub fn waiting_children(&self) -> impl Iterator<Item = &StepId> {
+        self.waiting.iter()
+    }
+
+    /// Returns whether a run that the current step started waits for an answer: then this run's clock is stopped too.
     #[must_use]
     pub fn child_waits(&self) -> bool {
-        self.child_waits
+        !self.waiting.is_empty()
+    }
+
+    /// Returns the branches of the current step, if it is a `parallel`.
+    pub(crate) fn branches(&self) -> Option<&Branches> {
+        self.branches.as_ref()
+    }
+
+    fn branch_number(&self, step: &StepId) -> Option<usize> {
+        step.number_within(&self.current.as_ref()?.step)
+    }
+
+    /// Returns the number of the branch that a step is, if it is one in progress.
+    pub(crate) fn open_branch(&self, step: &StepId) -> Option<usize> {
+        let number = self.branch_number(step)?;
+        self.branches.as_ref().filter(|branches| branches.is_open(number)).map(|_| number)
+    }
+
+    /// Returns whether the run waits for the outcome of the run that this step starts.
+    #[must_use]
+    pub fn awaits_child(&self, step: &StepId) -> bool {
+        match &self.branches {
+            Some(_) => self.open_branch(step).is_some(),
+            None => self.current.as_ref().is_some_and(|current| current.step == *step),
+        }
     }
 
     /// Returns since when the run is paused, and by whom.
@@ -795,7 +855,7 @@ impl History {
 
     /// Returns whether the clock of the run is stopped: the run waits for an answer, or is paused.
     pub(crate) fn stands_still(&self) -> bool {
-        self.gate.is_some() || self.child_waits || self.paused.is_some()
+        self.gate.is_some() || self.child_waits() || self.paused.is_some()
     }
 
     /// Returns how long the run may still go on at `now`; neither the time at gates counts, nor that of a pause.
@@ -860,16 +920,19 @@ impl History {
         &self.answers
     }
 
-    /// Returns the step under which the outcome that the run waits for is performed: the current step, or the turn of its
-    /// dialogue.
+    /// Returns the steps under which the outcomes that the run waits for are performed: the current step, the turn of its
+    /// dialogue, or its branches.
     #[must_use]
-    pub fn awaited_step(&self) -> Option<StepId> {
-        let current = self.current.as_ref()?;
-        Some(if current.tool == tool::DIALOGUE {
-            dialogue::turn_step(&current.step, self.answers.len() + 1)
-        } else {
-            current.step.clone()
-        })
+    pub fn awaited_steps(&self) -> Vec<StepId> {
+        let Some(current) = &self.current else { return Vec::new() };
+        match &self.branches {
+            Some(branches) if branches.have_begun() => {
+                branches.open().map(|number| current.step.part(number)).collect()
+            }
+            None if current.tool == tool::DIALOGUE => vec![current.step.part(self.answers.len() + 1)],
+            // A `parallel` without branches has its outcome at once.
+            _ => vec![current.step.clone()],
+        }
     }
 
     /// Returns the error of the run, when it failed or was cancelled.

@@ -21,8 +21,8 @@ pub(crate) const ITEM: &str = "item";
 /// The result field with the results of all items.
 pub(crate) const RESULTS: &str = "results";
 
-/// Tools that cannot be repeated for items: they ask, or end the run.
-pub(crate) const SINGLE: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL];
+/// Tools that cannot be repeated for items: they ask, end the run, or have several results themselves.
+pub(crate) const SINGLE: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL, tool::PARALLEL];
 
 /// What a state is executed for, as its author wrote it.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,17 @@ pub(crate) struct ForEach {
     pub(crate) name: String,
     /// The most items that the list may have.
     pub(crate) most: u32,
+    /// The child runs of a `run_workflow` are started at once rather than one after the other.
+    pub(crate) parallel: Option<ForEachParallel>,
+}
+
+/// How the child runs of a list are run at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ForEachParallel {
+    /// The most that are in progress.
+    pub(crate) at_once: u32,
+    /// Whether the first failure cancels the others.
+    pub(crate) fail_fast: bool,
 }
 
 /// Why the items of a state are no list.
@@ -129,7 +140,7 @@ impl ItemLoop {
 const VALUES: [&str; 5] = [tool::RESULT, "output", "return_values", "match_text", "answer"];
 
 /// Returns what the results of a list have of one item: what the action returned, printed or found.
-fn value_of(result: &Map<String, Value>) -> Value {
+pub(crate) fn value_of(result: &Map<String, Value>) -> Value {
     let has_value = |value: &&Value| match value {
         Value::Null => false,
         Value::Object(fields) => !fields.is_empty(),
@@ -147,7 +158,7 @@ mod tests {
     use crate::variables::Variables;
 
     fn resolved(items: Value, most: u32) -> Result<Vec<Value>, ItemsError> {
-        ForEach { items, name: ITEM.to_owned(), most }.resolve(&Variables::default())
+        ForEach { items, name: ITEM.to_owned(), most, parallel: None }.resolve(&Variables::default())
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod groups;
 mod history;
 mod items;
 mod log;
+mod parallel;
 mod path;
 mod question;
 mod rehearsal;

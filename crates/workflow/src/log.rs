@@ -219,6 +219,8 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::GateCancelled { .. }
         | Event::ChildStarted { .. }
         | Event::ChildEnded { .. }
+        | Event::BranchBegan { .. }
+        | Event::BranchEnded { .. }
         | Event::ChildWaits { .. }
         | Event::Paused { .. }
         | Event::HeldBack { .. }

@@ -210,6 +210,8 @@ struct RehearsalState<'a> {
     current: Option<(Source, CurrentState)>,
     path: Vec<RehearsalStep>,
     secrets: Secrets,
+    /// Whether the result of the current `parallel` was given.
+    answered_branches: bool,
     /// What the program of the current dialogue prints in the turns that are left.
     printed: Option<VecDeque<String>>,
 }
@@ -246,6 +248,7 @@ impl<'a> RehearsalState<'a> {
             current: None,
             path: Vec::new(),
             secrets: Secrets::of(definition),
+            answered_branches: false,
             printed: None,
         }
     }
@@ -270,6 +273,16 @@ impl<'a> RehearsalState<'a> {
     fn answer(&mut self, effect: Effect) -> Result<Option<Input>, Missing> {
         let input = match effect {
             Effect::Perform { step, tool, params, .. } if tool == tool::DIALOGUE => self.take_turn(step, &params)?,
+            // The stub of a `parallel` is the result of all its branches.
+            Effect::StartRun { .. } if self.history.current().is_some_and(|current| current.tool == tool::PARALLEL) => {
+                match self.history.current().map(|current| current.step.clone()) {
+                    Some(step) if !self.answered_branches => {
+                        self.answered_branches = true;
+                        self.act(step, None)?
+                    }
+                    _ => return Ok(None),
+                }
+            }
             Effect::Perform { step, .. } | Effect::StartRun { step, .. } => self.act(step, None)?,
             Effect::Sleep { step, until, .. } => self.act(step, Some(until.since(self.now)))?,
             Effect::Answer { step, outcome } => {
@@ -398,6 +411,7 @@ impl<'a> RehearsalState<'a> {
             Event::StateEntered { at, tool, params, limit, .. } => {
                 self.secrets.learn_params(params);
                 self.printed = None;
+                self.answered_branches = false;
                 let (tool, params, limit, at) = (tool.clone(), params.clone(), *limit, *at);
                 self.current = Some((Source::Usual, CurrentState { tool, params, limit, at }));
             }
@@ -439,6 +453,8 @@ impl<'a> RehearsalState<'a> {
             | Event::GateCancelled { .. }
             | Event::ChildStarted { .. }
             | Event::ChildEnded { .. }
+            | Event::BranchBegan { .. }
+            | Event::BranchEnded { .. }
             | Event::ChildWaits { .. }
             | Event::Paused { .. }
             | Event::HeldBack { .. }

@@ -37,11 +37,14 @@ pub const GATE: &str = "gate";
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
 pub const RUN_WORKFLOW: &str = "run_workflow";
 
+/// Runs several workflows at once. Its branches are decided here, each as a `run_workflow`.
+pub const PARALLEL: &str = "parallel";
+
 /// Answers the questions of a program by rules. Not a tool of the catalog: its turns are decided here.
 pub const DIALOGUE: &str = "dialogue";
 
 /// The actions that every machine has, independent of the catalog.
-pub const OF_MACHINES: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW];
+pub const OF_MACHINES: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW, PARALLEL];
 
 /// The tools that call a node, and a graph of nodes. Each bounds itself when it has a time limit.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
@@ -123,7 +126,8 @@ pub(crate) fn ran_out_of_time(tool: &str, result: &Map<String, Value>) -> bool {
 
 /// Returns whether an action has a time limit of its own, also where its parameters name none.
 pub(crate) fn bounds_itself(tool: &str, params: &Map<String, Value>) -> bool {
-    matches!(tool, SLEEP | GATE | RUN_WORKFLOW | RUN_COMMAND | DIALOGUE | SET | RETURN) || waits(tool, params)
+    matches!(tool, SLEEP | GATE | RUN_WORKFLOW | PARALLEL | RUN_COMMAND | DIALOGUE | SET | RETURN)
+        || waits(tool, params)
 }
 
 /// Returns whether an action succeeded. A result without `success` did.

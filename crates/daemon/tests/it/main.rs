@@ -15,6 +15,7 @@ mod gates;
 mod library;
 mod locked;
 mod nodes;
+mod parallel;
 mod pauses;
 mod remote_runs;
 mod runs;

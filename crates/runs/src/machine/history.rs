@@ -167,6 +167,12 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
             };
             (event_type, nested(&step, data))
         }
+        Event::BranchBegan { step, .. } => {
+            ("branch_began", nested(&step, json!({"branch": step.visit})))
+        }
+        Event::BranchEnded { step, result, .. } => {
+            ("branch_ended", nested(&step, json!({"branch": step.visit, "result": result})))
+        }
         Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
         // Single requests for variables are not shown, only their common result. An action that is held back is shown
@@ -192,7 +198,8 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
 }
 
 fn nested(step: &StepId, mut data: Value) -> Value {
-    data["state"] = step.place.as_str().into();
+    // A branch is a part of its state's step: "state/visit/branch".
+    data["state"] = step.place.split('/').next().into();
     data["child_run_id"] = RunId::started_by(step).as_str().into();
     data
 }

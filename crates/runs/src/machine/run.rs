@@ -1,5 +1,6 @@
 //! A machine as a kind of run: what the crate `workflow` decides is recorded, then performed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -38,10 +39,11 @@ pub(crate) struct MachineRun {
     first: Vec<Effect>,
     /// Whether work remains after the end of the run.
     leaves_work: bool,
-    /// What is being performed, and the timer of the whole run.
-    in_flight: Option<(StepId, AbortHandle)>,
+    /// What is being performed, by step: one action, or several branches.
+    in_flight: HashMap<StepId, AbortHandle>,
     /// The step that is opening a terminal.
     opening: Option<StepId>,
+    /// The timer of the whole run.
     deadline: Option<AbortHandle>,
     /// Tasks that must complete before the run counts as finished.
     closing: Vec<JoinHandle<()>>,
@@ -86,7 +88,7 @@ impl Recovery for MachineRun {
     }
 
     fn awaits(&self, step: &StepId) -> bool {
-        self.history.current().is_some_and(|current| current.step == *step)
+        self.history.awaits_child(step)
     }
 }
 
@@ -113,7 +115,7 @@ impl RunKind for MachineRun {
     fn progress(&self) -> RunStatus {
         let below = self.below();
         let state = match self.history.status() {
-            Status::Running if below.is_some() => RunState::Waiting,
+            Status::Running if !below.is_empty() => RunState::Waiting,
             Status::NotStarted | Status::Running => RunState::Running,
             Status::Waiting => RunState::Waiting,
             Status::Completed => RunState::Completed,
@@ -130,7 +132,7 @@ impl RunKind for MachineRun {
                 Arc::new(result)
             }),
             gates: self.history.gate().map(OpenGate::from).into_iter().collect(),
-            below: below.into_iter().collect(),
+            below,
             asks_person: self.asks_person(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
@@ -160,15 +162,27 @@ impl RunKind for MachineRun {
 
     async fn handle_input(&mut self, input: Input) -> Handled {
         let Some(input) = self.look(input) else { return Handled::Ignored };
-        if let Input::Outcome { step, .. } = &input {
-            self.opening.take_if(|opening| opening == step);
+        match &input {
+            Input::Outcome { step, .. } => {
+                self.in_flight.remove(step);
+                self.opening.take_if(|opening| opening == step);
+            }
+            Input::ShellAnswered { step, .. } => drop(self.in_flight.remove(step)),
+            _ => {}
         }
+        let answered = match &input {
+            Input::GateAnswered { step, .. } => Some(step.clone()),
+            _ => None,
+        };
         let mut decision = self.decide(input);
         if wants_last_screens(&self.history, &decision.events) {
             let kept = self.keep_screens().await;
             decision.events.splice(0..0, kept);
         }
         let handled = if decision.events.is_empty() { Handled::Ignored } else { Handled::Recorded };
+        if let Some(expiry) = answered.filter(|_| handled == Handled::Recorded).and_then(|gate| self.in_flight.remove(&gate)) {
+            expiry.abort();
+        }
         if !self.record(&decision.events).await {
             return Handled::Lost;
         }
@@ -201,7 +215,7 @@ impl RunKind for MachineRun {
     async fn stop(&mut self) {}
 
     fn release(&mut self) {
-        for task in self.deadline.iter().chain(self.in_flight.iter().map(|(_, task)| task)) {
+        for task in self.deadline.iter().chain(self.in_flight.values()) {
             task.abort();
         }
     }
@@ -249,7 +263,7 @@ impl MachineRun {
             history: History::new(),
             first: Vec::new(),
             leaves_work: false,
-            in_flight: None,
+            in_flight: HashMap::new(),
             opening: None,
             deadline: None,
             closing: Vec::new(),
@@ -275,7 +289,7 @@ impl MachineRun {
                 inputs.send(input);
             }
         };
-        self.in_flight = Some((step, tokio::spawn(reading).abort_handle()));
+        self.in_flight.insert(step, tokio::spawn(reading).abort_handle());
         None
     }
 
@@ -345,10 +359,9 @@ impl MachineRun {
         self.history.gate().is_some_and(is_for_person) || self.recorder.shared.ask_person(&self.below())
     }
 
-    /// Returns the waiting run below this one, if there is one.
-    fn below(&self) -> Option<RunId> {
-        let current = self.history.current().filter(|_| self.history.child_waits());
-        current.map(|current| RunId::started_by(&current.step))
+    /// Returns the waiting runs below this one.
+    fn below(&self) -> Vec<RunId> {
+        self.history.waiting_children().map(RunId::started_by).collect()
     }
 
     /// Performs the effects.
@@ -403,7 +416,7 @@ impl MachineRun {
             Effect::Abandon { step } => {
                 // A terminal that is being opened has to be closed, and its id comes with the outcome.
                 let opens = self.opening.as_ref() == Some(&step);
-                if let Some((_, task)) = self.in_flight.take_if(|(current, _)| *current == step && !opens) {
+                if !opens && let Some(task) = self.in_flight.remove(&step) {
                     task.abort();
                 }
                 // A child ends before this run counts as finished, since its terminals are closed then.
@@ -460,7 +473,7 @@ impl MachineRun {
         let task = tokio::spawn(async move {
             inputs.send(input.await);
         });
-        self.in_flight = Some((step, task.abort_handle()));
+        self.in_flight.insert(step, task.abort_handle());
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn turn(
 ) -> Effect {
     match dialogue::turn(current, answers, variables, now) {
         Ok(params) => Effect::Perform {
-            step: dialogue::turn_step(&current.step, answers.len() + 1),
+            step: current.step.part(answers.len() + 1),
             tool: tool::DIALOGUE.to_owned(),
             params,
             limit: current.limit,

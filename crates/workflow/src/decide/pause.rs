@@ -4,6 +4,8 @@
 //! decided then and held back until the run is resumed, so that a run that is paused for a week continues exactly as it
 //! would have at once.
 
+use steplatch_ids::StepId;
+
 use super::{Continuation, Decision, DecisionBuilder, Effect};
 use crate::event::Event;
 
@@ -13,10 +15,8 @@ impl DecisionBuilder<'_> {
         if !self.history.stands_still() {
             self.decision.effects.push(Effect::DisarmDeadline);
         }
-        if let (Some(current), Some(_)) = (self.history.current(), self.history.child()) {
-            let step = current.step.clone();
-            self.decision.effects.push(Effect::PauseChild { step, by: by.clone() });
-        }
+        let pausing = |step: &StepId| Effect::PauseChild { step: step.clone(), by: by.clone() };
+        self.decision.effects.extend(self.history.children().map(pausing));
         self.record(Event::Paused { at: self.now, by, above });
         self.decision
     }
@@ -28,10 +28,9 @@ impl DecisionBuilder<'_> {
         if self.history.gate().is_none() && !self.history.child_waits() {
             self.rearm();
         }
-        if let (Some(current), Some(_)) = (self.history.current(), self.history.child()) {
-            let step = current.step.clone();
-            self.decision.effects.push(Effect::ResumeChild { step, by });
-        }
+        let resuming = |step: &StepId| Effect::ResumeChild { step: step.clone(), by: by.clone() };
+        self.decision.effects.extend(self.history.children().map(resuming));
+        self.go_on_with_branches();
         let history = self.history;
         match history.held().cloned() {
             None => self.decision,

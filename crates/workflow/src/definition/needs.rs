@@ -14,7 +14,7 @@ use crate::contract::{Contract, InvalidVariables};
 use crate::form::{Field, Form};
 use crate::substitute::{self, Placeholder};
 use crate::variables::STANDARD_NAMES;
-use crate::{dialogue, groups, items, tool};
+use crate::{dialogue, groups, items, parallel, tool};
 
 /// A variable in a placeholder that nothing in the definition gives a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +107,7 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
         tool::SLEEP | tool::SET | tool::FAIL => Vec::new(),
         tool::RETURN => texts(&[tool::RESULT]),
         tool::DIALOGUE => texts(&dialogue::FIELDS),
+        tool::PARALLEL => texts(&parallel::FIELDS),
         tool::GATE => {
             let form = action.params().get("form").map(Form::read);
             let names = match &form {
@@ -136,8 +137,8 @@ fn fields_of(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> {
 fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
     let at = format!("/states/{}", escaped(&state.name));
     let mut texts = Vec::new();
-    for (name, value) in state.replaced_params() {
-        texts_at(value, format!("{at}/action/params/{}", escaped(name)), &mut texts);
+    for (pointer, value) in state.replaced_params() {
+        texts_at(value, format!("{at}/action/params{pointer}"), &mut texts);
     }
     if let Some(for_each) = state.for_each() {
         texts_at(&for_each.items, format!("{at}/for_each"), &mut texts);

@@ -9,8 +9,8 @@ use steplatch_ids::{InvalidId, WorkflowName};
 use super::document::{Diagnostics, JsonPath, Object, kind, meant_key, suggestion};
 use super::needs::{self, NeededVariable};
 use super::shape::{
-    ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, FOR_EACH_KEYS, GATE_KEYS, RETURN_KEYS, RULE_KEYS,
-    RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
+    ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, FOR_EACH_KEYS, GATE_KEYS, PARALLEL_KEYS, RETURN_KEYS,
+    RULE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
 };
 use super::{
     Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, stale,
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::Condition;
-use crate::items::ForEach;
+use crate::items::{ForEach, ForEachParallel};
+use crate::parallel::{self, InvalidParallel, Parallel};
 use crate::variables::{STANDARD_NAMES, may_be_named};
 use crate::{dialogue, items, question, tool};
 
@@ -222,7 +223,12 @@ impl Reader<'_> {
         if let Some(action) = action.filter(|action| items::SINGLE.contains(&action.tool.as_str())) {
             self.findings.error(&place.pointer, format!("a {} can not be done for each of several items", action.tool));
         }
-        let alone = |items: &Value| ForEach { items: items.clone(), name: items::ITEM.to_owned(), most: items::USUAL };
+        let alone = |items: &Value| ForEach {
+            items: items.clone(),
+            name: items::ITEM.to_owned(),
+            most: items::USUAL,
+            parallel: None,
+        };
         let for_each = match place.value {
             Value::String(_) | Value::Array(_) => alone(place.value),
             _ => {
@@ -234,8 +240,9 @@ impl Reader<'_> {
                 }
                 let name = object.get("as").and_then(|place| self.item_name(&place));
                 let most = object.get("max_items").and_then(|place| self.max_items(&place));
-                let ForEach { items, name: usual, most: usual_most } = alone(items.value);
-                ForEach { items, name: name.unwrap_or(usual), most: most.unwrap_or(usual_most) }
+                let parallel = self.for_each_parallel(&object, action);
+                let usual = alone(items.value);
+                ForEach { name: name.unwrap_or(usual.name), most: most.unwrap_or(usual.most), parallel, ..usual }
             }
         };
         if let Value::Array(items) = &for_each.items
@@ -245,6 +252,35 @@ impl Reader<'_> {
             self.findings.error(&place.pointer, message);
         }
         Some(for_each)
+    }
+
+    /// Reads how many runs of a list are in progress at once.
+    fn for_each_parallel(&mut self, for_each: &Object<'_>, action: Option<&Action>) -> Option<ForEachParallel> {
+        let fail_fast = for_each.get(parallel::FAIL_FAST);
+        let Some(place) = for_each.get(parallel::MAX_PARALLEL) else {
+            if let Some(place) = fail_fast {
+                self.findings.error(&place.pointer, "'fail_fast' needs 'max_parallel' beside it");
+            }
+            return None;
+        };
+        if action.is_some_and(|action| action.tool != tool::RUN_WORKFLOW) {
+            let message = "only a run_workflow is done for several items at once: put the states into a workflow of their \
+                           own, which gets a terminal for each item";
+            self.findings.error(&place.pointer, message);
+        }
+        let at_once = parallel::at_once(Some(place.value));
+        if let Err(error) = &at_once {
+            self.findings.error(&place.pointer, error.to_string());
+        }
+        let is_fail_fast = match fail_fast.as_ref().map(|place| (place, place.value.as_bool())) {
+            None => false,
+            Some((_, Some(value))) => value,
+            Some((place, None)) => {
+                self.findings.error(&place.pointer, InvalidParallel::FailFast.to_string());
+                false
+            }
+        };
+        Some(ForEachParallel { at_once: at_once.ok()?, fail_fast: is_fail_fast })
     }
 
     fn item_name(&mut self, place: &JsonPath<'_>) -> Option<String> {
@@ -337,6 +373,7 @@ impl Reader<'_> {
             tool::FAIL => check_fail(&params),
             tool::GATE => check_gate(&params),
             tool::RUN_WORKFLOW => self.check_child(&params),
+            tool::PARALLEL => self.check_parallel(&params),
             _ => self.tools.check(tool, &params),
         };
         self.findings.problems.extend(
@@ -346,11 +383,40 @@ impl Reader<'_> {
         );
         let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
         let takes_session = match tool {
-            tool::SLEEP | tool::SET | tool::RETURN | tool::FAIL | tool::GATE => false,
+            tool::SLEEP | tool::SET | tool::RETURN | tool::FAIL | tool::GATE | tool::PARALLEL => false,
             tool::RUN_WORKFLOW | tool::DIALOGUE => true,
             _ => self.tools.takes_session(tool),
         };
         Some(Action { tool: tool.to_owned(), params, takes_session, text_params })
+    }
+
+    /// Checks a `parallel`, and each of its workflows.
+    fn check_parallel(&self, params: &Map<String, Value>) -> Vec<Problem> {
+        let mut problems = unknown_keys(params, "a parallel", &PARALLEL_KEYS);
+        let is_open = |name: &str| params.get(name).is_some_and(|value| value.to_string().contains('{'));
+        let known = params.iter().filter(|(name, _)| *name == parallel::WORKFLOWS || !is_open(name));
+        let known: Map<String, Value> = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+        if let Err(error) = Parallel::read(&known) {
+            let pointer =
+                if params.contains_key(error.param()) { format!("/{}", error.param()) } else { String::new() };
+            problems.push(Problem::error(pointer, error.to_string()));
+        }
+        let mut sessions = Vec::new();
+        for (key, entry) in parallel::entries(params).unwrap_or_default() {
+            let Some(branch) = entry.as_object() else { continue };
+            let at = format!("/{}/{}", parallel::WORKFLOWS, super::document::escaped(&key));
+            let inner = self.check_child(branch);
+            problems.extend(inner.into_iter().map(|one| Problem { pointer: format!("{at}{}", one.pointer), ..one }));
+            if let Some(session) = branch.get("session_id").and_then(Value::as_str) {
+                if sessions.contains(&session) {
+                    let message =
+                        format!("two workflows at once work in the terminal {session:?}; what they type is mixed");
+                    problems.push(Problem::warning(format!("{at}/session_id"), message));
+                }
+                sessions.push(session);
+            }
+        }
+        problems
     }
 
     fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {

@@ -111,6 +111,7 @@ fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
         (tool::FAIL.to_owned(), schema_of::<shape::Fail>()),
         (tool::GATE.to_owned(), schema_of::<shape::Gate>()),
         (tool::RUN_WORKFLOW.to_owned(), schema_of::<shape::RunWorkflow>()),
+        (tool::PARALLEL.to_owned(), schema_of::<shape::Parallel>()),
     ];
     of_catalog.chain(of_machines).collect()
 }

@@ -124,6 +124,11 @@ pub(super) struct ForEach {
     /// The most items (default 100)
     #[schemars(range(min = 1, max = 1000))]
     max_items: Option<u32>,
+    /// Of a run_workflow: how many runs are in progress at once, each with a terminal of its own (default: one after the other)
+    #[schemars(range(min = 1, max = 32))]
+    max_parallel: Option<u32>,
+    /// Beside max_parallel: the first failure cancels the others (default false)
+    fail_fast: Option<bool>,
 }
 
 /// What a state does.
@@ -274,6 +279,28 @@ pub(super) struct RunWorkflow {
     save_on_success: Option<bool>,
 }
 
+/// Run several workflows at once, and take their ends for one result: it succeeds when all complete. Each has a terminal of
+/// its own unless it names one.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Parallel {
+    /// A list, or an object with a name for each; each has the parameters of run_workflow. {STATE_results} has what they returned, in the same form
+    #[schemars(schema_with = "workflows")]
+    workflows: Value,
+    /// How many run at once (default 4)
+    #[schemars(range(min = 1, max = 32))]
+    max_parallel: Option<u32>,
+    /// The first failure cancels the others (default false: all are brought to their ends)
+    fail_fast: Option<bool>,
+}
+
+fn workflows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({
+        "type": ["array", "object"], "items": {"type": "object"}, "additionalProperties": {"type": "object"},
+        "maxItems": crate::parallel::MOST, "maxProperties": crate::parallel::MOST
+    })
+}
+
 fn contract(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let variable = generator.subschema_for::<Variable>();
     json_schema!({
@@ -377,6 +404,7 @@ known_keys! {
     FAIL_KEYS = Fail;
     GATE_KEYS = Gate;
     RUN_WORKFLOW_KEYS = RunWorkflow;
+    PARALLEL_KEYS = Parallel;
     STUB_KEYS = StubFile;
 }
 

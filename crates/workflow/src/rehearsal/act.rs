@@ -9,7 +9,7 @@ use super::stubs::{Answers, Stub, Stubs};
 use super::{CurrentState, Missing, Source, Used, ordinal};
 use crate::event::Outcome;
 use crate::history::History;
-use crate::{dialogue, time, tool};
+use crate::{dialogue, items, parallel, time, tool};
 
 /// The outcome of an action.
 pub(super) struct StubResult {
@@ -175,6 +175,16 @@ fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<St
             result.shift_remove("session_id");
             result.insert("status".to_owned(), "completed".into());
             result.insert("return_values".to_owned(), json!({}));
+        }
+        tool::PARALLEL => {
+            result.shift_remove("session_id");
+            let results = match params.get(parallel::WORKFLOWS) {
+                Some(Value::Object(all)) => all.keys().map(|name| (name.clone(), Value::Null)).collect(),
+                Some(Value::Array(all)) => Value::Array(vec![Value::Null; all.len()]),
+                _ => Value::Null,
+            };
+            result.insert(items::RESULTS.to_owned(), results);
+            result.insert("failed".to_owned(), json!([]));
         }
         call if tool::CALLS.contains(&call) => {
             let asked = |name: &str| params.get(name).cloned();

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::{Rehearsal, RehearsalEnd, RehearsalStep};
 use crate::contract::HIDDEN;
 use crate::definition::Definition;
+use crate::parallel;
 use crate::substitute::{as_text, filtered_forms};
 
 /// The fewest characters that are searched for inside other text.
@@ -55,6 +56,9 @@ impl Secrets {
             && let Some(typed) = params.get("input_text")
         {
             self.learn(&as_text(typed));
+        }
+        for (_, branch) in parallel::entries(params).unwrap_or_default() {
+            branch.as_object().into_iter().for_each(|branch| self.learn_params(branch));
         }
         if let Some(nested) = params.get("workflow_definition") {
             self.learn_nested(nested);

@@ -47,7 +47,7 @@ fn turn(machine: &Machine) -> (String, Value) {
 
 /// Brings the end of the turn that is awaited.
 fn hears(machine: &mut Machine, heard: &Value) {
-    let step = machine.history.awaited_step().expect("a turn");
+    let step = machine.history.awaited_steps().pop().expect("a turn");
     machine.wait(Duration::from_secs(1));
     machine.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(heard) } });
 }
@@ -127,7 +127,7 @@ fn its_failures_are_those_of_an_action() {
     hears(&mut late, &json!({"success": true, "reason": "timeout"}));
     assert_eq!(late.state(), "late");
     let mut lost = with(&document, &variables);
-    let step = lost.history.awaited_step().expect("a turn");
+    let step = lost.history.awaited_steps().pop().expect("a turn");
     lost.input(Input::Outcome { step, outcome: Outcome::Unknown });
     assert!(
         lost.error().starts_with("State 'install' failed: It is not known whether 'dialogue' happened"),
@@ -135,7 +135,7 @@ fn its_failures_are_those_of_an_action() {
         lost.error()
     );
     let mut cancelled = with(&document, &variables);
-    let step = cancelled.history.awaited_step().expect("a turn");
+    let step = cancelled.history.awaited_steps().pop().expect("a turn");
     cancelled.input(Input::Cancel { reason: "enough".to_owned() });
     assert!(cancelled.last.effects.contains(&Effect::Abandon { step }));
 }

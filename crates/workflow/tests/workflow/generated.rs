@@ -24,7 +24,7 @@ fn condition(pick: u8) -> Value {
 }
 
 fn action(pick: u8) -> Value {
-    match pick % 14 {
+    match pick % 17 {
         0 => json!({"tool": "send_input", "params": {"input_text": "{match_text} {s1_error|sh} {answer}"}}),
         1 => json!({"tool": "await_output", "params": {"pattern": "{match_text}"}}),
         2 => json!({"tool": "open_terminal"}),
@@ -38,19 +38,29 @@ fn action(pick: u8) -> Value {
         11 => json!({"tool": "set", "params": {"set": "{exit_code}", "deep": {"x": ["{s0_output}", null]}}}),
         12 => json!({"tool": "return", "params": {"result": "{deep.x.0}"}}),
         9 => json!({"tool": "gate", "params": {"prompt": "how?", "choices": ["0"], "timeout": "{exit_code}"}}),
+        13 => json!({"tool": "parallel", "params": {"workflows": {
+            "a": {"workflow_name": "w"}, "b": {"workflow_name": "w{exit_code}"}, "c": {"workflow_name": "{match_text}"}
+        }, "max_parallel": 2}}),
+        14 => json!({"tool": "parallel", "params": {"workflows": [
+            {"workflow_name": "w"}, {"workflow_name": "w"}, {"workflow_name": "w"}
+        ], "fail_fast": true}}),
+        15 => json!({"tool": "parallel", "params": {"workflows": [], "max_parallel": "{exit_code}"}}),
         _ => json!({"tool": "get_screen_content", "params": {"session_id": null}}),
     }
 }
 
 /// The items that a state is executed for, of most states none.
 fn items(pick: u8, tool: &Value) -> Option<Value> {
-    let is_single = ["gate", "return", "fail"].iter().any(|single| tool == single);
+    let is_single = ["gate", "return", "fail", "parallel"].iter().any(|single| tool == single);
     match pick % 20 {
         _ if is_single => None,
         0 => Some(json!("{match_text}\n{exit_code}")),
         1 => Some(json!(["a", "{exit_code}"])),
         2 => Some(json!({"items": "{s0_results}", "as": "set", "max_items": 2})),
         3 => Some(json!([])),
+        4..12 if tool == "run_workflow" => {
+            Some(json!({"items": ["a", "b", "c"], "max_parallel": 2, "fail_fast": pick.is_multiple_of(2)}))
+        }
         _ => None,
     }
 }
@@ -124,6 +134,12 @@ pub(crate) struct Luck {
     choice: u8,
 }
 
+impl Luck {
+    pub(crate) fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+}
+
 pub(crate) fn lucks() -> impl Strategy<Value = Luck> {
     let text = prop::sample::select(vec!["", "ok", "error (", "{session_id}", "a{2}", "0"]);
     let result =
@@ -142,8 +158,11 @@ pub(crate) fn lucks() -> impl Strategy<Value = Luck> {
 
 /// Returns the next input of a run that waits.
 pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
-    if let Some(current) = history.current() {
-        return Input::Outcome { step: current.step.clone(), outcome: luck.outcome.clone() };
+    if history.current().is_some() {
+        // Branches end in any order.
+        let steps = history.awaited_steps();
+        let step = steps[usize::from(luck.choice) % steps.len()].clone();
+        return Input::Outcome { step, outcome: luck.outcome.clone() };
     }
     if let Some(exchange) = history.exchange() {
         let told = |set: &Vec<bool>| {

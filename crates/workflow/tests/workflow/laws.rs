@@ -1,6 +1,6 @@
 //! Laws that hold for every machine and every sequence of inputs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -33,14 +33,15 @@ fn asking(effect: &Effect) -> Option<String> {
     }
 }
 
-/// The step that a run waits for, whatever kind of wait it is.
-fn waited_for(history: &History) -> Option<String> {
+/// The steps that a run waits for, whatever kind of wait it is: one, or several branches.
+fn waited_for(history: &History) -> Vec<String> {
     let current = history.current().map(|current| &current.step);
     let exchange = history.exchange().map(|exchange| &exchange.step);
     let gate = history.gate().map(|gate| &gate.step);
     let waits: Vec<_> = [current, exchange, gate].into_iter().flatten().collect();
     assert!(waits.len() <= 1, "one thing at a time, not {waits:?}");
-    waits.first().map(ToString::to_string)
+    let of_current = || history.awaited_steps().iter().map(ToString::to_string).collect();
+    if current.is_some() { of_current() } else { waits.iter().map(ToString::to_string).collect() }
 }
 
 /// Effects that must never be done twice.
@@ -93,8 +94,8 @@ impl World {
     }
 
     /// Performs effects as the daemon would, after their events are in the journal. `None` when it stops in between.
-    fn perform(&mut self, history: &History, effects: &[Effect]) -> Option<Option<Input>> {
-        let mut input = None;
+    fn perform(&mut self, history: &History, effects: &[Effect]) -> Option<Vec<Input>> {
+        let mut inputs = Vec::new();
         for effect in effects {
             if self.crashes() {
                 return None;
@@ -105,10 +106,11 @@ impl World {
                 _ => {}
             }
             let Some(step) = asking(effect) else { continue };
-            assert_eq!(Some(&step), waited_for(history).as_ref(), "what is asked for is in the journal");
+            assert!(waited_for(history).contains(&step), "what is asked for is in the journal");
             let luck = self.luck.next().expect("a cycle");
             let mut brought = match effect {
                 Effect::Answer { step, outcome } => Input::Outcome { step: step.clone(), outcome: outcome.clone() },
+                Effect::StartRun { step, .. } => Input::Outcome { step: step.clone(), outcome: luck.outcome().clone() },
                 _ => next_input(history, &luck),
             };
             if let (Effect::Perform { tool, params, .. }, Input::Outcome { outcome, .. }) = (effect, &mut brought) {
@@ -139,29 +141,30 @@ impl World {
                     }
                 }
             }
-            input = Some(brought);
+            inputs.push(brought);
         }
-        if self.crashes() { None } else { Some(input) }
+        if self.crashes() { None } else { Some(inputs) }
     }
 
     /// Runs to the end through every crash, and returns the history in the journal.
     fn run(&mut self, mut interruption: Option<(u8, Input)>) -> History {
-        let (mut history, mut next) = (History::new(), Some(Input::Start(self.start.clone())));
+        let (mut history, mut next) = (History::new(), VecDeque::from([Input::Start(self.start.clone())]));
         // A daemon that takes over a run performs the effects that the journal requests before it takes any input.
         let mut resumes = false;
         for turn in 0..10_000u32 {
             self.now = self.now.after(Duration::from_millis(10));
             if let Some((after, input)) = interruption.take() {
                 if u32::from(after) <= turn && history.started_at().is_some() && !resumes {
-                    next = Some(input);
+                    next = VecDeque::from([input]);
                 } else {
                     interruption = Some((after, input));
                 }
             }
-            let effects = match next.take() {
+            let effects = match next.pop_front() {
                 Some(input) => {
                     let Decision { events, effects } = decide(&self.definition, &history, input, self.now);
                     if self.crashes() {
+                        next.clear();
                         // It stopped before anything was written: the decision is lost.
                         history = History::from_iter(&self.journal);
                         resume(&history, self.now)
@@ -176,22 +179,27 @@ impl World {
             let performed = self.perform(&history, &effects);
             resumes = performed.is_none();
             match performed {
-                Some(input) if history.is_over() => {
-                    assert_eq!(input, None, "a run that is over asks for nothing");
+                Some(inputs) if history.is_over() => {
+                    assert_eq!(inputs, [], "a run that is over asks for nothing");
                     return history;
                 }
-                // Nothing is in progress any more, and the run is resumed.
-                Some(None) if history.paused().is_some() && waited_for(&history).is_none() => {
-                    next = Some(Input::Resume { by: "somebody".into(), above: false });
+                Some(inputs) => {
+                    next.extend(inputs);
+                    let is_idle = next.is_empty();
+                    if is_idle && history.paused().is_some() && waited_for(&history).is_empty() {
+                        // Nothing is in progress any more, and the run is resumed.
+                        next.push_back(Input::Resume { by: "somebody".into(), above: false });
+                    } else if is_idle && history.started_at().is_none() {
+                        // A run that did not begin is started again by its caller, and one whose deadline effect was
+                        // lost keeps waiting.
+                        next.push_back(Input::Start(self.start.clone()));
+                    }
                 }
-                // A run that did not begin is started again by its caller, and one whose deadline effect was lost keeps
-                // waiting.
-                Some(None) if history.started_at().is_none() => next = Some(Input::Start(self.start.clone())),
-                Some(input) => next = input,
                 None => {
+                    next.clear();
                     history = History::from_iter(&self.journal);
                     if history.started_at().is_none() {
-                        next = Some(Input::Start(self.start.clone()));
+                        next.push_back(Input::Start(self.start.clone()));
                     }
                 }
             }
@@ -234,7 +242,7 @@ proptest! {
         let max_states = start.limits.max_states() + 20;
         let mut history = History::new();
         let mut log: Vec<Event> = Vec::new();
-        let mut decided = Vec::new();
+        let (mut decided, mut asked) = (Vec::new(), BTreeSet::new());
         let mut input = Input::Start(start);
         let mut script = script.into_iter().cycle();
         let mut now = Timestamp(0);
@@ -245,17 +253,21 @@ proptest! {
             decided.push((log.len(), input, now, decision.clone()));
             log.extend(decision.events);
             prop_assert!(history.states_executed() <= max_states);
-            let Some(step) = waited_for(&history) else { break };
-            // The effect that the run waits for was performed, and would be performed again after a restart.
-            let asked = |effects: &[Effect]| effects.iter().filter_map(asking).collect::<Vec<_>>();
-            prop_assert_eq!(asked(&decision.effects), vec![step.clone()]);
-            prop_assert_eq!(asked(&resume(&history, now)), vec![step]);
+            let waited = waited_for(&history);
+            if waited.is_empty() {
+                break;
+            }
+            // The effects that the run waits for were performed, and would be performed again after a restart.
+            asked.extend(decision.effects.iter().filter_map(asking));
+            prop_assert!(waited.iter().all(|step| asked.contains(step)));
+            prop_assert_eq!(resume(&history, now).iter().filter_map(asking).collect::<Vec<_>>(), waited);
             now.0 += 1_000;
             input = next_input(&history, &script.next().expect("a cycle"));
         }
         prop_assert!(history.is_over());
         // For each state its end and perhaps a gate; before and after it the shell.
-        prop_assert!(decided.len() <= 2 * max_states as usize + 5);
+        let branches = log.iter().filter(|event| matches!(event, Event::BranchBegan { .. })).count();
+        prop_assert!(decided.len() <= 2 * max_states as usize + branches + 5);
 
         // The same prefix of history, folded anew, also from its stored form, gives the same decision.
         let stored = serde_json::to_string(&log).expect("events have a stored form");
@@ -312,7 +324,7 @@ proptest! {
         prop_assert_eq!(History::from_iter(&world.journal), history.clone());
         // Under each step the journal has one effect at the most, and it was performed once.
         let entered: Vec<String> = world.journal.iter().filter_map(|event| match event {
-            Event::StateEntered { step, .. } | Event::VariablesAsked { step, .. } => Some(step.to_string()),
+            Event::StateEntered { step, .. } | Event::VariablesAsked { step, .. } | Event::BranchBegan { step, .. } => Some(step.to_string()),
             _ => None,
         }).collect();
         prop_assert_eq!(entered.iter().collect::<BTreeSet<_>>().len(), entered.len());

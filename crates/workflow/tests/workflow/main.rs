@@ -13,6 +13,7 @@ mod items;
 mod laws;
 mod machine;
 mod nested;
+mod parallel;
 mod pauses;
 mod placeholders;
 mod rehearsal;

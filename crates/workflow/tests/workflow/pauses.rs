@@ -187,7 +187,13 @@ fn is_of_a_pause(event: &Event) -> bool {
 /// Returns whether an event begins something, or ends the run.
 fn begins(event: &Event) -> bool {
     !(is_of_a_pause(event)
-        || matches!(event, Event::StateCompleted { .. } | Event::GateAnswered { .. } | Event::VariablesTold { .. }))
+        || matches!(
+            event,
+            Event::StateCompleted { .. }
+                | Event::BranchEnded { .. }
+                | Event::GateAnswered { .. }
+                | Event::VariablesTold { .. }
+        ))
 }
 
 /// Plays a machine to its end, pausing wherever `rests` has `true`, and returns the events.

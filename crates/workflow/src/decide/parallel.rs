@@ -1,0 +1,135 @@
+//! Branches: the child runs of a `parallel`.
+
+use serde_json::{Map, Value};
+
+use super::{Decision, DecisionBuilder, Effect, Entering, params, starting};
+use crate::child;
+use crate::definition::State;
+use crate::event::{ChildEnd, Event, Outcome};
+use crate::history::{CurrentStep, History, Terminals};
+use crate::items::{ForEach, ForEachParallel, ItemsError};
+use crate::parallel::{Branches, FAIL_FAST, MAX_PARALLEL, Parallel, WORKFLOWS, kept};
+use crate::substitute::Lookup;
+
+/// Why a state is not entered for its items.
+pub(super) enum NotEntered {
+    /// A placeholder has no value.
+    Unresolved(String),
+    Items(ItemsError),
+}
+
+/// Returns the parameters of the `parallel` that runs the workflow of a state once for each item.
+pub(super) fn of_items(
+    state: &State,
+    for_each: &ForEach,
+    at_once: ForEachParallel,
+    entering: &Entering<'_, impl Lookup>,
+    refuses_unresolved: bool,
+) -> Result<Map<String, Value>, NotEntered> {
+    let items = for_each.resolve(entering).map_err(NotEntered::Items)?;
+    let mut branches = Vec::with_capacity(items.len());
+    for item in items {
+        let item = Some((for_each.name.clone(), item));
+        let variables = Entering { before: entering.before, visits: entering.visits.clone(), item };
+        if let Some(unresolved) = state.unresolved(&variables).filter(|_| refuses_unresolved) {
+            return Err(NotEntered::Unresolved(unresolved.to_owned()));
+        }
+        // No terminal is handed down: two runs would type into it at once.
+        branches.push(Value::Object(params(state, &variables, &Terminals::default())));
+    }
+    let fields =
+        [(WORKFLOWS, branches.into()), (MAX_PARALLEL, at_once.at_once.into()), (FAIL_FAST, at_once.fail_fast.into())];
+    Ok(fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
+}
+
+/// Returns the effects that bring the outcomes of the branches in progress, or that of the whole action where there is
+/// nothing to start.
+pub(super) fn asking(current: &CurrentStep, branches: &Branches, history: &History) -> Vec<Effect> {
+    let answer = |outcome| vec![Effect::Answer { step: current.step.clone(), outcome }];
+    match Parallel::read(&current.params) {
+        Err(error) => answer(child::refused(error.to_string())),
+        Ok(parallel) if parallel.is_over(branches) => answer(parallel.outcome(branches)),
+        Ok(parallel) => branches.open().filter_map(|number| branch(current, &parallel, number, history)).collect(),
+    }
+}
+
+fn branch(current: &CurrentStep, parallel: &Parallel<'_>, number: usize, history: &History) -> Option<Effect> {
+    Some(starting(current.step.part(number), parallel.branch(number)?, current.limit, history))
+}
+
+impl DecisionBuilder<'_> {
+    /// Enters a state whose action is a `parallel`.
+    pub(super) fn enter_parallel(mut self, entered: CurrentStep) -> Decision {
+        let CurrentStep { step, tool, params, limit, entered_at: at } = entered.clone();
+        self.record(Event::StateEntered { at, step, tool, params, limit });
+        let mut branches = Branches::default();
+        match Parallel::read(&entered.params) {
+            Ok(parallel) if !parallel.is_over(&branches) => self.begin_branches(&entered, &parallel, &mut branches),
+            _ => {
+                let answer = asking(&entered, &branches, self.history);
+                self.decision.effects.extend(answer);
+            }
+        }
+        self.decision
+    }
+
+    /// Takes in the outcome of a branch. Begins the next ones, or ends the state.
+    pub(super) fn end_branch(mut self, current: &CurrentStep, number: usize, outcome: Outcome) -> Decision {
+        let step = current.step.part(number);
+        let waits_on = self.history.waiting_children().any(|waiting| *waiting != step);
+        self.record_child_end(&step, &outcome);
+        let mut branches = self.history.branches().cloned().unwrap_or_default();
+        let Ok(parallel) = Parallel::read(&current.params) else { return self.decision };
+        let Some(result) = kept(outcome) else {
+            branches.end(number, Map::new());
+            self.abandon_branches(current, &branches);
+            return self.complete(current, Outcome::TimedOut);
+        };
+        self.record(Event::BranchEnded { at: self.now, step: step.clone(), result: result.clone() });
+        branches.end(number, result);
+        if parallel.is_over(&branches) {
+            self.abandon_branches(current, &branches);
+            return self.complete(current, parallel.outcome(&branches));
+        }
+        if self.history.child_waits() && !waits_on {
+            // It ended at its gate, and the run's clock runs again.
+            self.rearm();
+        }
+        if !self.paused {
+            self.begin_branches(current, &parallel, &mut branches);
+        }
+        self.decision
+    }
+
+    /// Begins the branches that were held back while the run was paused.
+    pub(super) fn go_on_with_branches(&mut self) {
+        let history = self.history;
+        if let (Some(current), Some(branches)) = (history.current(), history.branches())
+            && let Ok(parallel) = Parallel::read(&current.params)
+        {
+            self.begin_branches(current, &parallel, &mut branches.clone());
+        }
+    }
+
+    /// Begins the branches that are due, and has their runs started.
+    fn begin_branches(&mut self, current: &CurrentStep, parallel: &Parallel<'_>, branches: &mut Branches) {
+        let current = current.with_time_left(self.now);
+        for number in parallel.due(branches) {
+            branches.begin(number);
+            self.record(Event::BranchBegan { at: self.now, step: current.step.part(number) });
+            let effect = branch(&current, parallel, number, self.history);
+            self.decision.effects.extend(effect);
+        }
+    }
+
+    /// Cancels the branches that are in progress.
+    fn abandon_branches(&mut self, current: &CurrentStep, branches: &Branches) {
+        for step in branches.open().map(|number| current.step.part(number)) {
+            if let Some(workflow) = self.history.child_of(&step).map(str::to_owned) {
+                let (at, step) = (self.now, step.clone());
+                self.record(Event::ChildEnded { at, step, workflow, end: ChildEnd::Cancelled, error: None });
+            }
+            self.decision.effects.push(Effect::Abandon { step });
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Several child runs at once: the action `parallel`, and a `for_each` of `run_workflow` with `max_parallel`.
+//!
+//! Each child is a *branch*: a part of the action's step ([`StepId::part`](steplatch_ids::StepId::part)), numbered from 1
+//! in the order of the document. The beginning of a branch is recorded before its run is started, and its end when the
+//! outcome arrives. The state has ended when all branches have, or after the first that failed if `fail_fast` says so.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::child;
+use crate::event::Outcome;
+use crate::items::value_of;
+use crate::substitute::Lookup;
+use crate::{substitute, tool};
+
+/// The parameter with the workflows: a list, or an object with a name for each.
+pub(crate) const WORKFLOWS: &str = "workflows";
+
+/// The parameter with how many run at once.
+pub(crate) const MAX_PARALLEL: &str = "max_parallel";
+
+/// The parameter with whether the first failure cancels the others.
+pub(crate) const FAIL_FAST: &str = "fail_fast";
+
+/// How many branches run at once unless the author says otherwise.
+pub(crate) const USUAL_AT_ONCE: u32 = 4;
+
+/// The most branches that run at once.
+pub(crate) const MOST_AT_ONCE: u32 = 32;
+
+/// The most branches of one action.
+pub(crate) const MOST: u32 = crate::items::MOST;
+
+/// The fields of the result of the action.
+pub(crate) const FIELDS: [&str; 5] = [crate::items::RESULTS, "runs", "failed", "open_terminals", "recursion_depth"];
+
+/// The fields of a child's outcome that are kept of a branch. Its variables are in the child's own record.
+const KEPT: [&str; 12] = [
+    "success",
+    "run_id",
+    "status",
+    "error",
+    "result",
+    "return_values",
+    "final_state",
+    "states_executed",
+    "total_elapsed_time",
+    "open_terminals",
+    "recursion_depth",
+    "workflow_name",
+];
+
+/// The failures that the error of the action spells out.
+const FAILURES_SHOWN: usize = 3;
+
+/// What is wrong with the parameters of a `parallel`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidParallel {
+    #[error("'workflows' must be a list of workflows, or an object with a name for each")]
+    NoWorkflows,
+    #[error("{0} is not an object with the parameters of a run_workflow")]
+    NoObject(String),
+    #[error("'workflows' has {0} entries, more than {MOST}")]
+    TooMany(usize),
+    #[error("'max_parallel' must be a whole number from 1 to {MOST_AT_ONCE}")]
+    MaxParallel,
+    #[error("'fail_fast' must be true or false")]
+    FailFast,
+}
+
+impl InvalidParallel {
+    /// Returns the parameter that is wrong.
+    pub(crate) fn param(&self) -> &'static str {
+        match self {
+            Self::NoWorkflows | Self::NoObject(_) | Self::TooMany(_) => WORKFLOWS,
+            Self::MaxParallel => MAX_PARALLEL,
+            Self::FailFast => FAIL_FAST,
+        }
+    }
+}
+
+/// Returns the entries of the parameter `workflows`, each with its key: a name, or the index in the list. `None` if it is
+/// neither list nor object.
+pub(crate) fn entries(params: &Map<String, Value>) -> Option<Vec<(String, &Value)>> {
+    match params.get(WORKFLOWS)? {
+        Value::Array(all) => Some(all.iter().enumerate().map(|(index, one)| (index.to_string(), one)).collect()),
+        Value::Object(all) => Some(all.iter().map(|(name, one)| (name.clone(), one)).collect()),
+        _ => None,
+    }
+}
+
+/// Returns the entries of the parameter `workflows` with variables replaced. A nested definition is kept as it is: its
+/// placeholders are its own.
+pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> Value {
+    let field = |(name, value): (&String, &Value)| {
+        let is_own = name == child::DEFINITION;
+        (name.clone(), if is_own { value.clone() } else { substitute::value(value, variables, true) })
+    };
+    let branch = |entry: &Value| match entry {
+        Value::Object(params) => Value::Object(params.iter().map(field).collect()),
+        other => substitute::value(other, variables, true),
+    };
+    match workflows {
+        Value::Array(all) => all.iter().map(branch).collect(),
+        Value::Object(all) => all.iter().map(|(name, entry)| (name.clone(), branch(entry))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Reads how many branches run at once.
+///
+/// # Errors
+/// When it is no whole number within the bounds.
+pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
+    match value.filter(|value| !value.is_null()) {
+        None => Ok(USUAL_AT_ONCE),
+        Some(value) => {
+            let number = substitute::as_text(value).trim().parse::<u32>().ok();
+            number.filter(|number| (1..=MOST_AT_ONCE).contains(number)).ok_or(InvalidParallel::MaxParallel)
+        }
+    }
+}
+
+/// The parameters of a `parallel`, with all variables replaced.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Parallel<'p> {
+    /// The parameters of each branch, with its key.
+    branches: Vec<(String, &'p Map<String, Value>)>,
+    /// Whether the branches have names of their own.
+    named: bool,
+    at_once: usize,
+    fail_fast: bool,
+}
+
+impl<'p> Parallel<'p> {
+    /// Reads the parameters.
+    ///
+    /// # Errors
+    /// With the first problem of the parameters. Those of a single branch fail that branch alone.
+    pub(crate) fn read(params: &'p Map<String, Value>) -> Result<Self, InvalidParallel> {
+        let entries = entries(params).ok_or(InvalidParallel::NoWorkflows)?;
+        if entries.len() > MOST as usize {
+            return Err(InvalidParallel::TooMany(entries.len()));
+        }
+        let object = |(key, entry): (String, &'p Value)| match entry.as_object() {
+            Some(params) => Ok((key, params)),
+            None => Err(InvalidParallel::NoObject(format!("workflow {key}"))),
+        };
+        let fail_fast = match params.get(FAIL_FAST).map(substitute::as_text).as_deref() {
+            None | Some("false" | "null") => false,
+            Some("true") => true,
+            Some(_) => return Err(InvalidParallel::FailFast),
+        };
+        Ok(Self {
+            branches: entries.into_iter().map(object).collect::<Result<_, _>>()?,
+            named: params.get(WORKFLOWS).is_some_and(Value::is_object),
+            at_once: at_once(params.get(MAX_PARALLEL))? as usize,
+            fail_fast,
+        })
+    }
+
+    /// Returns the parameters of a branch, which are those of a `run_workflow`.
+    pub(crate) fn branch(&self, number: usize) -> Option<&'p Map<String, Value>> {
+        self.branches.get(number.checked_sub(1)?).map(|(_, params)| *params)
+    }
+
+    /// Returns the numbers of the branches that begin now.
+    pub(crate) fn due(&self, branches: &Branches) -> std::ops::RangeInclusive<usize> {
+        let free = self.at_once.saturating_sub(branches.open().count());
+        branches.begun + 1..=(branches.begun + free).min(self.branches.len())
+    }
+
+    /// Returns whether nothing is left to be waited for.
+    pub(crate) fn is_over(&self, branches: &Branches) -> bool {
+        branches.ended.len() == self.branches.len()
+            || (self.fail_fast && branches.ended.values().any(|result| !tool::succeeded(result)))
+    }
+
+    /// Returns the outcome of the action. A branch without an end was cancelled, or never begun.
+    pub(crate) fn outcome(&self, branches: &Branches) -> Outcome {
+        let nothing = Map::new();
+        let (mut results, mut runs, mut failed, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut failures = Vec::new();
+        let mut deepest = 0;
+        for (index, (key, _)) in self.branches.iter().enumerate() {
+            let ended = branches.ended.get(&(index + 1));
+            let result = ended.unwrap_or(&nothing);
+            let status = match ended {
+                Some(result) => result.get("status").cloned().unwrap_or_else(|| "failed".into()),
+                None if index < branches.begun => "cancelled".into(),
+                None => "not_started".into(),
+            };
+            let mut run = Map::new();
+            run.insert(if self.named { "name" } else { "index" }.to_owned(), self.label(index, key));
+            run.insert("status".to_owned(), status.clone());
+            for field in ["run_id", "total_elapsed_time", "error"] {
+                run.extend(result.get(field).map(|value| (field.to_owned(), value.clone())));
+            }
+            if ended.is_none_or(|result| !tool::succeeded(result)) {
+                let error = result.get("error").map_or_else(|| substitute::as_text(&status), substitute::as_text);
+                failures.push(format!("{key}: {error}"));
+                failed.push(self.label(index, key));
+            }
+            results.push((key.clone(), value_of(result)));
+            runs.push(Value::Object(run));
+            open.extend(result.get("open_terminals").and_then(Value::as_array).into_iter().flatten().cloned());
+            deepest = deepest.max(result.get("recursion_depth").and_then(Value::as_u64).unwrap_or_default());
+        }
+        let results = if self.named {
+            Value::Object(results.into_iter().collect())
+        } else {
+            results.into_iter().map(|(_, value)| value).collect()
+        };
+        let mut result = Map::new();
+        result.insert("success".to_owned(), failed.is_empty().into());
+        if !failures.is_empty() {
+            result.insert("error".to_owned(), self.error(&failures).into());
+        }
+        let fields = [results, runs.into(), failed.into(), open.into(), deepest.into()];
+        result.extend(FIELDS.map(str::to_owned).into_iter().zip(fields));
+        Outcome::Finished { result }
+    }
+
+    fn label(&self, index: usize, key: &str) -> Value {
+        if self.named { key.into() } else { index.into() }
+    }
+
+    fn error(&self, failures: &[String]) -> String {
+        let more = match failures.len().saturating_sub(FAILURES_SHOWN) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let shown = failures.iter().take(FAILURES_SHOWN).cloned().collect::<Vec<_>>().join("; ");
+        format!("{} of {} workflows did not complete: {shown}{more}", failures.len(), self.branches.len())
+    }
+}
+
+/// The branches of the current step, as far as they have come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Branches {
+    begun: usize,
+    /// What is kept of the outcomes, by number.
+    ended: BTreeMap<usize, Map<String, Value>>,
+}
+
+impl Branches {
+    /// Notes that a branch began. They begin in their order.
+    pub(crate) fn begin(&mut self, number: usize) {
+        self.begun = self.begun.max(number);
+    }
+
+    /// Notes that a branch ended.
+    pub(crate) fn end(&mut self, number: usize, result: Map<String, Value>) {
+        self.ended.insert(number, result);
+    }
+
+    /// Returns the numbers of the branches that are in progress.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> + '_ {
+        (1..=self.begun).filter(|number| !self.ended.contains_key(number))
+    }
+
+    /// Returns whether a branch has begun.
+    pub(crate) fn have_begun(&self) -> bool {
+        self.begun > 0
+    }
+
+    /// Returns whether a branch is in progress.
+    pub(crate) fn is_open(&self, number: usize) -> bool {
+        (1..=self.begun).contains(&number) && !self.ended.contains_key(&number)
+    }
+}
+
+/// Returns what is kept of the outcome of a branch; `None` if the time of the action was up.
+pub(crate) fn kept(outcome: Outcome) -> Option<Map<String, Value>> {
+    match outcome {
+        Outcome::TimedOut => None,
+        Outcome::Finished { mut result } => {
+            result.retain(|field, _| KEPT.contains(&field.as_str()));
+            Some(result)
+        }
+        Outcome::Unknown => {
+            let Outcome::Finished { result } = child::refused("its outcome is unknown".to_owned()) else { return None };
+            Some(result)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: &Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn parameters_are_read_and_what_is_wrong_is_named() {
+        let error = |params: Value| Parallel::read(&object(&params)).unwrap_err();
+        assert_eq!(error(json!({})), InvalidParallel::NoWorkflows);
+        assert_eq!(error(json!({"workflows": "a"})), InvalidParallel::NoWorkflows);
+        assert_eq!(error(json!({"workflows": ["a"]})), InvalidParallel::NoObject("workflow 0".to_owned()));
+        assert_eq!(error(json!({"workflows": [], "max_parallel": 0})), InvalidParallel::MaxParallel);
+        assert_eq!(error(json!({"workflows": [], "max_parallel": 33})), InvalidParallel::MaxParallel);
+        assert_eq!(error(json!({"workflows": [], "fail_fast": "maybe"})), InvalidParallel::FailFast);
+        let params = object(&json!({"workflows": [{}, {}, {}], "max_parallel": "2", "fail_fast": "true"}));
+        let parallel = Parallel::read(&params).unwrap();
+        assert_eq!((parallel.at_once, parallel.fail_fast, parallel.named), (2, true, false));
+        assert_eq!(parallel.due(&Branches::default()), 1..=2);
+    }
+
+    #[test]
+    fn the_error_spells_out_the_first_failures() {
+        let params = object(&json!({"workflows": {"a": {}, "b": {}, "c": {}, "d": {}, "e": {}}}));
+        let parallel = Parallel::read(&params).unwrap();
+        let mut branches = Branches::default();
+        for (number, success) in [(1, false), (2, true), (3, false), (4, false), (5, false)] {
+            branches.begin(number);
+            branches.end(number, object(&json!({"success": success, "status": "x", "error": "no"})));
+        }
+        let Outcome::Finished { result } = parallel.outcome(&branches) else { panic!("it has finished") };
+        assert_eq!(result["error"], "4 of 5 workflows did not complete: a: no; c: no; d: no; and 1 more");
+        assert_eq!(result["failed"], json!(["a", "c", "d", "e"]));
+    }
+}

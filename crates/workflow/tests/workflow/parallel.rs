@@ -1,0 +1,218 @@
+//! Several child runs at once: `parallel`, and `for_each` with `max_parallel`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_workflow::{ChildEnd, ChildWorkflow, Effect, Event, Input, Outcome, Start, resume};
+
+use crate::machine::{Machine, fields, problems, start};
+
+fn at_once(params: &Value) -> Value {
+    json!({
+        "initial_state": "fan",
+        "states": {
+            "fan": {"action": {"tool": "parallel", "params": params},
+                    "transitions": [{"condition": "success", "next_state": "done"}, {"condition": "failure", "next_state": "sorry"}]},
+            "done": {"action": {"tool": "return", "params": {"result": "{fan_results}"}}},
+            "sorry": {"action": {"tool": "return", "params": {"result": {"failed": "{fan_failed}", "why": "{fan_error}"}}}}
+        }
+    })
+}
+
+/// The branches whose runs the last decision starts.
+fn started(run: &Machine) -> Vec<u32> {
+    let step = |effect: &Effect| match effect {
+        Effect::StartRun { step, .. } => Some(step.visit),
+        _ => None,
+    };
+    run.last.effects.iter().filter_map(step).collect()
+}
+
+fn abandoned(run: &Machine) -> Vec<u32> {
+    let step = |effect: &Effect| match effect {
+        Effect::Abandon { step } => Some(step.visit),
+        _ => None,
+    };
+    run.last.effects.iter().filter_map(step).collect()
+}
+
+fn end(run: &mut Machine, number: usize, result: &Value) {
+    let step = run.step().part(number);
+    run.wait(Duration::from_secs(1));
+    run.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(result) } });
+}
+
+fn completed(value: &str) -> Value {
+    json!({"success": true, "status": "completed", "run_id": format!("run_{value}"), "result": value, "final_variables": {"x": 1}})
+}
+
+fn failed(error: &str) -> Value {
+    json!({"success": false, "status": "failed", "error": error})
+}
+
+/// Takes the answer that is known without performing anything.
+fn returned(run: &mut Machine) -> Value {
+    let known = run.last.effects.iter().find_map(|effect| match effect {
+        Effect::Answer { outcome, .. } => Some(outcome.clone()),
+        _ => None,
+    });
+    run.outcome(known.expect("a known outcome"));
+    run.history.result().cloned().expect("a result")
+}
+
+fn three(more: &Value) -> Value {
+    let mut params = json!({"workflows": [
+        {"workflow_name": "a", "initial_variables": {"HOST": "{host}"}}, {"workflow_name": "b"}, {"workflow_name": "c"}
+    ]});
+    params.as_object_mut().expect("an object").extend(fields(more));
+    at_once(&params)
+}
+
+fn begin(document: &Value) -> Machine {
+    let variables = fields(&json!({"host": "alpha"}));
+    Machine::start_with(document, Start { session_id: Some("term_1".into()), variables, ..start() })
+}
+
+#[test]
+fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document() {
+    let mut run = begin(&three(&json!({"max_parallel": 2})));
+    assert_eq!(started(&run), [1, 2]);
+    let [_, Effect::StartRun { child, .. }, _] = &run.last.effects[..] else { panic!("{:?}", run.last) };
+    assert_eq!(child.workflow, ChildWorkflow::Named("a".parse().unwrap()));
+    assert_eq!(child.variables["HOST"], "alpha");
+    assert_eq!(child.session_id, None, "two runs do not type into one terminal");
+    end(&mut run, 2, &completed("two"));
+    assert_eq!(started(&run), [3]);
+    assert_eq!(resume(&run.history, run.now).len(), 3, "its time, and the two branches in progress");
+    end(&mut run, 3, &completed("three"));
+    end(&mut run, 3, &completed("again"));
+    assert_eq!(run.last.events, [], "an end that is known changes nothing");
+    assert_eq!(run.state(), "fan");
+    end(&mut run, 1, &completed("one"));
+    assert_eq!(run.state(), "done");
+    assert_eq!(returned(&mut run), json!(["one", "two", "three"]));
+    assert_eq!(
+        run.history.variables().get("fan_runs").unwrap()[1],
+        json!({"index": 1, "status": "completed", "run_id": "run_two"})
+    );
+    let ended = run.events.iter().find_map(|event| match event {
+        Event::BranchEnded { result, .. } => Some(result.clone()),
+        _ => None,
+    });
+    assert!(!ended.unwrap().contains_key("final_variables"), "they are in the child's own record");
+}
+
+#[test]
+fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
+    let named = json!({"workflows": {"unit": {"workflow_name": "a"}, "lint": {"workflow_name": "b"}}});
+    let mut run = begin(&at_once(&named));
+    end(&mut run, 1, &failed("no luck"));
+    assert_eq!((run.state(), abandoned(&run)), ("fan", vec![]));
+    end(&mut run, 2, &completed("clean"));
+    assert_eq!(run.state(), "sorry");
+    let result = returned(&mut run);
+    assert_eq!(result, json!({"failed": ["unit"], "why": "1 of 2 workflows did not complete: unit: no luck"}));
+    assert_eq!(run.history.variables().get("fan_results"), Some(&json!({"unit": null, "lint": "clean"})));
+
+    let mut run = begin(&three(&json!({"max_parallel": 2, "fail_fast": true})));
+    let step = run.step().part(2);
+    run.input(Input::ChildBegan { step: step.clone(), workflow: "b".into() });
+    end(&mut run, 1, &failed("no"));
+    assert_eq!(abandoned(&run), [2]);
+    let cancelled =
+        Event::ChildEnded { at: run.now, step, workflow: "b".into(), end: ChildEnd::Cancelled, error: None };
+    assert!(run.last.events.contains(&cancelled), "{:?}", run.last.events);
+    assert_eq!(run.state(), "sorry");
+    let runs = run.history.variables().get("fan_runs").cloned().unwrap();
+    assert_eq!([&runs[1]["status"], &runs[2]["status"]], ["cancelled", "not_started"]);
+}
+
+#[test]
+fn nothing_begins_while_the_run_is_paused() {
+    let mut run = begin(&three(&json!({"max_parallel": 1})));
+    let step = run.step().part(1);
+    run.input(Input::ChildBegan { step: step.clone(), workflow: "a".into() });
+    run.input(Input::Pause { by: "ana".into(), above: false });
+    assert!(run.last.effects.contains(&Effect::PauseChild { step, by: "ana".into() }));
+    end(&mut run, 1, &completed("one"));
+    assert_eq!(started(&run), [0; 0]);
+    assert_eq!(resume(&run.history, run.now), [], "nothing is in progress");
+    run.input(Input::Resume { by: "ana".into(), above: false });
+    assert_eq!(started(&run), [2]);
+    run.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(abandoned(&run), [2]);
+}
+
+#[test]
+fn the_clock_stands_still_while_any_of_them_waits_for_an_answer() {
+    let mut run = begin(&three(&json!({})));
+    let waits = |run: &mut Machine, number, waits| {
+        let step = run.step().part(number);
+        run.input(Input::ChildWaits { step, waits }).effects.clone()
+    };
+    assert_eq!(waits(&mut run, 1, true), [Effect::DisarmDeadline]);
+    assert_eq!(waits(&mut run, 2, true), []);
+    let left = run.history.time_left(run.now);
+    run.wait(Duration::from_secs(3600));
+    assert_eq!(waits(&mut run, 1, false), []);
+    assert_eq!(run.history.time_left(run.now), left);
+    end(&mut run, 2, &failed("cancelled at its gate"));
+    assert!(matches!(run.last.effects[..], [Effect::ArmDeadline { .. }]), "{:?}", run.last.effects);
+}
+
+#[test]
+fn the_time_of_the_state_bounds_all_branches() {
+    let mut document = three(&json!({}));
+    document["states"]["fan"]["timeout"] = 60.into();
+    document["states"]["fan"]["on_timeout"] = "late".into();
+    document["states"]["late"] = json!({"action": {"tool": "sleep", "params": {"seconds": 1}}});
+    let mut run = begin(&document);
+    run.wait(Duration::from_secs(60));
+    let step = run.step().part(2);
+    run.input(Input::Outcome { step, outcome: Outcome::TimedOut });
+    assert_eq!((run.state(), abandoned(&run)), ("late", vec![1, 3]));
+}
+
+#[test]
+fn a_list_of_items_is_worked_off_at_once() {
+    let each = |for_each: &Value| {
+        json!({
+            "initial_state": "each",
+            "states": {"each": {
+                "for_each": for_each,
+                "action": {"tool": "run_workflow", "params": {"workflow_name": "ping", "initial_variables": {"HOST": "{item}"}}}
+            }}
+        })
+    };
+    let mut run = begin(&each(&json!({"items": "a\nb\nc\n", "max_parallel": 2})));
+    assert_eq!(started(&run), [1, 2]);
+    for (number, value) in [(2, "B"), (1, "A"), (3, "C")] {
+        end(&mut run, number, &completed(value));
+    }
+    assert!(run.completed());
+    assert_eq!(run.history.variables().get("each_results"), Some(&json!(["A", "B", "C"])));
+    let mut run = begin(&each(&json!({"items": [], "max_parallel": 2})));
+    let [_, Effect::Answer { outcome, .. }] = &run.last.effects[..] else { panic!("{:?}", run.last) };
+    run.outcome(outcome.clone());
+    assert!(run.completed());
+    assert_eq!(run.history.variables().get("each_results"), Some(&json!([])));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    expect_test::expect![[r#"
+        /states/fan/action/params/max_paralel: unknown key 'max_paralel' in a parallel, did you mean 'max_parallel'?
+        /states/fan/action/params/workflows/b: Either 'workflow_definition' or 'workflow_name' must be provided
+        /states/fan/action/params/workflows/c/workflow_name: '../c' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')"#]]
+    .assert_eq(&problems(&at_once(&json!({
+        "workflows": {"a": {"workflow_name": "a"}, "b": {}, "c": {"workflow_name": "../c"}}, "max_paralel": 2
+    }))));
+    expect_test::expect!["/states/fan/action/params/max_parallel: 'max_parallel' must be a whole number from 1 to 32"]
+        .assert_eq(&problems(&at_once(&json!({"workflows": [], "max_parallel": 99}))));
+    let document = json!({
+        "initial_state": "each",
+        "states": {"each": {"for_each": {"items": ["a"], "max_parallel": 2}, "action": {"tool": "sleep", "params": {"seconds": 1}}}}
+    });
+    expect_test::expect!["/states/each/for_each/max_parallel: only a run_workflow is done for several items at once: put the states into a workflow of their own, which gets a terminal for each item"]
+        .assert_eq(&problems(&document));
+}

@@ -194,6 +194,18 @@ pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str
     .to_owned()
 }
 
+/// Returns the line of a branch of a `parallel` that ended.
+fn branch(event: &RunEvent, width: Option<usize>) -> String {
+    let number = || format!("{}", event.data.get("branch").and_then(Value::as_u64).unwrap_or_default());
+    let name = event.data.get("name").and_then(Value::as_str).map_or_else(number, visible);
+    let result = event.data.get("result").unwrap_or(&Value::Null);
+    let (mark, style) = Outcome::of(None, result).mark();
+    let detail = Outcome::of(None, result).describe("run_workflow", result);
+    let seconds = result.get("total_elapsed_time").and_then(Value::as_f64).unwrap_or_default();
+    let time = duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    line(&format!("{style}{mark}{style:#}"), &name, "branch", &detail, &time, width)
+}
+
 /// Returns the line of a question that was answered.
 fn answered(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -285,6 +297,7 @@ impl Shown {
                 let told = self.width(taken + 6).map_or(told.clone(), |width| fitted(&told, width));
                 vec![format!("    {QUIET}│ {told}{QUIET:#}")]
             }
+            "branch_ended" => vec![branch(event, self.width(taken))],
             "gate_answered" => vec![answered(event, self.width(taken))],
             "gate_timeout" | "gate_cancelled" => {
                 let detail =
@@ -325,6 +338,7 @@ impl Shown {
             }
             "state_completed" => story.leave(event, width),
             "gate_answered" => Some(answered(event, width)),
+            "branch_ended" => Some(branch(event, width)),
             _ => story.calls.record(event, width),
         };
         if event.is_last() {

@@ -700,7 +700,8 @@ impl RunEvent {
     /// Whether events of this type are those of runs themselves, rather than of what an author has them tell.
     #[must_use]
     pub fn is_own(event_type: &str) -> bool {
-        let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
+        let ours =
+            ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_", "branch_", "items_"];
         let names = ["transition", "question_answered", "log", Self::UNREADABLE];
         ours.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
     }

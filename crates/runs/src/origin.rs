@@ -21,7 +21,10 @@ impl Environment {
     /// A machine that opens nothing and calls nothing needs no environment.
     pub(super) fn of_machine(definition: &Definition) -> Self {
         let opens = |state: &State| {
-            matches!(state.action().tool(), "open_terminal" | "run_command" | "run_workflow" | "parallel" | "run_node" | "run_graph")
+            matches!(
+                state.action().tool(),
+                "open_terminal" | "run_command" | "run_workflow" | "parallel" | "run_node" | "run_graph"
+            )
         };
         if definition.states().iter().any(opens) { Self::Whole } else { Self::Empty }
     }

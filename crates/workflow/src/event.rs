@@ -222,6 +222,9 @@ pub enum Event {
         at: Timestamp,
         /// The part of the step that the branch is.
         step: StepId,
+        /// Its name, if its author gave it one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     },
     /// A branch of a `parallel` ended.
     BranchEnded {
@@ -229,6 +232,9 @@ pub enum Event {
         at: Timestamp,
         /// The part of the step that the branch is.
         step: StepId,
+        /// Its name, if its author gave it one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
         /// What its run returned.
         result: Map<String, Value>,
     },

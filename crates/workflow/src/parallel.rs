@@ -165,6 +165,12 @@ impl<'p> Parallel<'p> {
         self.branches.get(number.checked_sub(1)?).map(|(_, params)| *params)
     }
 
+    /// Returns the name of a branch, if its author gave it one.
+    pub(crate) fn name(&self, number: usize) -> Option<String> {
+        let (key, _) = self.branches.get(number.checked_sub(1)?)?;
+        self.named.then(|| key.clone())
+    }
+
     /// Returns the numbers of the branches that begin now.
     pub(crate) fn due(&self, branches: &Branches) -> std::ops::RangeInclusive<usize> {
         let free = self.at_once.saturating_sub(branches.open().count());

@@ -98,6 +98,16 @@ fn line(event: &RunEvent) -> String {
                 if value("success") == &Value::Bool(false) { format!(": {}", text("error")) } else { String::new() };
             (QUIET, format!("{}  {}{fails}", text("side"), variables(value("variables"))))
         }
+        "branch_began" | "branch_ended" => {
+            let name = value("name").as_str().map_or_else(|| value("branch").to_string(), visible);
+            let error = value("result").get("error").and_then(Value::as_str).map(visible).unwrap_or_default();
+            let style = if error.is_empty() { QUIET } else { BAD };
+            (style, format!("{}  {name}  {error}", text("state")).trim_end().to_owned())
+        }
+        "items_began" => {
+            let count = value("items").as_array().map_or(0, Vec::len);
+            (QUIET, format!("{}  {count} items as {}", text("state"), text("as")))
+        }
         "nested_workflow_started" => (STRONG, format!("{}  {}", text("workflow_id"), text("child_run_id"))),
         "nested_workflow_completed" => (GOOD, text("workflow_id")),
         "nested_workflow_failed" | "nested_workflow_cancelled" => {

@@ -13,8 +13,9 @@ use steplatch_testkit::{TestDaemon, eventually};
 /// A workflow that notes its word, waits for a file, and returns its word in capitals.
 fn noting(folder: &Path) -> Value {
     let folder = folder.display();
-    let command =
-        format!("echo {{WORD}} >> {folder}/log; until test -e {folder}/go; do sleep 0.05; done; echo {{WORD}} | tr a-z A-Z");
+    let command = format!(
+        "echo {{WORD}} >> {folder}/log; until test -e {folder}/go; do sleep 0.05; done; echo {{WORD}} | tr a-z A-Z"
+    );
     json!({
         "name": "noting", "initial_state": "open", "states": {
             "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
@@ -158,9 +159,8 @@ async fn a_pause_and_a_cancel_reach_all_runs_below() {
     let daemon = TestDaemon::new().await;
     let run = begin(&daemon, two_questions()).await;
     let below = at_gates(&daemon, &run).await;
-    let is_paused = async |run: &str| {
-        daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap().paused.is_some()
-    };
+    let is_paused =
+        async |run: &str| daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap().paused.is_some();
     daemon.call(PauseWorkflow { run_id: run.clone() }).await;
     for below in &below {
         eventually("it is paused", async || is_paused(below).await).await;

@@ -167,11 +167,11 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
             };
             (event_type, nested(&step, data))
         }
-        Event::BranchBegan { step, .. } => {
-            ("branch_began", nested(&step, json!({"branch": step.visit})))
+        Event::BranchBegan { step, name, .. } => {
+            ("branch_began", nested(&step, json!({"branch": step.visit, "name": name})))
         }
-        Event::BranchEnded { step, result, .. } => {
-            ("branch_ended", nested(&step, json!({"branch": step.visit, "result": result})))
+        Event::BranchEnded { step, name, result, .. } => {
+            ("branch_ended", nested(&step, json!({"branch": step.visit, "name": name, "result": result})))
         }
         Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),

@@ -180,7 +180,9 @@ impl RunKind for MachineRun {
             decision.events.splice(0..0, kept);
         }
         let handled = if decision.events.is_empty() { Handled::Ignored } else { Handled::Recorded };
-        if let Some(expiry) = answered.filter(|_| handled == Handled::Recorded).and_then(|gate| self.in_flight.remove(&gate)) {
+        if let Some(expiry) =
+            answered.filter(|_| handled == Handled::Recorded).and_then(|gate| self.in_flight.remove(&gate))
+        {
             expiry.abort();
         }
         if !self.record(&decision.events).await {

@@ -85,7 +85,8 @@ impl DecisionBuilder<'_> {
             self.abandon_branches(current, &branches);
             return self.complete(current, Outcome::TimedOut);
         };
-        self.record(Event::BranchEnded { at: self.now, step: step.clone(), result: result.clone() });
+        let (at, name) = (self.now, parallel.name(number));
+        self.record(Event::BranchEnded { at, step: step.clone(), name, result: result.clone() });
         branches.end(number, result);
         if parallel.is_over(&branches) {
             self.abandon_branches(current, &branches);
@@ -116,7 +117,8 @@ impl DecisionBuilder<'_> {
         let current = current.with_time_left(self.now);
         for number in parallel.due(branches) {
             branches.begin(number);
-            self.record(Event::BranchBegan { at: self.now, step: current.step.part(number) });
+            let (at, name) = (self.now, parallel.name(number));
+            self.record(Event::BranchBegan { at, step: current.step.part(number), name });
             let effect = branch(&current, parallel, number, self.history);
             self.decision.effects.extend(effect);
         }

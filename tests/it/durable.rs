@@ -121,6 +121,66 @@ fn a_run_types_twenty_lines_once_each_while_its_daemon_is_killed_again_and_again
     assert_eq!(events["runs"], 0);
 }
 
+/// Returns a machine that answers the numbered questions of a program by a dialogue. The program appends each answer to
+/// `file`, and asks on once a file exists that is named after the answer.
+fn numbered_questions(name: &str, questions: usize, file: &Path) -> Value {
+    let script = format!(
+        "for n in $(seq {questions}); do read -r -p \"{name} $n? \" word; echo \"$word\" >>{}; \
+         until [ -e {}/\"$word\" ]; do sleep 0.01; done; done; echo asked-all",
+        file.display(),
+        file.parent().unwrap().display(),
+    );
+    json!({
+        "name": name, "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"command": ["bash", "-c", script]}},
+                     "transitions": [{"condition": "success", "next_state": "answer"}]},
+            "answer": {"action": {"tool": "dialogue", "params": {
+                "rules": [{"when": format!("{name} (\\d+)\\? $"), "type": format!("{name}-{{groups.1}}\n"), "times": questions}],
+                "until": "asked-all", "timeout": 120, "max_answers": questions}},
+                "transitions": [{"condition": "success", "next_state": "done"}]},
+            "done": {"action": {"tool": "return", "params": {"result": "{answer_answers}"}}}
+        }
+    })
+}
+
+#[test]
+fn two_dialogues_at_once_answer_each_question_once_while_their_daemon_is_killed_again_and_again() {
+    const QUESTIONS: usize = 8;
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let file = |name: &str| home.path().join(format!("{name}s"));
+    let branch = |name: &str| json!({"workflow_definition": numbered_questions(name, QUESTIONS, &file(name))});
+    let definition = json!({
+        "initial_state": "both",
+        "states": {"both": {"action": {"tool": "parallel", "params": {
+            "workflows": {"left": branch("left"), "right": branch("right")}}},
+            "transitions": [{"condition": "success", "next_state": "done"}]},
+            "done": {"action": {"tool": "return", "params": {"result": "{both_results}"}}}},
+    });
+    let begun = agent
+        .calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false}));
+    let waiting = agent.begins("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 150}));
+    for first in (1..=QUESTIONS).step_by(2) {
+        let daemon = daemon(&home);
+        for name in ["left", "right"] {
+            for number in [first, first + 1] {
+                std::fs::write(home.path().join(format!("{name}-{number}")), "").unwrap();
+            }
+        }
+        std::thread::sleep(unforeseen(300));
+        kill(&daemon["pid"]);
+    }
+    daemon(&home);
+    let ended = waiting.ends();
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert_eq!(ended["result"], json!({"left": QUESTIONS, "right": QUESTIONS}), "{ended}");
+    for name in ["left", "right"] {
+        let expected: Vec<String> = (1..=QUESTIONS).map(|number| format!("{name}-{number}")).collect();
+        assert_eq!(lines_in(&file(name)), expected);
+    }
+}
+
 #[test]
 fn a_run_whose_terminal_died_with_its_host_goes_where_its_author_said() {
     let home = Home::new(STEPLATCH);

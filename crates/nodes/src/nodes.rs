@@ -129,6 +129,22 @@ impl Nodes {
         start.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })
     }
 
+    /// Returns the values of secrets, by name.
+    ///
+    /// # Errors
+    /// When one of them is not known.
+    pub async fn secrets(&self, names: Vec<String>) -> Result<BTreeMap<String, String>, NodeFailure> {
+        let mut values = BTreeMap::new();
+        for name in names {
+            let Some(value) = self.shared.surroundings.secrets.resolve(&name).await else {
+                let message = format!("Secret '{name}' is not known here; set it, or correct the reference to it.");
+                return Err(NodeFailure { kind: ErrorType::Secret, message });
+            };
+            values.insert(name, value);
+        }
+        Ok(values)
+    }
+
     /// Ends the MCP servers that were kept running. A later call starts its server again.
     pub async fn close(&self) {
         self.shared.servers.close().await;

@@ -3,6 +3,7 @@
 //! A call works in the project's directory, with the caller's environment. It ends with the caller's connection,
 //! unless it carries the name of a step (see [`ledger`]). A failed call is a reply, not an error.
 
+mod conversation;
 mod error;
 mod ledger;
 mod panes;

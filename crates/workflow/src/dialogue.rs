@@ -9,6 +9,7 @@
 //! name the groups of the question. A dialogue that has begun is continued while the run is paused, like any action.
 
 mod read;
+mod script;
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::history::CurrentStep;
 use crate::substitute::{self, Lookup, as_text};
 use crate::{groups, time, tool};
 pub(crate) use read::{InvalidDialogue, LONGEST_TIMEOUT, MOST_ANSWERS, MOST_RULES, USUAL_TIMEOUT, complaints};
+pub use script::{Conversation, DialogueScript};
 
 /// The fields of a dialogue's result.
 pub(crate) const FIELDS: [&str; 10] = [
@@ -96,33 +98,44 @@ pub(crate) fn turn(
     variables: &dyn Lookup,
     now: Timestamp,
 ) -> Result<Map<String, Value>, InvalidDialogue> {
-    let dialogue = Dialogue::read(&current.params)?;
-    let left = dialogue.timeout.saturating_sub(now.since(current.entered_at));
-    let mut turn = Map::new();
-    let mut put = |name: &str, value: Value| drop(turn.insert(name.to_owned(), value));
-    for name in ["session_id", "input_text"] {
-        // What the dialogue begins with is typed in the first turn.
-        let is_typed = name == "session_id" || answers.is_empty();
-        if let Some(value) = current.params.get(name).filter(|value| is_typed && !value.is_null()) {
-            put(name, as_text(value).into());
-        }
-    }
-    if let Some(answer) = answers.last() {
-        put("input_text", dialogue.text_of(answer, variables).into());
-        put("since", answer.since.into());
-        if !answer.keys.is_empty() {
-            put("keys", answer.keys.clone().into());
-        }
-        if answer.secret {
-            put("secret", true.into());
-        }
-    }
-    put("patterns", dialogue.patterns(answers).map(|(pattern, _)| pattern).collect::<Vec<_>>().into());
-    put("timeout", left.as_secs_f64().into());
-    Ok(turn)
+    let spent = now.since(current.entered_at);
+    Ok(Dialogue::read(&current.params)?.turn(&current.params, answers, spent, variables))
 }
 
 impl Dialogue {
+    /// Returns the parameters of a turn. `begin` has the terminal, and the text that is typed in the first turn.
+    fn turn(
+        &self,
+        begin: &Map<String, Value>,
+        answers: &[DialogueAnswer],
+        spent: Duration,
+        variables: &dyn Lookup,
+    ) -> Map<String, Value> {
+        let left = self.timeout.saturating_sub(spent);
+        let mut turn = Map::new();
+        let mut put = |name: &str, value: Value| drop(turn.insert(name.to_owned(), value));
+        for name in ["session_id", "input_text"] {
+            // What the dialogue begins with is typed in the first turn.
+            let is_typed = name == "session_id" || answers.is_empty();
+            if let Some(value) = begin.get(name).filter(|value| is_typed && !value.is_null()) {
+                put(name, as_text(value).into());
+            }
+        }
+        if let Some(answer) = answers.last() {
+            put("input_text", self.text_of(answer, variables).into());
+            put("since", answer.since.into());
+            if !answer.keys.is_empty() {
+                put("keys", answer.keys.clone().into());
+            }
+            if answer.secret {
+                put("secret", true.into());
+            }
+        }
+        put("patterns", self.patterns(answers).map(|(pattern, _)| pattern).collect::<Vec<_>>().into());
+        put("timeout", left.as_secs_f64().into());
+        turn
+    }
+
     /// Returns the patterns that are awaited after these answers, each with its rule; those that end the dialogue have none
     /// and come first.
     fn patterns(&self, answers: &[DialogueAnswer]) -> impl Iterator<Item = (&str, Option<usize>)> {

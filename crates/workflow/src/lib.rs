@@ -43,6 +43,7 @@ pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
     Transition, action_reference, documentation, schema, secret_variable, suggestion,
 };
+pub use dialogue::{Conversation, DialogueScript};
 pub use event::{
     By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, LastScreen, Limits, Outcome, Proof,
     Purpose, SEMANTICS_VERSION, ShellAnswer, Side,

@@ -1,7 +1,7 @@
 //! Nodes that are programs in terminals.
 
 use serde_json::json;
-use steplatch_testkit::eventually_blocking;
+use steplatch_testkit::{Agent, eventually_blocking};
 
 use crate::functions::story::Story;
 
@@ -27,6 +27,39 @@ fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
     assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{over}");
     let open = story.home.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(open["sessions"], json!([]), "they are closed with their run");
+}
+
+#[test]
+fn a_program_that_asks_is_answered_by_the_rules_of_its_node() {
+    let mut story = Story::whole("");
+    story.agent = Agent::with(&story.home, &[("PW", "pass word")]);
+    let program = story.home.path().join("install.sh");
+    let script = r#"read -p "Licence? " l; echo "l=$l"
+read -s -p "Password: " p; echo; test "$p" = "pass word" || exit 4
+read -p "Type wipe-7 to confirm: " w; echo "w=$w"; echo Installed 1.2
+"#;
+    std::fs::write(&program, script).unwrap();
+    let text = format!(
+        r#"
+RULES = {{"rules": [{{"when": "Licence\\? $", "type": "yes\n"}}, {{"when": "Password: ", "secret": "PW"}},
+                   {{"when": "Type (\\S+) to", "type": "{{groups.1}}\n"}}], "until": "^Installed (?P<version>\\S+)"}}
+PTYNode(id="install", session=session, command="bash {}", dialogue=RULES)
+PTYNode(id="shell", session=session, command="bash", dialogue=RULES)
+
+async def story(ctx):
+    done = await ctx.run("install")
+    asked = await ctx.run("shell", "read -p 'Name? ' n")
+    found = [done["attributes"]["groups"]["version"], done["attributes"]["answers"], "w=wipe-7" in done["output"]]
+    return [done["success"], done["error"], found, asked["error_type"], "asks what no rule answers" in asked["error"]]
+
+Workflow(id="story", session=session, fn=story)
+"#,
+        program.display()
+    );
+    std::fs::write(&story.file, text).unwrap();
+    let over = story.begins(60.0);
+    assert_eq!(over["result"], json!([true, null, ["1.2", 3, true], "protocol", true]), "{over}");
+    assert!(!over.to_string().contains("pass word"), "{over}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
-use steplatch_workflow::Problem;
+use steplatch_workflow::{DialogueScript, Problem};
 
 use super::NodeSettings;
 use super::bash::folder;
@@ -33,6 +33,9 @@ pub struct Pty {
     /// How what it shows is read
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parser: Option<crate::pane::Parser>,
+    /// What is answered to its questions, as in the action dialogue: rules, until, timeout, max_answers. The output is then what it printed until the dialogue was over
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialogue: Option<Map<String, Value>>,
 }
 
 /// When a program that stays is ready for the next input.
@@ -59,6 +62,11 @@ impl NodeSettings for Pty {
             problems.push(Problem::error("/ready/pattern", error.to_string()));
             return None;
         }
+        if let Some(Err(wrong)) = pty.dialogue.as_ref().map(DialogueScript::read) {
+            problems
+                .extend(wrong.into_iter().map(|one| Problem { pointer: format!("/dialogue{}", one.pointer), ..one }));
+            return None;
+        }
         Some(pty)
     }
 
@@ -73,7 +81,8 @@ impl Pty {
         &self,
         surroundings: &Surroundings,
     ) -> Result<(PathBuf, BTreeMap<String, String>), Failure> {
-        let declared = serde_json::to_value(self).unwrap_or_default();
+        // The secrets of its answers are asked for where they are typed.
+        let declared = serde_json::to_value(Self { dialogue: None, ..self.clone() }).unwrap_or_default();
         let filling = TemplateValues::new(&declared, &Value::Null, &*surroundings.secrets).await?;
         let environment = self.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();
         Ok((folder(self.cwd.as_deref(), &filling, surroundings), environment))

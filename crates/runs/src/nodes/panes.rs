@@ -16,7 +16,7 @@ use steplatch_nodes::pane::Reading;
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent,
-    GetScreenContentReply, OpenTerminal, SendInput, Since,
+    GetScreenContentReply, OpenTerminal, SendInput, SendInputReply, Since,
 };
 use steplatch_sessions::Sessions;
 use tokio::time::Instant;
@@ -31,29 +31,29 @@ const ENDING: Duration = Duration::from_secs(5);
 const ONE_WAIT: Duration = Duration::from_secs(3600);
 
 /// The most characters that are read of a program's output for one call.
-const MOST_READ: u32 = 100_000;
+pub(super) const MOST_READ: u32 = 100_000;
 
 /// Terminals of nodes, by node.
 #[derive(Debug)]
 pub(crate) struct PtyNodes {
-    sessions: Sessions,
+    pub(super) sessions: Sessions,
     owner: String,
     open: Mutex<HashMap<String, Arc<tokio::sync::Mutex<PtyNode>>>>,
 }
 
 /// The terminal of one node.
 #[derive(Debug, Default)]
-struct PtyNode {
+pub(super) struct PtyNode {
     session: Option<PtyTerminal>,
     /// The previous terminal, after which the opening of the next one is named.
     last: Option<PtyTerminal>,
     /// Whether a call was given up, so that the program may still be busy with it.
-    given_up: bool,
+    pub(super) given_up: bool,
 }
 
 /// How the terminal of a node is found.
 #[derive(Debug, Clone)]
-enum PtyTerminal {
+pub(super) enum PtyTerminal {
     Id(TerminalId),
     /// Its name, or a text that an entry of an earlier daemon has in place of an id.
     Name(String),
@@ -64,7 +64,7 @@ impl PtyTerminal {
         text.parse().map_or(Self::Name(text), Self::Id)
     }
 
-    fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Id(id) => id.as_str(),
             Self::Name(name) => name,
@@ -73,14 +73,14 @@ impl PtyTerminal {
 }
 
 impl PtyNode {
-    fn lose(&mut self) {
+    pub(super) fn lose(&mut self) {
         self.last = self.session.take().or(self.last.take());
         self.given_up = false;
     }
 }
 
 /// Why a call failed.
-struct PtyNodeError(ErrorType, String);
+pub(super) struct PtyNodeError(pub(super) ErrorType, pub(super) String);
 
 impl PtyNodes {
     pub(super) fn new(sessions: Sessions, owner: String) -> Self {
@@ -166,7 +166,16 @@ impl PtyNodes {
         pane: &mut PtyNode,
         step: &str,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
+        let is_new = pane.session.is_none();
         let session = self.opened(caller, nodes, node, pty, pane).await?;
+        if let Some(rules) = &pty.dialogue {
+            let text = as_typed(input);
+            if !is_new && text.is_empty() {
+                let message = "The program was started by an earlier call: its input is what is typed now.".to_owned();
+                return Err(PtyNodeError(ErrorType::InvalidInput, message));
+            }
+            return self.converse(caller, nodes, rules, &session, &text, pane, step).await;
+        }
         let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
         if pane.given_up {
             let shown = self.shown(caller, &session, GetScreenContent::default());
@@ -175,31 +184,11 @@ impl PtyNodes {
             self.ready(caller, if tells { pty } else { &quiet }, &session, None).await?;
             pane.given_up = false;
         }
-        let text = match input {
-            Value::String(text) => text.clone(),
-            Value::Null => String::new(),
-            other => other.to_string(),
-        };
+        let text = as_typed(input);
         let tail =
             GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(1), ..GetScreenContent::default() };
         let prompt = self.shown(caller, &session, tail).await.screen_content.unwrap_or_default();
-        // Enter ends the input. Text of several lines is pasted as such into programs that support bracketed paste.
-        let send = SendInput {
-            session_id: session.as_str().to_owned(),
-            input_text: text.clone(),
-            keys: Some(vec!["enter".to_owned()]),
-            secret: false,
-            wait_for_quiet_ms: Some(0),
-            ..SendInput::default()
-        };
-        let sent = self.sessions.send(caller, send, Some(step.to_owned())).await;
-        if sent.outcome_unknown == Some(true) {
-            return Err(PtyNodeError(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
-        }
-        if !sent.success {
-            pane.lose();
-            return Err(PtyNodeError(ErrorType::Connection, sent.error.unwrap_or_default()));
-        }
+        let sent = self.send(caller, &session, &text, pane, step).await?;
         // No other call may type until the program is ready again.
         pane.given_up = true;
         // A shell without command integration is ready when it is quiet, like any other program.
@@ -235,6 +224,35 @@ impl PtyNodes {
         Ok((output.into(), attributes))
     }
 
+    /// Enters a text, once under its step.
+    pub(super) async fn send(
+        &self,
+        caller: &Arc<Caller>,
+        session: &PtyTerminal,
+        text: &str,
+        pane: &mut PtyNode,
+        step: &str,
+    ) -> Result<SendInputReply, PtyNodeError> {
+        // Enter ends the input. Text of several lines is pasted as such into programs that support bracketed paste.
+        let send = SendInput {
+            session_id: session.as_str().to_owned(),
+            input_text: text.to_owned(),
+            keys: Some(vec!["enter".to_owned()]),
+            secret: false,
+            wait_for_quiet_ms: Some(0),
+            ..SendInput::default()
+        };
+        let sent = self.sessions.send(caller, send, Some(step.to_owned())).await;
+        if sent.outcome_unknown == Some(true) {
+            return Err(PtyNodeError(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
+        }
+        if !sent.success {
+            pane.lose();
+            return Err(PtyNodeError(ErrorType::Connection, sent.error.unwrap_or_default()));
+        }
+        Ok(sent)
+    }
+
     /// Returns the terminal in which the program runs; opens one if there is none.
     async fn opened(
         &self,
@@ -260,7 +278,7 @@ impl PtyNodes {
                 environment: Some(environment.clone()).filter(|environment: &BTreeMap<_, _>| !environment.is_empty()),
                 cols: 120,
                 rows: 40,
-                wait_ready: true,
+                wait_ready: pty.dialogue.is_none(),
                 name: Some(self.name_of(node.id.as_str())),
                 ..OpenTerminal::default()
             };
@@ -279,7 +297,7 @@ impl PtyNodes {
                 // The state of a terminal from before is kept.
                 if self.sessions.exists(session.as_str()).await.is_ok() {
                     // The opening of a shell has waited for its prompt.
-                    if pty.ready != Ready::Shell {
+                    if pty.ready != Ready::Shell && pty.dialogue.is_none() {
                         self.ready(caller, pty, &session, Some(0)).await?;
                     }
                     return Ok(session);
@@ -339,7 +357,7 @@ impl PtyNodes {
     }
 
     /// Returns the requested content of a terminal.
-    async fn shown(
+    pub(super) async fn shown(
         &self,
         caller: &Arc<Caller>,
         session: &PtyTerminal,
@@ -368,7 +386,7 @@ impl PtyNodes {
         }
     }
 
-    async fn close_one(&self, caller: &Caller, session: &PtyTerminal) {
+    pub(super) async fn close_one(&self, caller: &Caller, session: &PtyTerminal) {
         let exit = ExitTerminal { session_id: session.as_str().to_owned(), ..ExitTerminal::default() };
         self.sessions.exit(caller, exit).await;
     }
@@ -385,6 +403,15 @@ impl PtyNodes {
                 self.close_one(caller, &session).await;
             }
         }
+    }
+}
+
+/// Returns the text that an input types.
+fn as_typed(input: &Value) -> String {
+    match input {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
     }
 }
 

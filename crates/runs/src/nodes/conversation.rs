@@ -1,0 +1,93 @@
+//! Calls of nodes whose programs ask: their questions are answered by the rules of the node.
+//!
+//! One call is one dialogue. Each answer is typed under a step of its own, so that none is typed twice. A call whose
+//! daemon ended is answered as unknown, like that of any node.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_access::Caller;
+use steplatch_nodes::{ErrorType, Nodes};
+use steplatch_protocol::{ContentMode, GetScreenContent};
+use steplatch_workflow::DialogueScript;
+use tokio::time::Instant;
+
+use super::panes::{MOST_READ, PtyNode, PtyNodeError, PtyNodes, PtyTerminal};
+
+/// The fields of a dialogue's result that are attributes of the call.
+const ATTRIBUTES: [&str; 8] =
+    ["session_id", "pattern", "match_text", "groups", "answers", "answered", "reason", "exit_code"];
+
+impl PtyNodes {
+    /// Enters `first`, if it is not empty, and answers the questions that follow by the rules of the node.
+    #[allow(clippy::too_many_arguments, reason = "they are what a call is made of, and it has one caller")]
+    pub(super) async fn converse(
+        &self,
+        caller: &Arc<Caller>,
+        nodes: &Nodes,
+        rules: &Map<String, Value>,
+        session: &PtyTerminal,
+        first: &str,
+        pane: &mut PtyNode,
+        step: &str,
+    ) -> Result<(Value, Map<String, Value>), PtyNodeError> {
+        let invalid = |message: String| PtyNodeError(ErrorType::InvalidInput, message);
+        // Declarations are checked when they are read.
+        let script = DialogueScript::read(rules)
+            .map_err(|problems| invalid(problems.first().map(|problem| problem.message.clone()).unwrap_or_default()))?;
+        let secrets = nodes.secrets(script.secrets()).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
+        // A question ends a turn, and an answer follows.
+        let caller = &Arc::new(caller.unattended());
+        let mut talk = script.begin(secrets);
+        let began = Instant::now();
+        // Where the terminal is new, the program may have asked already.
+        let since = if first.is_empty() {
+            0
+        } else {
+            self.send(caller, session, first, pane, step).await?.offset.unwrap_or_default()
+        };
+        // No other call may type until the program is ready again.
+        pane.given_up = true;
+        let mut number = 0u32;
+        let result = loop {
+            number += 1;
+            let mut turn = talk.turn(session.as_str(), began.elapsed());
+            if number == 1 {
+                turn.insert("since".to_owned(), since.into());
+            }
+            let heard = self.sessions.take_turn(caller, turn, format!("{step}/{number}")).await;
+            if heard.get("outcome_unknown") == Some(&Value::Bool(true)) {
+                let message = "Whether the answer was typed is not known.".to_owned();
+                return Err(PtyNodeError(ErrorType::Unknown, message));
+            }
+            if let Some(result) = talk.hear(&heard) {
+                break result;
+            }
+        };
+        let text = |name: &str| result.get(name).and_then(Value::as_str);
+        let all = GetScreenContent {
+            content_mode: ContentMode::History,
+            offset: Some(since),
+            limit: Some(MOST_READ),
+            ..GetScreenContent::default()
+        };
+        let output = self.shown(caller, session, all).await.screen_content.unwrap_or_default();
+        let echo = output.split_once('\n').filter(|(line, _)| !first.is_empty() && line.trim_end().ends_with(first));
+        let output = echo.map_or(output.as_str(), |(_, behind)| behind).trim_end().to_owned();
+        let code = result.get("exit_code").and_then(Value::as_i64);
+        if text("reason") == Some("exit") {
+            self.close_one(caller, session).await;
+            pane.lose();
+        }
+        if result.get("success") != Some(&Value::Bool(true)) {
+            let kind = match text("reason") {
+                Some("timeout") => ErrorType::Timeout,
+                Some("prompt" | "exit") if code.is_some_and(|code| code != 0) => ErrorType::ExitCode,
+                _ => ErrorType::Protocol,
+            };
+            return Err(PtyNodeError(kind, text("error").unwrap_or_default().to_owned()));
+        }
+        let attribute = |name: &str| Some((name.to_owned(), result.get(name)?.clone()));
+        Ok((output.into(), ATTRIBUTES.iter().filter_map(|name| attribute(name)).collect()))
+    }
+}

@@ -18,7 +18,7 @@ use steplatch_protocol::{
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
 use steplatch_sessions::{
-    EventSink, HeldTerminal, ScreenEvents, Sessions, ShutdownMode, TerminalEvents, VerbReply, actions,
+    ActivityEvents, EventSink, HeldTerminal, ScreenEvents, Sessions, ShutdownMode, TerminalEvents, VerbReply, actions,
 };
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
@@ -55,6 +55,7 @@ pub(crate) enum ReplyStream {
     Run(RunEvents),
     Terminal(Box<TerminalEvents>),
     Screen(Box<ScreenEvents>),
+    Activity(ActivityEvents),
     Hold(HeldTerminal),
     Changes(Box<ToolSubscription>),
     /// The daemon ends, and cuts off every client without a reply.
@@ -69,6 +70,7 @@ impl ReplyStream {
             Self::Run(events) => events.forward(request_id, sink).await,
             Self::Terminal(events) => events.forward(request_id, sink).await,
             Self::Screen(events) => events.forward(request_id, sink).await,
+            Self::Activity(events) => events.forward(request_id, sink).await,
             Self::Hold(held) => held.forward().await,
             Self::Changes(watching) => watching.forward(request_id, sink).await,
             Self::Stop(stop, ending) => {
@@ -274,6 +276,10 @@ impl Dispatcher {
             Command::WatchScreen(verb) => {
                 let (reply, events) = Box::pin(sessions.watch_screen(verb)).await;
                 return (VerbReply::of(reply), events.map(|events| ReplyStream::Screen(Box::new(events))));
+            }
+            Command::WatchTerminals(_) => {
+                let (reply, events) = sessions.watch_terminals();
+                return (VerbReply::of(reply), Some(ReplyStream::Activity(events)));
             }
             Command::HoldTerminal(verb) => {
                 let (reply, held) = Box::pin(sessions.hold(caller, verb)).await;

@@ -20,12 +20,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIABLE, Terminals};
 use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::client::{AskError, Host, OnSecret};
 use crate::records;
 use crate::server::{Identity, serve};
 use crate::terminal::HostedTerminal;
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal};
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal};
 
 /// How a host is started.
 #[derive(Debug, Clone)]
@@ -110,6 +112,8 @@ struct Shared {
     missed: AtomicBool,
     /// Held while a host is started, so that only one is started at a time.
     starting: tokio::sync::Mutex<()>,
+    /// Counts changes of the table's hosts.
+    changed: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -134,6 +138,18 @@ const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Lost terminals that are remembered.
 const MOST_LOST: usize = 1000;
+
+/// How often the terminals of a host of an older version are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a client has seen of [`Hosts::watch_activity`].
+#[derive(Debug, Default)]
+pub struct SeenActivity {
+    /// The count of each host, by its process id.
+    counts: HashMap<u32, u64>,
+    /// The count of changes of the table's hosts.
+    table: Option<u64>,
+}
 
 /// The mark in the environment of a host.
 const HOST_MARK: &str = "host";
@@ -161,6 +177,7 @@ impl Hosts {
                 table: Mutex::default(),
                 missed: AtomicBool::new(false),
                 starting: tokio::sync::Mutex::default(),
+                changed: watch::Sender::default(),
             }),
         };
         let mut sockets: Vec<PathBuf> = std::fs::read_dir(folder)?
@@ -291,6 +308,45 @@ impl Hosts {
         }
         all.sort_by_key(|description| description.created);
         all
+    }
+
+    /// Waits until something may have changed the state of a terminal since the last call with the same `seen`. Safe to
+    /// drop and call again.
+    pub async fn watch_activity(&self, seen: &mut SeenActivity) {
+        loop {
+            let mut changed = self.shared.changed.subscribe();
+            let hosts = self.reachable();
+            let table = *changed.borrow_and_update();
+            if seen.table != Some(table) {
+                seen.table = Some(table);
+                seen.counts.retain(|pid, _| hosts.iter().any(|host| host.greeting().pid == *pid));
+                return;
+            }
+            let mut asking = JoinSet::new();
+            for host in hosts {
+                let pid = host.greeting().pid;
+                let known = seen.counts.get(&pid).copied();
+                asking.spawn(async move {
+                    match host.ask::<u64>(&Ask::WatchActivity(known)).await {
+                        Ok(count) => (pid, count),
+                        Err(AskError::Refused(Refusal::NotUnderstood)) => {
+                            tokio::time::sleep(LOOK_INTERVAL).await;
+                            (pid, 0)
+                        }
+                        // The table changes once the host's end is noticed.
+                        Err(_) => std::future::pending().await,
+                    }
+                });
+            }
+            tokio::select! {
+                Some(Ok((pid, count))) = asking.join_next() => {
+                    seen.counts.insert(pid, count);
+                    return;
+                }
+                // The sender is ours and stays.
+                _ = changed.changed() => {}
+            }
+        }
     }
 
     /// Hides a text wherever it comes back, also for the daemons to come.
@@ -473,6 +529,7 @@ impl Hosts {
             self.lock().kept.extend(kept.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
         self.lock().hosts.push(KnownHost { host: host.clone(), state });
+        self.shared.changed.send_modify(|changed| *changed += 1);
         let hosts = Arc::downgrade(&self.shared);
         let (pid, over) = (greeting.pid, host.clone());
         drop(host);
@@ -505,6 +562,8 @@ impl Hosts {
         });
         let surplus = lost.len().saturating_sub(MOST_LOST);
         lost.drain(..surplus);
+        drop(table);
+        self.shared.changed.send_modify(|changed| *changed += 1);
     }
 
     /// Notes that a terminal was closed, so that it is not taken for lost later.

@@ -18,7 +18,7 @@ mod terminal;
 mod wire;
 
 pub use client::{AskError, Host, HostHello};
-pub use hosts::{HostState, HostStatus, Hosts, HostsError, Starter};
+pub use hosts::{HostState, HostStatus, Hosts, HostsError, SeenActivity, Starter};
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{

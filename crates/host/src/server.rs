@@ -269,6 +269,14 @@ impl Connection {
                 said
             }
             Ask::Cancel(_) => Ok(()),
+            Ask::WatchActivity(known) => {
+                let mut activity = shared.terminals.follow_activity();
+                match activity.wait_for(|count| Some(*count) != known).await.map(|count| *count) {
+                    Ok(count) => self.say(number, count),
+                    // The sender is ours and stays.
+                    Err(_) => Ok(()),
+                }
+            }
         }
     }
 

@@ -59,6 +59,8 @@ pub enum Ask {
     Shutdown,
     /// The answer to this request is not wanted any more. No answer.
     Cancel(u64),
+    /// Count what may have changed the state of a terminal, once the count is another one than this, or at once. → `u64`
+    WatchActivity(Option<u64>),
 }
 
 /// A pattern of a wait that is invalid, in the words of its parser.

@@ -168,6 +168,7 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("GET_METRICS", "is at /metrics, as what monitors expect"),
     ("ATTACH_TERMINAL", "brings the bytes of a terminal, for a person's own terminal"),
     ("WATCH_SCREEN", "brings events, for the page: /live, a WebSocket"),
+    ("WATCH_TERMINALS", "brings events, for the page: /live, a WebSocket"),
     ("HOLD_TERMINAL", "lasts as long as its connection, for the page: /live, a WebSocket"),
     ("HAND_BACK_TERMINAL", "belongs to an attached terminal, which a person holds"),
     ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),

@@ -27,6 +27,29 @@ pub struct WatchScreenReply {
     pub error: Option<String>,
 }
 
+/// Watch the states of all terminals: an event on this connection says that some may have changed, some time after they did,
+/// once for many changes. What a program waits for may change without one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WatchTerminals {}
+
+/// Whether the states are watched.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WatchTerminalsReply {
+    /// Whether they are
+    pub success: bool,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An event of the watched states.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event_type", rename_all = "snake_case")]
+pub enum TerminalsEvent {
+    /// The states of some terminals may have changed.
+    TerminalsChanged,
+}
+
 /// Hold a terminal as long as this request is not cancelled: input that does not carry the key is refused meanwhile.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HoldTerminal {

@@ -32,4 +32,4 @@ pub use event_sink::{Disconnected, EventSink, refused};
 pub use held_terminals::TerminalUse;
 pub use sessions::Sessions;
 pub use trouble::LookupError;
-pub use watch_screen::{HeldTerminal, ScreenEvents};
+pub use watch_screen::{ActivityEvents, HeldTerminal, ScreenEvents};

@@ -37,7 +37,7 @@ use crate::waiting::{input_wait, wait_request};
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    hosts: Hosts,
+    pub(crate) hosts: Hosts,
     pub(crate) secrets: Arc<Redactor>,
     held: Arc<HeldTerminals>,
     pub(crate) policy: Arc<dyn CommandPolicy>,

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_access::{Caller, Redactor};
-use steplatch_host::{AskError, HostedTerminal, Refusal};
+use steplatch_host::{AskError, HostedTerminal, Hosts, Refusal, SeenActivity};
 use steplatch_protocol::{
     HoldTerminal, HoldTerminalReply, ScreenChange, ScreenCursor, ScreenEvent, ScreenRow, ScreenRun, ScreenState,
-    WatchScreen, WatchScreenReply,
+    TerminalsEvent, WatchScreen, WatchScreenReply, WatchTerminalsReply,
 };
 use steplatch_terminal::{Colour, CursorShape, Modes, Picture, Run, ScreenUpdate, Style, Underline};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -29,6 +29,9 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often the screen of a host of an older version is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The least time between two events about the states of terminals.
+const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A watched screen, for one client.
 #[derive(Debug)]
@@ -51,7 +54,30 @@ impl HeldTerminal {
     }
 }
 
+/// The states of all terminals, watched for one client.
+#[derive(Debug)]
+pub struct ActivityEvents {
+    hosts: Hosts,
+}
+
+impl ActivityEvents {
+    /// Sends an event whenever a state may have changed, until the client disconnects.
+    pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
+        let mut seen = SeenActivity::default();
+        loop {
+            self.hosts.watch_activity(&mut seen).await;
+            sink.event(request_id, &TerminalsEvent::TerminalsChanged).await?;
+            sleep(ACTIVITY_INTERVAL).await;
+        }
+    }
+}
+
 impl Sessions {
+    /// Watches the states of all terminals.
+    pub fn watch_terminals(&self) -> (WatchTerminalsReply, ActivityEvents) {
+        (WatchTerminalsReply { success: true, error: None }, ActivityEvents { hosts: self.hosts.clone() })
+    }
+
     /// Watches the screen of a terminal. The events begin with the whole screen.
     pub async fn watch_screen(&self, verb: WatchScreen) -> (WatchScreenReply, Option<ScreenEvents>) {
         match self.find(&verb.session_id).await {

@@ -8,6 +8,7 @@
 //!
 //! This crate depends neither on workflows nor on the transport by which clients reach it.
 
+mod activity;
 mod characters;
 mod command;
 mod echo;

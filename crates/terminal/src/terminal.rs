@@ -357,6 +357,35 @@ pub(crate) enum Request {
     Close(Closing, oneshot::Sender<Closed>),
 }
 
+impl Request {
+    /// Whether it may change the state of the terminal.
+    fn acts(&self) -> bool {
+        match self {
+            Self::Send(..)
+            | Self::Run(..)
+            | Self::Script(..)
+            | Self::Resize(..)
+            | Self::Signal(..)
+            | Self::Hold(..)
+            | Self::GiveBack(..)
+            | Self::Close(..) => true,
+            Self::Wait(..)
+            | Self::Forget(_)
+            | Self::Ready(..)
+            | Self::View(..)
+            | Self::Picture(_)
+            | Self::WatchScreen(..)
+            | Self::Read(..)
+            | Self::Exchange(_)
+            | Self::InnerShell(_)
+            | Self::Describe(_)
+            | Self::Attach(_)
+            | Self::HandedBack(_)
+            | Self::Stage(..) => false,
+        }
+    }
+}
+
 impl Terminal {
     pub(crate) fn new(id: TerminalId, pid: i32, life: Lifecycle, requests: mpsc::UnboundedSender<Request>) -> Self {
         Self { id, pid, life, requests, agreed: None }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
 use tokio::sync::{mpsc, watch};
 
+use crate::activity::Activity;
 use crate::hidden_input::HiddenInputLog;
 use crate::history::{Disk, History};
 use crate::integration::Integration;
@@ -140,6 +141,7 @@ pub struct Terminals {
     floods: OutputScheduler,
     memory: MemoryReturn,
     count: Arc<watch::Sender<usize>>,
+    activity: Activity,
 }
 
 /// The outcome of a step that opens a terminal.
@@ -168,6 +170,7 @@ impl Terminals {
             floods: OutputScheduler::default(),
             memory: MemoryReturn::default(),
             count: Arc::new(watch::Sender::new(0)),
+            activity: Activity::default(),
         })
     }
 
@@ -288,6 +291,7 @@ impl Terminals {
             idle: self.options.idle,
             hushed: self.hushed.clone(),
             floods: self.floods.clone(),
+            activity: self.activity.clone(),
             life: life.clone(),
         };
         let terminal = reservation.keep();
@@ -297,6 +301,7 @@ impl Terminals {
             self.lock().insert(id.clone(), real.clone());
             real
         };
+        self.activity.note();
         let terminals = self.clone();
         let memory = self.memory.clone();
         tokio::spawn(async move {
@@ -325,6 +330,13 @@ impl Terminals {
     #[must_use]
     pub fn follow_count(&self) -> watch::Receiver<usize> {
         self.count.subscribe()
+    }
+
+    /// Returns a receiver of a count of all that may have changed the state of a terminal: output, input, an opening, an
+    /// end, a hold.
+    #[must_use]
+    pub fn follow_activity(&self) -> watch::Receiver<u64> {
+        self.activity.follow()
     }
 
     /// Returns all open terminals, in no order.
@@ -387,6 +399,7 @@ impl Terminals {
         self.count.send_replace(open.len());
         drop(open);
         self.names.lock().retain(|_, named| named != id);
+        self.activity.note();
     }
 }
 

@@ -6,6 +6,7 @@ import { test } from "node:test";
 const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
 const { apply, blank, cells, lastUsed, rowText } = await import(new URL("screen.js", modules));
+const { inView } = await import(new URL("long_list.js", modules));
 const { addEvent, duration, emptyTimeline, layOut } = await import(new URL("timeline.js", modules));
 const { terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
 const { valueOf } = await import(new URL("form.js", modules));
@@ -103,4 +104,26 @@ test("states of terminals are what the daemon knows", () => {
 test("a field of a form is a value of its type, or the text that the server refuses", () => {
   assert.deepEqual([valueOf("3", "integer"), valueOf("x", "integer"), valueOf("", "string"), valueOf("true", "boolean")], [3, "x", undefined, true]);
   assert.deepEqual([valueOf("[1]", "array"), valueOf("[1", "array")], [[1], "[1"]);
+});
+
+test("of a long list only the rows in view are elements, and some beyond", () => {
+  assert.deepEqual(inView(0, 280, 28, 5000), { first: 0, last: 18 });
+  assert.deepEqual(inView(2800, 280, 28, 5000), { first: 92, last: 118 });
+  assert.deepEqual(inView(28 * 4990, 280, 28, 5000), { first: 4982, last: 5000 });
+  assert.deepEqual(inView(99999999, 280, 28, 10), { first: 10, last: 10 });
+  assert.deepEqual(inView(0, 280, 28, 0), { first: 0, last: 0 });
+});
+
+test("many idle stretches are left out, each once", () => {
+  const timeline = emptyTimeline();
+  const step = (visit, from, to) => {
+    const at = (time) => new Date(time).toISOString();
+    addEvent(timeline, { event_type: "state_entered", timestamp: at(from), data: { state: "s", visit } });
+    addEvent(timeline, { event_type: "state_completed", timestamp: at(to), data: { state: "s", visit, outcome: "finished" } });
+  };
+  for (let number = 0; number < 100; number += 1) step(number, number * 10_000, number * 10_000 + 1000);
+  const { whole, spans } = layOut(timeline, 0, 2000);
+  // Every step takes a second, and two seconds of each pause are drawn.
+  assert.equal(whole, 100 * 1000 + 99 * 2000);
+  assert.deepEqual(spans[99], { from: 99 * 3000, to: 99 * 3000 + 1000 });
 });

@@ -2,7 +2,7 @@
 
 use steplatch_protocol::{
     Events, ExitTerminal, HandBackTerminal, HoldTerminal, ResizeTerminal, ScreenChange, ScreenEvent, SendInput,
-    WatchScreen, WriteTerminal,
+    TerminalsEvent, WatchScreen, WatchTerminals, WriteTerminal,
 };
 use steplatch_testkit::TestDaemon;
 use tokio::time::timeout;
@@ -67,6 +67,32 @@ async fn who_watches_a_screen_receives_the_rows_that_change_without_secrets() {
         }
     };
     timeout(PATIENCE, ended).await.expect("the end of the terminal is an event");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn who_watches_the_states_of_terminals_hears_of_what_may_change_them() {
+    async fn hears(events: &mut Events) {
+        let next = timeout(PATIENCE, events.next()).await.expect("a change is an event");
+        let event: TerminalsEvent = serde_json::from_value(next.expect("the daemon goes on")).unwrap();
+        assert_eq!(event, TerminalsEvent::TerminalsChanged);
+    }
+    let daemon = TestDaemon::new().await;
+    let (reply, mut events) = daemon.client().subscribe(WatchTerminals {}).await.unwrap();
+    assert!(reply.success, "{reply:?}");
+    hears(&mut events).await;
+    // The first terminal starts the host, and each of the next steps is another change.
+    let session = daemon.bash().await;
+    hears(&mut events).await;
+    session.types("echo typed-$((40+2))\n").await;
+    session.sees("^typed-42").await;
+    hears(&mut events).await;
+    // Without a change there is none: the events of what happened so far come first.
+    let quiet = async { while timeout(std::time::Duration::from_secs(1), events.next()).await.is_ok() {} };
+    timeout(PATIENCE, quiet).await.expect("a terminal at its prompt changes nothing");
+    let closed = daemon.call(ExitTerminal { session_id: session.id.clone(), ..Default::default() }).await;
+    assert!(closed.success, "{closed:?}");
+    hears(&mut events).await;
     daemon.stop().await;
 }
 

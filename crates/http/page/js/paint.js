@@ -12,14 +12,14 @@ const FIRST = [
   "#7f7f7f", "#ff0000", "#00ff00", "#ffff00", "#5c5cff", "#ff00ff", "#00ffff", "#ffffff",
 ];
 
+/** The most styles with a class. A program may show millions; the others are set on their elements. */
+const MOST_CLASSES = 1000;
+
 const sheet = new CSSStyleSheet();
 document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 
 /** The classes of styles. @type {Map<string, string>} */
 const classes = new Map();
-
-/** The rules of single elements, as cursors and sizes have them. */
-let elements = 0;
 
 /**
  * Returns the colour of the palette with a number.
@@ -37,8 +37,9 @@ export function paletteColour(index) {
 }
 
 /**
- * Returns the declarations of a style.
+ * Returns the declarations of a style: names and values of properties.
  * @param {string} style
+ * @returns {[string, string][]}
  */
 export function declarations(style) {
   const words = style ? style.split(",") : [];
@@ -53,25 +54,33 @@ export function declarations(style) {
   if (words.includes("R")) [text, ground] = [ground ?? "var(--bg)", text];
   if (words.includes("D")) text = `color-mix(in srgb, ${text} 63%, ${ground ?? "var(--bg)"})`;
   if (words.includes("H")) text = "transparent";
-  const rules = [`color: ${text}`];
-  if (ground) rules.push(`background-color: ${ground}`);
-  if (words.includes("B")) rules.push("font-weight: 700");
-  if (words.includes("I")) rules.push("font-style: italic");
+  /** @type {[string, string][]} */
+  const rules = [["color", text]];
+  if (ground) rules.push(["background-color", ground]);
+  if (words.includes("B")) rules.push(["font-weight", "700"]);
+  if (words.includes("I")) rules.push(["font-style", "italic"]);
   const line = { U1: "solid", U2: "double", U3: "wavy", U4: "dotted", U5: "dashed" }[words.find((word) => /^U\d$/.test(word)) ?? ""];
   const lines = [line ? "underline" : "", words.includes("S") ? "line-through" : ""].filter(Boolean);
-  if (lines.length) rules.push(`text-decoration: ${lines.join(" ")} ${line ?? "solid"} ${colour("u") ?? "currentColor"}`);
-  return rules.join("; ");
+  if (lines.length) rules.push(["text-decoration", `${lines.join(" ")} ${line ?? "solid"} ${colour("u") ?? "currentColor"}`]);
+  return rules;
 }
 
-/** @param {string} style */
-function classOf(style) {
+/**
+ * Gives an element a style: by a class, or by its own properties. A new rule has the browser look at the whole document
+ * again, so that only colours of the palette have one.
+ * @param {HTMLElement} element
+ * @param {string} style
+ */
+function setStyle(element, style) {
   let name = classes.get(style);
-  if (!name) {
+  if (!name && classes.size < MOST_CLASSES && !style.includes("#")) {
     name = `s${classes.size}`;
     classes.set(style, name);
-    sheet.insertRule(`.${name} { ${declarations(style)} }`, sheet.cssRules.length);
+    const rules = declarations(style).map(([property, value]) => `${property}: ${value}`);
+    sheet.insertRule(`.${name} { ${rules.join("; ")} }`, sheet.cssRules.length);
   }
-  return name;
+  if (name) element.className = name;
+  else for (const [property, value] of declarations(style)) element.style.setProperty(property, value);
 }
 
 /** Characters whose width a font decides: everything but plain ASCII. */
@@ -82,36 +91,25 @@ export class Painter {
   /** @param {HTMLElement} element It has the class `screen`. */
   constructor(element) {
     this.element = element;
-    elements += 1;
-    this.name = `screen${elements}`;
-    element.classList.add(this.name);
-    const index = sheet.insertRule(`.${this.name} { }`, sheet.cssRules.length);
-    this.own = /** @type {CSSStyleRule} */ (sheet.cssRules[index]);
-    const cursor = sheet.insertRule(`.${this.name} > .cursor { }`, sheet.cssRules.length);
-    this.cursorRule = /** @type {CSSStyleRule} */ (sheet.cssRules[cursor]);
     /** @type {HTMLElement[]} */
     this.lines = [];
     this.cursor = document.createElement("div");
     this.cursor.className = "cursor";
     this.cursor.hidden = true;
+    /** What the properties of the element are set to. @type {Map<string, string>} */
+    this.known = new Map();
     element.replaceChildren(this.cursor);
   }
 
-  /** Ends the painting: its rules are removed. */
-  end() {
-    for (const rule of [this.own, this.cursorRule]) {
-      const index = [...sheet.cssRules].indexOf(rule);
-      if (index >= 0) sheet.deleteRule(index);
-    }
-  }
-
   /**
-   * Sets a property of the element, which the policy does not allow as an attribute.
+   * Sets a property of the element, if it differs.
    * @param {string} name
    * @param {string} value
    */
   set(name, value) {
-    this.own.style.setProperty(name, value);
+    if (this.known.get(name) === value) return;
+    this.known.set(name, value);
+    this.element.style.setProperty(name, value);
   }
 
   /**
@@ -140,10 +138,10 @@ export class Painter {
     this.set("--bg", state.background);
     for (const [index, colour] of state.palette ?? []) this.set(`--p${index}`, colour);
     const { cursor } = state;
-    this.cursor.hidden = !cursor;
+    if (this.cursor.hidden === Boolean(cursor)) this.cursor.hidden = !cursor;
     if (cursor) {
-      this.cursorRule.style.setProperty("--row", String(cursor.row));
-      this.cursorRule.style.setProperty("--col", String(cursor.col));
+      this.set("--row", String(cursor.row));
+      this.set("--col", String(cursor.col));
       this.cursor.dataset["shape"] = cursor.shape;
     }
   }
@@ -191,6 +189,6 @@ function paintRow(runs) {
 function span(text, style) {
   const element = document.createElement("span");
   element.textContent = text;
-  if (style) element.className = classOf(style);
+  if (style) setStyle(element, style);
   return element;
 }

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { fill, h, icon, setText } from "./dom.js";
+import { LongList } from "./long_list.js";
 import { keep, on } from "./live.js";
 import { TONES } from "./runs.js";
 import { gates, listen } from "./store.js";
@@ -14,8 +15,8 @@ export const title = "Run";
 /** The longest stretch without a step that is drawn as long as it was, in milliseconds. */
 const IDLE = 2000;
 
-/** The most steps that are drawn; of longer runs the last ones. */
-const MOST_STEPS = 500;
+/** The height of a step, in pixels; as in the style sheet. */
+const STEP = 28;
 
 /**
  * @param {HTMLElement} into
@@ -38,16 +39,15 @@ export function show(into, parts) {
   const pause = h("button", {}, "Pause");
   const resume = h("button", { hidden: true }, "Resume");
   const cancel = h("button", { class: "bad" }, "Cancel");
-  const steps = h("ol", { class: "steps", "aria-label": "Steps" });
+  const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
   const detail = h("div", { class: "detail" }, h("p", { class: "hint" }, "Choose a step to see its input and output."));
-  const left = h("p", { class: "hint", hidden: true });
   fill(
     into,
     h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, pause, resume, cancel),
     problem,
     error,
     asked,
-    h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, left, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
+    h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
   );
 
   /** @param {string} action */
@@ -64,46 +64,53 @@ export function show(into, parts) {
   resume.addEventListener("click", does("resume"));
   cancel.addEventListener("click", does("cancel"));
 
+  let now = Date.now();
+  let layout = layOut(timeline, now, IDLE);
+  /** A step to which the list is scrolled once. @type {import("./timeline.js").Step | null} */
+  let shows = null;
+  const list = new LongList(steps, STEP, stepAt);
+
+  /** @param {number} index */
+  function stepAt(index) {
+    const step = timeline.steps[index];
+    const span = layout.spans[index];
+    if (!step || !span) return h("span");
+    // Widths are attributes of a drawing.
+    const bar = drawing(span.from / layout.whole, Math.max(0.004, (span.to - span.from) / layout.whole), step.outcome);
+    const button = h(
+      "button",
+      { class: "step", "data-outcome": step.outcome, "data-depth": step.depth || null, "aria-pressed": String(chosen === step.key) },
+      h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✓", failed: "✗", running: "…", waiting: "?", skipped: "–" }[step.outcome]),
+      h("span", { class: "step-name" }, visible(step.name)),
+      h("span", { class: "hint" }, step.kind),
+      bar,
+      h("span", { class: "took" }, duration((step.ended ?? now) - step.began)),
+      h("span", { class: "unseen" }, step.outcome),
+    );
+    button.addEventListener("click", () => {
+      chosen = step.key;
+      draw();
+      describe(step);
+    });
+    return button;
+  }
+
   function draw() {
     isDue = false;
-    const now = Date.now();
     if (chosen === null && timeline.ended) {
       // What went wrong comes first.
       const failed = timeline.steps.findLast((step) => step.outcome === "failed");
       if (failed) {
         chosen = failed.key;
         describe(failed);
+        shows = failed;
       }
     }
-    const { whole, spans } = layOut(timeline, now, IDLE);
-    const first = Math.max(0, timeline.steps.length - MOST_STEPS);
-    left.hidden = first === 0;
-    setText(left, `The last ${MOST_STEPS} of ${timeline.steps.length} steps.`);
-    fill(
-      steps,
-      timeline.steps.slice(first).map((step, index) => {
-        const span = spans[first + index] ?? { from: 0, to: 0 };
-        const took = duration((step.ended ?? now) - step.began);
-        // Widths are attributes of a drawing: the policy of the page allows no style attribute.
-        const bar = drawing(span.from / whole, Math.max(0.004, (span.to - span.from) / whole), step.outcome);
-        const button = h(
-          "button",
-          { class: "step", "data-outcome": step.outcome, "data-depth": step.depth || null, "aria-pressed": String(chosen === step.key) },
-          h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✓", failed: "✗", running: "…", waiting: "?", skipped: "–" }[step.outcome]),
-          h("span", { class: "step-name" }, visible(step.name)),
-          h("span", { class: "hint" }, step.kind),
-          bar,
-          h("span", { class: "took" }, took),
-          h("span", { class: "unseen" }, step.outcome),
-        );
-        button.addEventListener("click", () => {
-          chosen = step.key;
-          draw();
-          describe(step);
-        });
-        return h("li", {}, button);
-      }),
-    );
+    now = Date.now();
+    layout = layOut(timeline, now, IDLE);
+    list.draw(timeline.steps.length);
+    if (shows) list.show(timeline.steps.indexOf(shows));
+    shows = null;
     error.hidden = !timeline.error;
     setText(error, timeline.error ? visible(timeline.error) : "");
   }
@@ -168,6 +175,7 @@ export function show(into, parts) {
   }
 
   return () => {
+    list.end();
     for (const forget of forgets) forget();
   };
 }

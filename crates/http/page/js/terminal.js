@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
+import { advance, LINE } from "./font.js";
 import { drawKey, forgetKey, keyOf } from "./holding.js";
 import { cleanPaste, isForPage, keyName, keyText } from "./keys.js";
 import { keep, on, send, type } from "./live.js";
@@ -53,7 +54,7 @@ export function show(into, parts) {
     "aria-label": "Keyboard of the terminal; ctrl-shift-escape leaves it",
   });
   const text = h("div", { class: "unseen", role: "log", "aria-label": "Last lines", "aria-live": "off" });
-  const frame = h("div", { class: "stage" }, element, keyboard, paused);
+  const frame = h("div", { class: "stage" }, element, paused);
   const output = h("pre", { class: "output", tabindex: "0", "aria-label": "All output" });
   const outputFrame = h("div", { class: "card", hidden: true }, output);
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" });
@@ -79,6 +80,8 @@ export function show(into, parts) {
   );
   into.classList.add("full");
   const painter = new Painter(element);
+  // It is at the cursor, where a window for the composition of characters opens.
+  element.append(keyboard);
 
   // ---- screen ----
 
@@ -98,8 +101,6 @@ export function show(into, parts) {
       if (!isPaused) {
         painter.paint(screen, [...behind]);
         behind.clear();
-        scale();
-        moveKeyboard();
       }
       if (latest !== acknowledged) send({ do: "ack", terminal: id, version: latest });
       acknowledged = latest;
@@ -119,7 +120,10 @@ export function show(into, parts) {
           if (isPaused) {
             setText(paused, `Paused while text is selected; ${behind.size} rows have changed. Escape continues.`);
           }
-          if (cols !== screen.cols || rows !== screen.rows) isPaused = false;
+          if (cols !== screen.cols || rows !== screen.rows) {
+            isPaused = false;
+            scale();
+          }
           paint();
           break;
         }
@@ -271,13 +275,6 @@ export function show(into, parts) {
     keyboard.focus({ preventScroll: true });
   }
 
-  function moveKeyboard() {
-    // A window for the composition of characters opens at the cursor.
-    const cursor = element.querySelector(".cursor");
-    if (!(cursor instanceof HTMLElement)) return;
-    painter.set("--keyboard-left", `${cursor.offsetLeft}px`);
-  }
-
   /** @param {string} named */
   function press(named) {
     if (key) type(id, key, { keys: [named] });
@@ -414,23 +411,5 @@ export function show(into, parts) {
     resized.disconnect();
     for (const forget of forgets) forget();
     into.classList.remove("full");
-    painter.end();
   };
-}
-
-/** The height of a row, in sizes of text; as in the style sheet. */
-const LINE = 1.17;
-
-/** @type {number} */
-let measured = 0;
-
-/** Returns the width of a cell, in sizes of text. */
-function advance() {
-  if (!measured) {
-    const probe = h("span", { class: "screen probe" }, "0".repeat(100));
-    document.body.append(probe);
-    measured = probe.getBoundingClientRect().width / 100 / parseFloat(getComputedStyle(probe).fontSize);
-    probe.remove();
-  }
-  return measured;
 }

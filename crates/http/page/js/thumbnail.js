@@ -1,8 +1,12 @@
 // A screen in small, for the wall: watched only while it is in view.
 
+import { advance, LINE } from "./font.js";
 import { keep, on, send } from "./live.js";
 import { Painter } from "./paint.js";
 import { apply, blank, lastUsed } from "./screen.js";
+
+/** The size of text before it is scaled, in pixels; as in the style sheet. */
+const TEXT = 10;
 
 /**
  * Shows the screen of a terminal in an element, scaled to it.
@@ -20,15 +24,16 @@ export function thumbnail(into, terminal) {
   let leave = () => {};
   let isWatched = false;
 
+  /** The room that there is, in pixels. */
+  const room = { width: 0, height: 0 };
+
   function fit() {
-    const width = element.offsetWidth;
-    const height = element.offsetHeight;
-    if (!width || !height) return;
-    const scale = into.clientWidth / width;
+    if (!screen.cols || !room.width) return;
+    const scale = room.width / (screen.cols * advance() * TEXT);
     painter.set("--scale", String(scale));
     // What was printed last is in view.
-    const used = ((lastUsed(screen) + 1) / screen.rows) * height;
-    painter.set("--up", `${Math.min(0, into.clientHeight / scale - used)}px`);
+    const used = (lastUsed(screen) + 1) * LINE * TEXT;
+    painter.set("--up", `${Math.min(0, room.height / scale - used)}px`);
   }
 
   const forget = on(`terminal ${terminal}`, (message) => {
@@ -48,13 +53,16 @@ export function thumbnail(into, terminal) {
     else leave();
   });
   seen.observe(into);
-  const resized = new ResizeObserver(fit);
+  const resized = new ResizeObserver(([entry]) => {
+    if (!entry) return;
+    Object.assign(room, { width: entry.contentRect.width, height: entry.contentRect.height });
+    fit();
+  });
   resized.observe(into);
   return () => {
     seen.disconnect();
     resized.disconnect();
     forget();
     if (isWatched) leave();
-    painter.end();
   };
 }

@@ -9,12 +9,12 @@
  */
 
 /**
- * @typedef {{ steps: Step[], began: number | null, ended: number | null, error: string | null }} Timeline
+ * @typedef {{ steps: Step[], open: Map<string, Step>, began: number | null, ended: number | null, error: string | null }} Timeline
  */
 
 /** @returns {Timeline} */
 export function emptyTimeline() {
-  return { steps: [], began: null, ended: null, error: null };
+  return { steps: [], open: new Map(), began: null, ended: null, error: null };
 }
 
 /**
@@ -26,16 +26,18 @@ export function addEvent(timeline, event) {
   const { data } = event;
   const at = Date.parse(event.timestamp);
   timeline.began ??= at;
-  /** @param {string} key */
-  const open = (key) => timeline.steps.findLast((step) => step.key === key && step.ended === null);
   /** @param {string} key @param {string} name @param {string} kind @param {Partial<Step>} more */
   const begin = (key, name, kind, more) => {
-    timeline.steps.push({ key, name, kind, began: at, ended: null, outcome: "running", input: undefined, output: undefined, because: "", depth: 0, terminal: null, run: null, ...more });
+    /** @type {Step} */
+    const step = { key, name, kind, began: at, ended: null, outcome: "running", input: undefined, output: undefined, because: "", depth: 0, terminal: null, run: null, ...more };
+    timeline.steps.push(step);
+    timeline.open.set(key, step);
   };
   /** @param {string} key @param {Step["outcome"]} outcome @param {unknown} output */
   const end = (key, outcome, output) => {
-    const step = open(key);
+    const step = timeline.open.get(key);
     if (!step) return;
+    timeline.open.delete(key);
     Object.assign(step, { ended: at, outcome, output });
     step.terminal ??= terminalOf(output);
   };
@@ -83,7 +85,7 @@ export function addEvent(timeline, event) {
     case "workflow_cancelled":
       timeline.ended = at;
       timeline.error = data.error ?? (event.event_type === "workflow_cancelled" ? "cancelled" : null);
-      for (const step of timeline.steps) if (step.ended === null) Object.assign(step, { ended: at, outcome: "failed" });
+      for (const step of timeline.open.values()) Object.assign(step, { ended: at, outcome: "failed" });
   }
 }
 
@@ -102,17 +104,25 @@ function terminalOf(output) {
 export function layOut(timeline, now, idle) {
   const times = timeline.steps.map((step) => ({ from: step.began, to: step.ended ?? now }));
   const busy = [...times].sort((one, other) => one.from - other.from);
-  /** The stretches that are left out: where they end, and how much. @type {{ at: number, cut: number }[]} */
+  /** The stretches that are left out: where they end, and how much is left out up to there. @type {{ at: number, cut: number }[]} */
   const cuts = [];
   let reached = timeline.began ?? 0;
   for (const { from, to } of busy) {
-    if (from - reached > idle) cuts.push({ at: from, cut: from - reached - idle });
+    if (from - reached > idle) cuts.push({ at: from, cut: (cuts.at(-1)?.cut ?? 0) + from - reached - idle });
     reached = Math.max(reached, to);
   }
   /** @param {number} time */
-  const drawn = (time) => time - (timeline.began ?? 0) - cuts.filter(({ at }) => at <= time).reduce((sum, { cut }) => sum + cut, 0);
+  const drawn = (time) => {
+    let [first, last] = [0, cuts.length];
+    while (first < last) {
+      const middle = (first + last) >> 1;
+      if ((cuts[middle]?.at ?? 0) <= time) first = middle + 1;
+      else last = middle;
+    }
+    return time - (timeline.began ?? 0) - (cuts[first - 1]?.cut ?? 0);
+  };
   const spans = times.map(({ from, to }) => ({ from: drawn(from), to: drawn(to) }));
-  return { whole: Math.max(1, ...spans.map(({ to }) => to)), spans };
+  return { whole: spans.reduce((whole, { to }) => Math.max(whole, to), 1), spans };
 }
 
 /**

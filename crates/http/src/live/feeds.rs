@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use axum::extract::ws::Utf8Bytes;
 use parking_lot::Mutex;
 use steplatch_protocol::{ReconnectingClient, ScreenChange, ScreenEvent, ScreenRow, ScreenState, WatchScreen};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::message::{Frame, Rate};
+use super::message::{Frame, Rate, ToTab};
 
 /// The least time between two changes of a screen that a tab shows large, and of one that all tabs show small.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(15), THUMB_INTERVAL);
@@ -51,15 +52,21 @@ struct FeedScreen {
     cols: u16,
     rows: Vec<(u64, ScreenRow)>,
     state: ScreenState,
+    /// The frames from some versions to this one, as they are sent: tabs that keep up share one.
+    written: Vec<(u64, Utf8Bytes)>,
     /// Why there is no screen any more.
     gone: Option<Option<String>>,
 }
+
+/// The most written frames that are kept.
+const MOST_WRITTEN: usize = 4;
 
 /// What a viewer at some version receives.
 #[derive(Debug)]
 pub(super) enum News {
     None,
-    Frame(Frame),
+    /// The version that the viewer has with this frame, and the message that brings it.
+    Frame(u64, Utf8Bytes),
     Gone(Option<String>),
 }
 
@@ -221,6 +228,7 @@ impl FeedScreen {
     fn take(&mut self, change: ScreenChange) {
         let ScreenChange { cols, rows, changed, state, .. } = change;
         self.version += 1;
+        self.written.clear();
         if cols != self.cols || usize::from(rows) != self.rows.len() {
             self.cols = cols;
             self.sized = self.version;
@@ -235,16 +243,26 @@ impl FeedScreen {
         self.state = state;
     }
 
-    fn news(&self, terminal: &str, since: u64) -> News {
+    fn news(&mut self, terminal: &str, since: u64) -> News {
         if let Some(why) = &self.gone {
             return News::Gone(why.clone());
         }
         if self.version <= since {
             return News::None;
         }
+        if let Some((_, written)) = self.written.iter().find(|(from, _)| *from == since) {
+            return News::Frame(self.version, written.clone());
+        }
+        let written = Utf8Bytes::from(ToTab::Screen(self.frame(terminal, since)).to_text());
+        self.written.truncate(MOST_WRITTEN - 1);
+        self.written.insert(0, (since, written.clone()));
+        News::Frame(self.version, written)
+    }
+
+    fn frame(&self, terminal: &str, since: u64) -> Frame {
         let whole = since < self.sized;
         let changed = self.rows.iter().filter(|(version, _)| whole || *version > since);
-        News::Frame(Frame {
+        Frame {
             terminal: terminal.to_owned(),
             version: self.version,
             cols: self.cols,
@@ -252,7 +270,7 @@ impl FeedScreen {
             whole,
             changed: changed.map(|(_, row)| row.clone()).collect(),
             state: self.state.clone(),
-        })
+        }
     }
 }
 
@@ -272,10 +290,8 @@ mod tests {
     }
 
     fn frame(screen: &FeedScreen, since: u64) -> (u64, bool, Vec<u16>) {
-        match screen.news("term", since) {
-            News::Frame(frame) => (frame.version, frame.whole, frame.changed.iter().map(|row| row.row).collect()),
-            news => panic!("{news:?}"),
-        }
+        let frame = screen.frame("term", since);
+        (frame.version, frame.whole, frame.changed.iter().map(|row| row.row).collect())
     }
 
     #[test]
@@ -294,5 +310,27 @@ mod tests {
         assert_eq!(frame(&screen, 3), (4, false, vec![2]));
         screen.take(ScreenChange { rows: 4, whole: true, ..change(vec![row(0, "a")]) });
         assert_eq!(frame(&screen, 4), (5, true, vec![0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn a_frame_is_written_once_for_all_tabs_that_keep_up() {
+        let mut screen = FeedScreen::default();
+        for (number, text) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
+            screen.take(change(vec![row(0, text)]));
+            let of = |screen: &mut FeedScreen, since| match screen.news("term", since) {
+                News::Frame(version, written) => (version, written),
+                news => panic!("{news:?}"),
+            };
+            let since = number as u64;
+            let (version, written) = of(&mut screen, since);
+            assert_eq!((version, of(&mut screen, since).1.as_ptr()), (since + 1, written.as_ptr()));
+            assert!(written.contains(&format!("\"{text}\"")), "{written}");
+            // Slow ones get frames of their own, of which few are kept.
+            for slow in 0..since {
+                of(&mut screen, slow);
+            }
+            assert!(screen.written.len() <= MOST_WRITTEN);
+        }
+        assert!(matches!(screen.news("term", 6), News::None));
     }
 }

@@ -1,18 +1,28 @@
 //! The lists that the page shows everywhere: terminals, runs that wait at gates, and the newest runs.
 //!
-//! Looked up once for all tabs, and only while a tab is shown. The states of terminals come from the kernel on request, so
-//! that there is no event to wait for.
+//! Looked up once for all tabs, only while a tab is shown, and when the daemon reports that they may have changed. What a
+//! program in a terminal waits for can change without anything that could be reported: the kernel knows it, and is asked.
+//! After a change the terminals are therefore looked at again, less and less often.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_protocol::{Client, ListTerminalSessions, ListWorkflowRuns, ReconnectingClient};
+use steplatch_protocol::{
+    Change, Client, Events, ListTerminalSessions, ListWorkflowRuns, ReconnectingClient, Watch, WatchTerminals,
+};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
 
-/// The time between two looks.
-const INTERVAL: Duration = Duration::from_millis(700);
+/// The time between two attempts to reach the daemon.
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// The least time between two looks at the same list.
+const INTERVAL: Duration = Duration::from_millis(300);
+
+/// When terminals are looked at again after the last look, in milliseconds. The last one goes on.
+const LOOKS_MS: [u64; 6] = [300, 700, 2_000, 5_000, 15_000, 30_000];
 
 /// The most runs of a list.
 const MOST_RUNS: u32 = 100;
@@ -56,39 +66,164 @@ impl Lists {
     }
 
     async fn look(&self) {
-        while self.listed.receiver_count() > 0 {
-            let found = match self.daemon.running().await {
-                Ok(client) => listed(&client).await,
-                Err(_) => None,
-            };
-            self.listed.send_if_modified(|known| {
-                let now = found.unwrap_or_else(|| ListSnapshot { is_here: false, ..known.clone() });
-                let differs = *known != now;
-                *known = now;
-                differs
-            });
-            tokio::time::sleep(INTERVAL).await;
+        loop {
+            tokio::select! {
+                () = self.follow_daemons() => {}
+                () = self.listed.closed() => {}
+            }
+            self.is_looking.store(false, Ordering::Release);
+            // A listener may have come since.
+            if self.listed.receiver_count() == 0 || self.is_looking.swap(true, Ordering::AcqRel) {
+                return;
+            }
         }
-        self.is_looking.store(false, Ordering::Release);
-        // A listener may have come since.
-        if self.listed.receiver_count() > 0 && !self.is_looking.swap(true, Ordering::AcqRel) {
-            Box::pin(self.look()).await;
+    }
+
+    /// Follows one daemon after the other.
+    async fn follow_daemons(&self) {
+        loop {
+            if let Ok(client) = self.daemon.running().await {
+                // It ends with the daemon.
+                self.follow(&client).await;
+            }
+            self.update(|lists| lists.is_here = false);
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Looks at the lists whenever they may have changed, until the daemon is gone.
+    async fn follow(&self, client: &Client) -> Option<()> {
+        let (_, mut runs) = client.subscribe(Watch {}).await.ok()?;
+        let mut terminals = Activity::of(client).await?;
+        let (mut looks, mut runs_seen) = (Looks::new(Instant::now()), None);
+        let mut runs_due = Some(looks.due);
+        loop {
+            let due = runs_due.map_or(looks.due, |due: Instant| due.min(looks.due));
+            tokio::select! {
+                event = runs.next() => {
+                    if matches!(serde_json::from_value(event?), Ok(Change::Run { .. })) && runs_due.is_none() {
+                        runs_due = Some(runs_seen.map_or_else(Instant::now, |seen: Instant| seen + INTERVAL));
+                    }
+                }
+                changed = terminals.next() => {
+                    changed?;
+                    looks.changed(Instant::now());
+                }
+                () = sleep_until(due) => {
+                    let now = Instant::now();
+                    let mut found = ListSnapshot { is_here: true, ..self.listed.borrow().clone() };
+                    if looks.due <= now {
+                        found.terminals = to_value(client.call(ListTerminalSessions {}).await.ok()?.sessions)?;
+                        looks.looked(Instant::now());
+                    }
+                    if runs_due.is_some_and(|due| due <= now) {
+                        runs_due = None;
+                        found.waiting = listed_runs(client, Some("waiting")).await?;
+                        found.runs = listed_runs(client, None).await?;
+                        runs_seen = Some(Instant::now());
+                    }
+                    self.update(|lists| *lists = found);
+                }
+            }
+        }
+    }
+
+    fn update(&self, change: impl FnOnce(&mut ListSnapshot)) {
+        self.listed.send_if_modified(|lists| {
+            let before = lists.clone();
+            change(lists);
+            *lists != before
+        });
+    }
+}
+
+/// Events about the states of terminals. A daemon of an older version has none.
+struct Activity(Option<Events>);
+
+impl Activity {
+    async fn of(client: &Client) -> Option<Self> {
+        match client.subscribe(WatchTerminals {}).await {
+            Ok((_, events)) => Some(Self(Some(events))),
+            Err(steplatch_protocol::CallError::Lost) => None,
+            Err(_) => Some(Self(None)),
+        }
+    }
+
+    /// Waits for an event; returns none once the daemon is gone.
+    async fn next(&mut self) -> Option<()> {
+        match &mut self.0 {
+            Some(events) => events.next().await.map(drop),
+            None => {
+                sleep(PAUSE).await;
+                Some(())
+            }
         }
     }
 }
 
-async fn listed(client: &Client) -> Option<ListSnapshot> {
-    let value = |value: Result<Value, serde_json::Error>| value.map(Arc::new).ok();
-    let waiting =
-        ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
-    let newest = ListWorkflowRuns { limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
-    let terminals = client.call(ListTerminalSessions {}).await.ok()?.sessions;
-    let waiting = client.call(waiting).await.ok()?.runs;
-    let runs = client.call(newest).await.ok()?.runs;
-    Some(ListSnapshot {
-        is_here: true,
-        terminals: value(serde_json::to_value(terminals))?,
-        waiting: value(serde_json::to_value(waiting))?,
-        runs: value(serde_json::to_value(runs))?,
-    })
+/// When the terminals are looked at.
+#[derive(Debug)]
+struct Looks {
+    due: Instant,
+    last: Option<Instant>,
+    /// The number of looks since the last change.
+    number: usize,
+}
+
+impl Looks {
+    fn new(now: Instant) -> Self {
+        Self { due: now, last: None, number: 0 }
+    }
+
+    fn changed(&mut self, now: Instant) {
+        self.number = 0;
+        self.due = self.due.min(self.last.map_or(now, |last| now.max(last + INTERVAL)));
+    }
+
+    fn looked(&mut self, now: Instant) {
+        let pause = LOOKS_MS.get(self.number).or(LOOKS_MS.last()).copied().unwrap_or_default();
+        self.due = now + Duration::from_millis(pause);
+        self.last = Some(now);
+        self.number += 1;
+    }
+}
+
+fn to_value(value: impl serde::Serialize) -> Option<Arc<Value>> {
+    serde_json::to_value(value).map(Arc::new).ok()
+}
+
+async fn listed_runs(client: &Client, state: Option<&str>) -> Option<Arc<Value>> {
+    let wanted =
+        ListWorkflowRuns { state: state.map(ToOwned::to_owned), limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
+    to_value(client.call(wanted).await.ok()?.runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_looked_at_when_they_change_and_then_less_and_less_often() {
+        let begin = Instant::now();
+        let at = |milliseconds| begin + Duration::from_millis(milliseconds);
+        let mut looks = Looks::new(begin);
+        assert_eq!(looks.due, begin);
+        let mut now = 0;
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            looks.looked(at(now));
+            let next = u64::try_from((looks.due - begin).as_millis()).unwrap();
+            pauses.push(next - now);
+            now = next;
+        }
+        assert_eq!(pauses, [300, 700, 2_000, 5_000, 15_000, 30_000, 30_000, 30_000]);
+        // A change is seen at once, many changes not more often than the least interval.
+        let last = now - 30_000;
+        looks.changed(at(last + 20_000));
+        assert_eq!(looks.due, at(last + 20_000));
+        looks.looked(at(last + 20_000));
+        looks.changed(at(last + 20_010));
+        looks.changed(at(last + 20_020));
+        assert_eq!(looks.due, at(last + 20_300));
+    }
 }

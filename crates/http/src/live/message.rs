@@ -101,6 +101,13 @@ pub(super) enum ToTab {
     Lists { terminals: Value, waiting: Value, runs: Value },
 }
 
+impl ToTab {
+    /// Returns the message as it is sent.
+    pub(super) fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("a message has only JSON in it")
+    }
+}
+
 /// How a screen differs from the last frame of it.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Frame {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use steplatch_protocol::{CheckPageSession, PageSecret, Peer, ReconnectingClient, ResizeTerminal};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -189,8 +189,11 @@ impl Tab {
 
     /// Sends a message. Returns whether the tab is still there.
     async fn send(&mut self, message: &ToTab) -> bool {
-        let text = serde_json::to_string(message).expect("a message has only JSON in it");
-        self.socket.send(Message::Text(text.into())).await.is_ok()
+        self.send_text(message.to_text().into()).await
+    }
+
+    async fn send_text(&mut self, text: Utf8Bytes) -> bool {
+        self.socket.send(Message::Text(text)).await.is_ok()
     }
 
     /// Returns whether the session goes on. A daemon that is away is not started for this.
@@ -224,20 +227,20 @@ impl Tab {
                 News::None => {}
                 News::Gone(error) => {
                     watched.is_gone = true;
-                    frames.push(ToTab::Gone { terminal: terminal.clone(), error });
+                    frames.push(ToTab::Gone { terminal: terminal.clone(), error }.to_text().into());
                 }
-                News::Frame(_) if due > now => next = Some(next.map_or(due, |next| next.min(due))),
-                News::Frame(frame) => {
-                    watched.since = frame.version;
-                    watched.flying.push_back(frame.version);
+                News::Frame(..) if due > now => next = Some(next.map_or(due, |next| next.min(due))),
+                News::Frame(version, frame) => {
+                    watched.since = version;
+                    watched.flying.push_back(version);
                     watched.sent = Some(now);
-                    frames.push(ToTab::Screen(frame));
+                    frames.push(frame);
                 }
             }
         }
         for frame in frames {
             // A tab that is gone is noticed where its messages are read.
-            self.send(&frame).await;
+            self.send_text(frame).await;
         }
         next
     }

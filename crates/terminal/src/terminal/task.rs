@@ -33,6 +33,7 @@ use super::{
     Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, ScreenUpdate, Sent, View,
     excerpt,
 };
+use crate::activity::Activity;
 use crate::echo::{Echo, Followed};
 use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
@@ -63,6 +64,8 @@ pub(crate) struct TerminalParts {
     pub(crate) hushed: HiddenInputLog,
     /// The queue of terminals that print without end.
     pub(crate) floods: OutputScheduler,
+    /// Where it is noted that something happened in the terminal.
+    pub(crate) activity: Activity,
     /// The stages of its life, shared with its handles.
     pub(crate) life: Lifecycle,
 }
@@ -91,6 +94,7 @@ struct Task {
     intake: OutputPipeline,
     description: Description,
     grace: Duration,
+    activity: Activity,
     life: Lifecycle,
     echo: Echo,
     /// The shell whose marks count: the innermost one that is integrated.
@@ -199,6 +203,7 @@ pub(crate) async fn run(
         intake: OutputPipeline::new(parts.transcript, parts.screen),
         description: parts.description,
         grace: parts.grace,
+        activity: parts.activity,
         life: parts.life,
         echo: Echo::default(),
         shell,
@@ -328,6 +333,9 @@ impl Task {
         self.leave_ended_shells();
         if !matches!(request, Request::Describe(_) | Request::Forget(_)) {
             self.last_use = Instant::now();
+        }
+        if request.acts() {
+            self.activity.note();
         }
         // A caller that disconnected does not need its answer.
         match request {
@@ -512,6 +520,7 @@ impl Task {
         self.drawn += 1;
         self.last_output = Instant::now();
         self.description.last_activity = SystemTime::now();
+        self.activity.note();
         for wait in &mut self.waits {
             wait.heard = true;
         }
@@ -576,6 +585,7 @@ impl Task {
             self.ending = None;
             self.ended = Some((exit, Instant::now() + self.grace));
             self.life.end();
+            self.activity.note();
             self.shell.running = false;
             // The screen of a viewer says that the program has ended.
             self.drawn += 1;

@@ -8,13 +8,13 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use steplatch_protocol::{
-    AskError, Change, Events, GateInfo, GetWorkflowRun, ListWorkflowRuns, ReconnectingClient, RunRecord, Watch,
+    AskError, Change, Events, GateInfo, GetWorkflowRun, ListWorkflowRuns, ReconnectingClient, RunRecord, Verb, Watch,
 };
 
 use crate::failure::Failure;
 
 /// How long to try to reach a daemon that went away.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause between two such tries.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -75,6 +75,29 @@ fn changes_between(before: Option<&RunRecord>, now: &RunRecord, is_new: bool) ->
     changes
 }
 
+/// Subscribes to events. A daemon that is stopping or starting is tried again for as long as `patience`.
+///
+/// # Errors
+/// When no daemon can be reached.
+pub(crate) async fn subscribed<V: Verb + Clone>(
+    daemon: &ReconnectingClient,
+    verb: &V,
+    patience: Duration,
+) -> Result<(V::Reply, Events), Failure> {
+    let began = Instant::now();
+    loop {
+        let tried = match daemon.client().await {
+            Ok(client) => client.subscribe(verb.clone()).await.map_err(AskError::from),
+            Err(error) => Err(error.into()),
+        };
+        match tried {
+            Ok(subscribed) => return Ok(subscribed),
+            Err(_) if began.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// A subscription to the changes of runs, across restarts of the daemon.
 pub(crate) struct RunChanges {
     daemon: ReconnectingClient,
@@ -115,7 +138,12 @@ impl RunChanges {
             }
             match &mut self.events {
                 None => {
-                    self.events = Some(self.subscribed().await?);
+                    let patience = if self.has_looked { PATIENCE } else { Duration::ZERO };
+                    let (reply, events) = subscribed(&self.daemon, &Watch {}, patience).await?;
+                    if let Some(error) = reply.error {
+                        return Err(Failure::work(error));
+                    }
+                    self.events = Some(events);
                     self.look().await?;
                 }
                 Some(events) => match events.next().await.map(serde_json::from_value::<Change>) {
@@ -124,25 +152,6 @@ impl RunChanges {
                     Some(Ok(Change::Tools) | Err(_)) => {}
                     None => self.events = None,
                 },
-            }
-        }
-    }
-
-    async fn subscribed(&self) -> Result<Events, Failure> {
-        let began = Instant::now();
-        loop {
-            let tried = match self.daemon.client().await {
-                Ok(client) => client.subscribe(Watch {}).await.map_err(AskError::from),
-                Err(error) => Err(error.into()),
-            };
-            match tried {
-                Ok((reply, events)) => match reply.error {
-                    None => return Ok(events),
-                    Some(error) => return Err(Failure::work(error)),
-                },
-                // The daemon may be stopping or starting, so this is retried.
-                Err(_) if self.has_looked && began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
-                Err(error) => return Err(error.into()),
             }
         }
     }

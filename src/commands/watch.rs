@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AwaitOutput, AwaitReason, AwaitUntil, DaemonPaths, ListTerminalSessions, ReconnectingClient, RunRecord,
-    SessionInfo, Since,
+    AwaitOutput, AwaitReason, AwaitUntil, ContentMode, DaemonPaths, GetScreenContent, ListTerminalSessions,
+    ReconnectingClient, RunRecord, SessionInfo, Since, WatchTerminals,
 };
 use tokio::sync::mpsc;
 
@@ -16,7 +17,7 @@ use super::runs::{find, wait as run_wait};
 use super::terminal::wait as terminal_wait;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, padded, visible};
-use crate::run_changes::{RunChange, RunChanges, RunUpdate, has_ended};
+use crate::run_changes::{PATIENCE, RunChange, RunChanges, RunUpdate, has_ended, subscribed};
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
 use crate::{completion, front};
 
@@ -24,7 +25,7 @@ use crate::{completion, front};
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Watch {
-    /// Runs and terminals: ids, names of terminals, or unambiguous prefixes of run ids [default: all runs]
+    /// Runs and terminals: ids, names of terminals, or unambiguous prefixes of run ids [default: all]
     #[arg(value_name = "TARGET", add = completion::runs_and_terminals())]
     targets: Vec<String>,
     /// Print matches of this regular expression in the terminals instead of their prompts (repeatable)
@@ -39,11 +40,11 @@ pub(crate) struct Watch {
 
 const HELP: &str = "\
 Events: a run started, paused, resumed, completed, failed or was cancelled; a gate opened or closed; a \
-terminal is at its prompt, asks for input, matched a pattern or ended. What holds at the start, such as an open gate, is an \
+terminal was opened, is at its prompt, asks for input, matched a pattern, ended or was closed. What holds at the start, such as an open gate, is an \
 event too. With targets, the command ends when all of them have ended.
 
 Examples:
-  steplatch watch                    # all runs and gates, until Ctrl-C
+  steplatch watch                    # all runs, gates and terminals, until Ctrl-C
   steplatch watch run_c54r build     # a run and the terminal 'build', until both have ended
   steplatch watch --any --timeout 600 run_c54r run_d81x server -p 'ERROR|panicked'
 
@@ -85,7 +86,10 @@ impl Watch {
             tokio::spawn(watch_runs(RunChanges::of(daemon.clone(), wanted), sender.clone()));
         }
         for terminal in targets.terminals {
-            tokio::spawn(watch_terminal(daemon.clone(), terminal, self.pattern.clone(), sender.clone()));
+            tokio::spawn(watch_terminal(daemon.clone(), terminal, self.pattern.clone(), None, sender.clone()));
+        }
+        if !is_bounded {
+            tokio::spawn(watch_terminals(daemon.clone(), sender.clone()));
         }
         drop(sender);
         let mut worst = WaitOutcome::Done;
@@ -222,9 +226,96 @@ fn run_event(record: &RunRecord, change: &RunChange) -> Event {
     }
 }
 
-/// Sends the events of a terminal until its program ends, or nothing receives them.
-async fn watch_terminal(daemon: ReconnectingClient, terminal: String, patterns: Vec<String>, sender: Sender) {
-    let mut since = None;
+/// Sends the events of all terminals: of those that exist from now on, of others from when they are opened.
+async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
+    let mut known: Option<BTreeSet<String>> = None;
+    loop {
+        let patience = if known.is_some() { PATIENCE } else { Duration::ZERO };
+        let mut events = match subscribed(&daemon, &WatchTerminals {}, patience).await {
+            Ok((_, events)) => events,
+            Err(error) => {
+                let _ = sender.send(Err(error)).await;
+                return;
+            }
+        };
+        loop {
+            let listed = match daemon.call(ListTerminalSessions {}).await {
+                Ok(listed) => listed.sessions,
+                // The daemon is gone, and subscribing waits for the next one.
+                Err(_) => break,
+            };
+            let running = listed.into_iter().filter(|session| session.exit_code.is_none());
+            let is_first = known.is_none();
+            let known = known.get_or_insert_default();
+            for session in running {
+                if known.insert(session.session_id.clone()) {
+                    tokio::spawn(watch_listed(daemon.clone(), session, is_first, sender.clone()));
+                }
+            }
+            if events.next().await.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+/// Sends the events of a terminal, and that it was closed.
+async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed: bool, sender: Sender) {
+    let name = session.name.clone().unwrap_or_else(|| session.session_id.clone());
+    let event = |kind, detail: String| Event {
+        subject: name.clone(),
+        kind,
+        detail,
+        data: json!({"terminal": name, "session_id": session.session_id}),
+        outcome: WaitOutcome::Done,
+        is_last: false,
+    };
+    let since = if existed {
+        // The position is where the output ends.
+        let verb = GetScreenContent {
+            session_id: session.session_id.clone(),
+            content_mode: ContentMode::Tail,
+            line_count: Some(1),
+            ..GetScreenContent::default()
+        };
+        match daemon.call(verb).await {
+            Ok(reply) if reply.success => reply.next_offset.map(Since::Offset),
+            _ => return,
+        }
+    } else {
+        if sender.send(Ok(event("opened", visible(&session.command)))).await.is_err() {
+            return;
+        }
+        None
+    };
+    let (own, mut events) = mpsc::channel(1);
+    tokio::spawn(watch_terminal(daemon, session.session_id.clone(), Vec::new(), since, own));
+    while let Some(next) = events.recv().await {
+        let next = match next {
+            Ok(mut next) => {
+                next.data["terminal"] = name.as_str().into();
+                Event { subject: name.clone(), ..next }
+            }
+            Err(_) => event("closed", String::new()),
+        };
+        if sender.send(Ok(next)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends the events of a terminal until its program ends, or nothing receives them. `since` is the position of the output
+/// behind which something has to come first.
+async fn watch_terminal(
+    daemon: ReconnectingClient,
+    terminal: String,
+    patterns: Vec<String>,
+    mut since: Option<Since>,
+    sender: Sender,
+) {
+    if since.is_some() && !stirs(&daemon, &terminal, since, &sender).await {
+        return;
+    }
     loop {
         let verb = AwaitOutput { session_id: terminal.clone(), since, ..AwaitOutput::default() };
         let verb = match patterns.is_empty() {
@@ -258,22 +349,23 @@ async fn watch_terminal(daemon: ReconnectingClient, terminal: String, patterns: 
             return;
         }
         since = Some(Since::Offset(reply.offset));
-        if patterns.is_empty() {
-            // A program that stays at its prompt is no further event: some output comes first.
-            let verb = AwaitOutput {
-                session_id: terminal.clone(),
-                since,
-                pattern: r"\S".to_owned(),
-                ..AwaitOutput::default()
-            };
-            match terminal_wait::awaited(&daemon, verb).await {
-                // The end of the program is the next event.
-                Ok(_) => {}
-                Err(error) => {
-                    let _ = sender.send(Err(error)).await;
-                    return;
-                }
-            }
+        // A program that stays at its prompt is no further event: some output comes first.
+        if patterns.is_empty() && !stirs(&daemon, &terminal, since, &sender).await {
+            return;
+        }
+    }
+}
+
+/// Waits for output behind a position, or for the end of the program. Sends an error and returns false when the terminal
+/// is gone.
+async fn stirs(daemon: &ReconnectingClient, terminal: &str, since: Option<Since>, sender: &Sender) -> bool {
+    let verb =
+        AwaitOutput { session_id: terminal.to_owned(), since, pattern: r"\S".to_owned(), ..AwaitOutput::default() };
+    match terminal_wait::awaited(daemon, verb).await {
+        Ok(_) => true,
+        Err(error) => {
+            let _ = sender.send(Err(error)).await;
+            false
         }
     }
 }

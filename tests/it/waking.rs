@@ -144,6 +144,7 @@ fn a_wait_for_a_gate_ends_when_one_opens() {
 fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shell"]).well();
+    home.runs(&["terminal", "wait", "shell", "--until", "prompt"]).well();
     let asks = starts(&home, "ask");
     let mut all = Running::of(&home, &["watch", "--json"]);
     let mut named = Running::of(&home, &["watch", &asks[..10], "shell"]);
@@ -162,6 +163,18 @@ fn what_happens_is_watched_line_by_line_across_a_restart_of_the_daemon() {
     let last = named.line();
     assert!(last.contains("exit") && last.ends_with("exit code 4"), "{last}");
     assert_eq!(named.ends(), 1, "its program failed");
+    let ended = all.json();
+    assert_eq!(
+        (&ended["event"], &ended["terminal"], &ended["exit_code"]),
+        (&json!("exit"), &json!("shell"), &json!(4))
+    );
+    home.runs(&["terminal", "open", "--name", "later"]).well();
+    let opened = [all.json(), all.json()];
+    assert_eq!([&opened[0]["event"], &opened[1]["event"]], ["opened", "prompt"], "{opened:?}");
+    assert_eq!(opened[1]["terminal"], "later");
+    home.runs(&["terminal", "close", "later"]).well();
+    let closed = all.json();
+    assert_eq!((&closed["event"], &closed["terminal"]), (&json!("closed"), &json!("later")));
 
     let good = starts(&home, "nap");
     let (started, mut run) = (all.json(), vec![]);

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use steplatch_protocol::{
     AskError, AwaitOutput, CallError, CallTool, Decide, ErrorCode, ExitTerminal, GetRun, GetScreenContent,
     GetWorkflowSchema, OpenTerminal, PNG_FIELD, ReconnectingClient, RunCommand, RunDetail, RunWorkflow, ScreenMode,
-    SendInput, Verb as _, WorkflowTopic,
+    SendInput, Verb as _, WorkflowTopic, is_wrapped, unwrapped,
 };
 use tokio::sync::broadcast;
 
@@ -125,18 +125,9 @@ fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
         _ => return arguments.map_or(Value::Null, Value::Object),
     };
     let mut arguments = arguments.unwrap_or_default();
-    // Some clients wrap all arguments in one object, or in its text.
-    let wrapped = arguments.len() == 1 && arguments.contains_key("request");
-    match arguments.get_mut("request").filter(|_| wrapped) {
-        Some(Value::Object(inner)) => drop(inner.entry(field).or_insert(value)),
-        Some(Value::String(text)) => {
-            if let Ok(Value::Object(mut inner)) = serde_json::from_str(text) {
-                inner.entry(field).or_insert(value);
-                *text = Value::Object(inner).to_string();
-            }
-        }
-        Some(_) => {}
-        None => drop(arguments.entry(field).or_insert(value)),
+    // What is wrapped and can not be read is refused where it is read.
+    if !is_wrapped(&arguments) {
+        arguments.entry(field).or_insert(value);
     }
     Value::Object(arguments)
 }
@@ -144,8 +135,7 @@ fn ask_for_little(verb: &str, arguments: Option<JsonObject>) -> Value {
 /// Leaves out of a reply what says nothing new, unless the client has named the part of the screen that it wants.
 fn leave_out_the_obvious(verb: &str, arguments: Option<&JsonObject>, reply: &mut Value) {
     let verbs = [OpenTerminal::NAME, SendInput::NAME, AwaitOutput::NAME];
-    let wrapped = arguments.and_then(|arguments| arguments.get("request")).and_then(Value::as_object);
-    if !verbs.contains(&verb) || wrapped.or(arguments).is_some_and(|given| given.contains_key("screen")) {
+    if !verbs.contains(&verb) || arguments.is_some_and(|given| given.contains_key("screen")) {
         return;
     }
     let Value::Object(fields) = reply else { return };
@@ -296,12 +286,14 @@ impl ServerBackend for Contract {
     }
 
     async fn call(&self, call: &mut Call<'_>) -> Outcome<ToolReply> {
-        let arguments = call.arguments.clone();
         let (verb, params) = match self.registry.find(&call.name).await {
             None => return Outcome::Unknown,
-            Some(FoundTool::Verb(verb)) => (verb.name, ask_for_little(verb.name, arguments)),
+            Some(FoundTool::Verb(verb)) => {
+                call.arguments = call.arguments.take().map(unwrapped);
+                (verb.name, ask_for_little(verb.name, call.arguments.clone()))
+            }
             Some(FoundTool::Workflow { sync }) => {
-                let arguments = arguments.unwrap_or_default();
+                let arguments = call.arguments.clone().unwrap_or_default();
                 let mut params = json!({"name": call.name, "arguments": arguments, "detail": RunDetail::Brief});
                 if sync {
                     params["wait_seconds"] = TO_ITS_END.into();

@@ -118,12 +118,27 @@ pub fn check(schema: &Value, parameters: &Map<String, Value>, open: impl Fn(&Val
     problems
 }
 
-/// Takes parameters out of `{"request": {…}}` and `{"request": "{…}"}`.
+/// Returns whether parameters are wrapped: `{"request": {…}}` and `{"request": "{…}"}`, as some clients send all of them.
+#[must_use]
+pub fn is_wrapped(parameters: &Map<String, Value>) -> bool {
+    parameters.len() == 1 && parameters.contains_key("request")
+}
+
+/// Takes parameters out of their wrapping, if they are wrapped in an object that can be read. Other ones stay as they are,
+/// and [`read`] names what is wrong with them.
+#[must_use]
+pub fn unwrapped(parameters: Map<String, Value>) -> Map<String, Value> {
+    if !is_wrapped(&parameters) {
+        return parameters;
+    }
+    unwrap(Value::Object(parameters.clone())).unwrap_or(parameters)
+}
+
 fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
     match parameters {
         Value::Null => Ok(Map::new()),
         Value::Object(mut fields) => {
-            if fields.len() != 1 {
+            if !is_wrapped(&fields) {
                 return Ok(fields);
             }
             match fields.get_mut("request").map(Value::take) {

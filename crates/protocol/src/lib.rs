@@ -32,7 +32,7 @@ mod tools;
 mod verb;
 mod visible;
 
-pub use arguments::{InvalidArguments, Read, check, read};
+pub use arguments::{InvalidArguments, Read, check, is_wrapped, read, unwrapped};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, StartError, Starter, connect, connect_or_start};

@@ -82,9 +82,7 @@ pub(super) enum DialogOutcome {
 impl<'a, 'c> Caller<'a, 'c> {
     pub(super) fn new(daemon: &'a ReconnectingClient, call: &'a mut Call<'c>) -> Self {
         let arguments = call.arguments.as_ref();
-        // Some clients wrap the arguments in `request`.
-        let wrapped = arguments.and_then(|arguments| arguments.get("request")).and_then(Value::as_object);
-        let asked = |field: &str| wrapped.or(arguments).and_then(|asked| asked.get(field));
+        let asked = |field: &str| arguments.and_then(|asked| asked.get(field));
         let wait = asked("wait_seconds").and_then(Value::as_f64).unwrap_or(RUN_WAIT_SECONDS);
         let detail = asked("detail").cloned().unwrap_or_else(|| json!(RunDetail::Brief));
         Self { daemon, call, wait, detail }

@@ -1,9 +1,11 @@
 //! Searching the output of a terminal by line.
 
+use std::ops::Range;
+
 use steplatch_host::HostedTerminal;
 use steplatch_pattern::Pattern;
 use steplatch_protocol::SearchMatch;
-use steplatch_terminal::{Limit, Part};
+use steplatch_terminal::{Excerpt, Limit, Part, settled};
 
 use steplatch_access::Redactor;
 
@@ -42,63 +44,113 @@ pub(crate) async fn search(
     let mut found = SearchResults::default();
     let (mut from, mut size) = (offset, 0);
     loop {
-        let window = terminal.read(Part::From(from), Limit::Head(WINDOW)).await?;
-        let begin = window.dropped_before.map_or(from, |dropped| dropped.max(from));
-        let is_last = window.left_out == 0;
-        let lines = lines_of(&window.head, is_last);
-        for (index, (start, line)) in lines.iter().enumerate() {
-            if pattern.find_at(line, 0).map_err(|error| error.to_string())?.is_none() {
+        let read = terminal.read(Part::RawFrom(from), Limit::Head(WINDOW)).await?;
+        let window = Window::new(&read, from);
+        let (lines, text) = (&window.lines, &window.text);
+        for (index, line) in lines.iter().enumerate() {
+            let shown = &text[line.shown.clone()];
+            if pattern.find_at(shown, 0).map_err(|error| error.to_string())?.is_none() {
                 continue;
             }
-            let masked = secrets.masked_portion(&window.head, *start..start + line.len());
+            let masked = secrets.masked_portion(text, line.shown.clone());
             if pattern.find_at(&masked, 0).map_err(|error| error.to_string())?.is_none() {
                 continue;
             }
+            let offset = window.offset(terminal, line.begin).await?;
             let (first, last) = (index.saturating_sub(context), (index + context).min(lines.len() - 1));
-            let range = lines[first].0..lines[last].0 + lines[last].1.len();
-            let text = secrets.masked_portion(&window.head, range);
-            size += text.len();
+            let around = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
+            size += around.len();
             if found.matches.len() == MOST || (size > most && !found.matches.is_empty()) {
-                found.next = Some(begin + *start as u64);
+                found.next = Some(offset);
                 return Ok(found);
             }
-            found.matches.push(SearchMatch { offset: begin + *start as u64, text });
+            found.matches.push(SearchMatch { offset, text: around });
         }
-        if is_last || window.next <= from {
+        if window.is_last || read.next <= from {
             return Ok(found);
         }
         // The last line of a window may go on behind it.
-        let whole = lines.last().map_or(window.head.len(), |(start, line)| start + line.len() + 1);
-        from = if whole > 1 { begin + whole as u64 } else { window.next };
+        from = match window.left {
+            Some(begin) => window.offset(terminal, begin).await?,
+            None => read.next,
+        };
     }
 }
 
-/// Returns the lines of a text with the positions at which they begin; the last one only where nothing follows.
-fn lines_of(text: &str, is_last: bool) -> Vec<(usize, &str)> {
-    let mut start = 0;
-    let mut lines: Vec<(usize, &str)> = text
-        .split('\n')
-        .map(|line| {
-            let at = start;
-            start += line.len() + 1;
-            (at, line)
-        })
-        .collect();
-    // A window that is one long line is searched as it is.
-    if !is_last && lines.len() > 1 {
-        lines.pop();
+/// A part of the output, as its lines looked in the end.
+#[derive(Debug)]
+struct Window<'r> {
+    /// The output, as it was printed.
+    raw: &'r str,
+    /// Its position.
+    begin: u64,
+    /// Whether nothing is left out between its beginning and its end, such as what a full-screen program drew.
+    is_whole: bool,
+    is_last: bool,
+    text: String,
+    lines: Vec<Line>,
+    /// Where in `raw` the line begins that goes on behind the window.
+    left: Option<usize>,
+}
+
+/// A line of a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    /// Where it begins in what was printed.
+    begin: usize,
+    /// Where it is in the text.
+    shown: Range<usize>,
+}
+
+impl<'r> Window<'r> {
+    fn new(read: &'r Excerpt, from: u64) -> Self {
+        let begin = read.dropped_before.map_or(from, |dropped| dropped.max(from));
+        let (raw, is_last) = (read.head.as_str(), read.left_out == 0);
+        let (mut text, mut lines, mut at) = (String::with_capacity(raw.len()), Vec::new(), 0);
+        for line in raw.split('\n') {
+            let shown = text.len();
+            text.push_str(&settled(line));
+            lines.push(Line { begin: at, shown: shown..text.len() });
+            text.push('\n');
+            at += line.len() + 1;
+        }
+        // A window that is one long line is searched as it is.
+        let left = if !is_last && lines.len() > 1 { lines.pop().map(|line| line.begin) } else { None };
+        let is_whole = read.next == begin + raw.len() as u64;
+        Self { raw, begin, is_whole, is_last, text, lines, left }
     }
-    lines
+
+    /// Returns the position of the line that begins at `at`.
+    async fn offset(&self, terminal: &HostedTerminal, at: usize) -> Result<u64, SessionError> {
+        if self.is_whole || at == 0 {
+            return Ok(self.begin + at as u64);
+        }
+        let before = self.raw[..at].chars().count();
+        Ok(terminal.read(Part::RawFrom(self.begin), Limit::Head(before)).await?.next)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(head: &str, left_out: u64) -> Excerpt {
+        let next = 10 + head.len() as u64;
+        Excerpt { head: head.to_owned(), tail: None, left_out, next, dropped_before: None }
+    }
+
+    fn lines(head: &str, left_out: u64) -> Vec<(usize, String)> {
+        let read = read(head, left_out);
+        let window = Window::new(&read, 10);
+        window.lines.iter().map(|line| (line.begin, window.text[line.shown.clone()].to_owned())).collect()
+    }
+
     #[test]
     fn lines_have_their_positions_and_the_last_one_of_a_window_is_left_for_the_next() {
-        assert_eq!(lines_of("a\nbc\n", true), [(0, "a"), (2, "bc"), (5, "")]);
-        assert_eq!(lines_of("a\nbc", false), [(0, "a")]);
-        assert_eq!(lines_of("abc", false), [(0, "abc")]);
+        let line = |begin: usize, text: &str| (begin, text.to_owned());
+        assert_eq!(lines("a\nbc\n", 0), [line(0, "a"), line(2, "bc"), line(5, "")]);
+        assert_eq!(lines("a\nbc", 9), [line(0, "a")]);
+        assert_eq!(lines("abc", 9), [line(0, "abc")]);
+        assert_eq!(lines("get  10%\rget 100%\ndone", 0), [line(0, "get 100%"), line(18, "done")]);
     }
 }

@@ -39,6 +39,7 @@ pub use exchange::{Variable, VariablesError};
 pub use hidden_input::{HiddenInputLog, SecretText};
 pub use integration::Integration;
 pub use keys::UnknownKey;
+pub use lines::settled;
 pub use memory::MemoryReturn;
 pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;

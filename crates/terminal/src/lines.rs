@@ -5,7 +5,7 @@
 
 /// Returns `text` with every line as it looked when it was finished, trailing blanks cut.
 #[must_use]
-pub(crate) fn settled(text: &str) -> String {
+pub fn settled(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut lines = text.split('\n').peekable();
     while let Some(line) = lines.next() {

@@ -3,8 +3,8 @@
 use serde_json::json;
 use steplatch_daemon::Configuration;
 use steplatch_protocol::{
-    AwaitMode, AwaitOutput, AwaitReason, AwaitUntil, ExitTerminal, GetRun, GetScreenContent, RunCommand, RunDetail,
-    RunWorkflow, ScreenMode, ScreenPart, SendInput, Since,
+    AwaitMode, AwaitOutput, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetRun, GetScreenContent, RunCommand,
+    RunDetail, RunWorkflow, ScreenMode, ScreenPart, SendInput, Since,
 };
 
 use steplatch_testkit::TestDaemon;
@@ -142,6 +142,32 @@ async fn cut_output_of_a_fresh_shell_can_be_read_on_and_searched() {
     assert_eq!((found.matches.unwrap().len(), found.truncated), (20, true));
     let on = daemon.call(GetScreenContent { offset: found.next_offset, ..many }).await;
     assert_eq!(on.matches.unwrap().len(), 20);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_match_is_found_once_and_where_it_is_behind_what_was_drawn_and_written_over() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let command = r"for n in $(seq 100); do printf 'get %s\r' $n; done; echo; printf '\e[?1049hdrawn\e[?1049l'; \
+                    echo near_$((1)); seq 300000 | sed 's/.*/\r line &/'; echo far_$((1))";
+    daemon.call(until(&session.id, &format!("{command}\n"), AwaitUntil::Prompt)).await;
+    let reads =
+        async |verb: GetScreenContent| daemon.call(GetScreenContent { session_id: session.id.clone(), ..verb }).await;
+    for pattern in ["^get 100", "^near_1", "^ line 250000$", "^far_1"] {
+        let search =
+            GetScreenContent { search: Some(pattern.to_owned()), context: Some(0), ..GetScreenContent::default() };
+        let matches = reads(search).await.matches.unwrap();
+        assert_eq!(matches.len(), 1, "{pattern}: {matches:?}");
+        let there = GetScreenContent {
+            content_mode: ContentMode::History,
+            offset: Some(matches[0].offset),
+            limit: Some(2000),
+            ..GetScreenContent::default()
+        };
+        let text = reads(there).await.screen_content.unwrap();
+        assert!(text.starts_with(&matches[0].text), "{pattern}: {:?}, not {:?}", &text[..40], matches[0].text);
+    }
     daemon.stop().await;
 }
 

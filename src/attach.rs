@@ -1,22 +1,22 @@
 //! A person at a terminal of the daemon: raw keys in, raw output out.
 
-use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::tcgetwinsize;
 use steplatch_ids::random_name;
 use steplatch_protocol::{
     AttachTerminal, AttachTerminalReply, CallError, Client, DaemonPaths, Events, GetScreenContent, HandBackTerminal,
     ResizeTerminal, TerminalEvent, WriteTerminal,
 };
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 
 use crate::failure::Failure;
+use crate::keyboard::{Keyboard, RawMode};
 use crate::{front, print};
 
 /// The key that leaves a terminal: the byte that it sends.
@@ -35,39 +35,15 @@ impl FromStr for DetachKey {
     }
 }
 
+impl Default for DetachKey {
+    fn default() -> Self {
+        Self(b'\\' & 0x1f)
+    }
+}
+
 impl DetachKey {
-    fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("ctrl-{}", char::from(self.0 | 0x40).to_ascii_lowercase())
-    }
-}
-
-/// Restores the person's own terminal when it is dropped.
-struct RawMode {
-    before: Termios,
-}
-
-/// Switches off what programs may have switched on in the person's terminal: the alternate screen, the mouse, focus
-/// reports, bracketed paste, application keys and colours; and shows the cursor.
-const RESTORE: &str =
-    "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[<u\x1b[m\x1b[?25h";
-
-impl RawMode {
-    fn enter() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
-        Ok(Self { before })
-    }
-}
-
-impl Drop for RawMode {
-    fn drop(&mut self) {
-        // The program is exiting, so a failure is ignored.
-        let mut out = io::stdout().lock();
-        let _ = out.write_all(RESTORE.as_bytes());
-        let _ = out.flush();
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }
 }
 
@@ -122,9 +98,12 @@ impl Hint {
     }
 }
 
-/// How the session ended.
-enum Left {
+/// How a person left a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// By the detach key; the terminal keeps running.
     Detached,
+    /// Its program ended, with this exit code if that is known.
     Ended(Option<i32>),
 }
 
@@ -239,6 +218,27 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
             "attach needs a terminal on standard input and output; to read a screen use: steplatch terminal screen",
         ));
     }
+    let (left, session) = visit(place, id, key, hold).await?;
+    print::line("")?;
+    match left {
+        Left::Detached => {
+            print::note(&format!("detached; the terminal keeps running: steplatch terminal attach {session}"));
+        }
+        Left::Ended(code) => {
+            let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
+            print::note(&format!("the program in {session} ended{code}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As [`attach`], without a remark at the end. Returns how the person left, and the terminal's id.
+pub(crate) async fn visit(
+    place: &DaemonPaths,
+    id: &str,
+    key: DetachKey,
+    hold: bool,
+) -> Result<(Left, String), Failure> {
     let (mut joined, found) = Joined::join(place, id, key, hold).await?;
     let raw = RawMode::enter()?;
     let mut out = io::stdout();
@@ -246,7 +246,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
     draw(&mut out, &found.snapshot)?;
     joined.fit().await?;
     let mut hint = Hint::show(&mut out, &joined.title, joined.used_rows().await)?;
-    let mut keys = keyboard();
+    let mut keys = Keyboard::open()?;
     let mut resized = signal(SignalKind::window_change())?;
     let left = loop {
         tokio::select! {
@@ -263,7 +263,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
                 // The daemon went away; the terminal still exists.
                 None => draw(&mut out, &joined.join_again().await?)?,
             },
-            typed = keys.recv() => {
+            typed = keys.next() => {
                 let Some(typed) = typed else { break Left::Detached };
                 hint.remove(&mut out)?;
                 let before = typed.iter().position(|byte| *byte == key.0);
@@ -286,18 +286,7 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
         joined.leave(found.cols, found.rows).await;
     }
     drop(raw);
-    let session = joined.session;
-    print::line("")?;
-    match left {
-        Left::Detached => {
-            print::note(&format!("detached; the terminal keeps running: steplatch terminal attach {session}"));
-        }
-        Left::Ended(code) => {
-            let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
-            print::note(&format!("the program in {session} ended{code}"));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok((left, joined.session))
 }
 
 /// Sets the title of the window.
@@ -310,21 +299,6 @@ fn name(out: &mut io::Stdout, title: &str) -> io::Result<()> {
 fn draw(out: &mut io::Stdout, snapshot: &str) -> io::Result<()> {
     out.write_all(snapshot.as_bytes())?;
     out.flush()
-}
-
-/// Reads the person's keys, in a thread of its own: a read cannot be cancelled.
-fn keyboard() -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel(16);
-    std::thread::spawn(move || {
-        let mut buffer = [0u8; 4096];
-        let mut input = io::stdin().lock();
-        while let Ok(count @ 1..) = input.read(&mut buffer) {
-            if sender.blocking_send(buffer[..count].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod approver;
 pub(crate) mod config;
 mod daemon;
 mod doctor;
-mod gates;
+pub(crate) mod gates;
 pub(crate) mod graphs;
 mod host;
 mod man;
@@ -29,6 +29,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::commander::Commander;
 use crate::failure::Failure;
+use crate::ui::Ui;
 use crate::{completion, front, print};
 
 /// Drive real terminals and run repeatable workflows, for agents and people
@@ -76,6 +77,7 @@ enum Command {
     #[command(subcommand)]
     Terminal(terminal::Terminal),
     Watch(watch::Watch),
+    Ui(Ui),
     Open(open::Open),
     /// Call nodes, graphs and workflows and answer gates, line by line
     Commander(Commander),
@@ -172,6 +174,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Watch(command) => command.run(&place).await,
+        Command::Ui(command) => command.run(&place).await,
         Command::Open(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
         Command::Setup(_) if arguments.state_dir.is_some() => Err(Failure::usage(
@@ -205,7 +208,7 @@ mod tests {
     }
 
     /// The commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 8] = [
+    const WITHOUT_JSON: [(&str, &str); 9] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
@@ -213,6 +216,7 @@ mod tests {
         ("man", "writes files of another format"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
+        ("ui", "is a full screen"),
         ("worker", "speaks a protocol of its own"),
     ];
 

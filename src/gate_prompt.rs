@@ -32,9 +32,20 @@ enum Step {
 
 impl GatePrompt {
     pub(crate) fn new(gate: GateInfo) -> Self {
+        let is_whole = is_shown_whole(&gate);
+        Self::shown(gate, is_whole)
+    }
+
+    /// As [`Self::new`], for a view that shows all of a question by scrolling, and takes no answer before its end was on
+    /// the screen.
+    pub(crate) fn scrolled(gate: GateInfo) -> Self {
+        let is_whole = !gate.shortened;
+        Self::shown(gate, is_whole)
+    }
+
+    fn shown(gate: GateInfo, is_whole: bool) -> Self {
         // A form that this version cannot read is answered as text, which is then its JSON.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
-        let is_whole = is_shown_whole(&gate);
         let mut asking = Self { gate, form, is_whole, step: Step::Answer };
         asking.begin();
         asking

@@ -16,6 +16,7 @@ mod failure;
 mod front;
 mod gate_prompt;
 mod http_listener;
+mod keyboard;
 mod page_server;
 mod pager;
 mod passphrase;
@@ -28,6 +29,7 @@ mod run_view;
 mod secret_arguments;
 mod settings;
 mod translation;
+mod ui;
 mod wait;
 
 use std::process::ExitCode;

@@ -140,7 +140,7 @@ fn escaped_json(text: &str) -> String {
 }
 
 /// Returns whether a terminal would interpret a character rather than show it, except line ends and tabs.
-fn is_harmful(character: char) -> bool {
+pub(crate) fn is_harmful(character: char) -> bool {
     (character.is_control() && !matches!(character, '\n' | '\t')) || turns(character)
 }
 
@@ -234,7 +234,12 @@ pub(crate) fn between(begin: &str, end: Option<&str>) -> Option<Duration> {
 
 /// Formats a timestamp (ISO 8601): `just now`, `12 min ago`, `3 h ago`, and the date for earlier days.
 pub(crate) fn ago(moment: &str) -> String {
-    let Some(time) = between(moment, None) else { return visible(moment) };
+    ago_at(moment, None)
+}
+
+/// As [`ago`], at the moment `now`, if one is given.
+pub(crate) fn ago_at(moment: &str, now: Option<&str>) -> String {
+    let Some(time) = between(moment, now) else { return visible(moment) };
     match time.as_secs() {
         0..10 => "just now".to_owned(),
         seconds @ 10..60 => format!("{seconds} s ago"),

@@ -186,7 +186,7 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
 }
 
 /// Wraps a text into lines of at most `room` columns, between words if possible.
-fn wrapped(text: &str, room: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
         let mut line = String::new();

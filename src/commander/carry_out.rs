@@ -10,6 +10,7 @@ use super::{format, help};
 use crate::commands::runs;
 use crate::failure::Failure;
 use crate::print::{self, visible};
+use crate::ui::{self, Leaving};
 
 /// How many runs `/runs` lists.
 const LISTED: u32 = 20;
@@ -47,9 +48,31 @@ impl Conversation<'_> {
                 self.show_list(&lines, "nothing was called yet; see /help")?;
             }
             Order::Target => self.sets_target(rest).await?,
+            Order::FullScreen => self.opens_full_screen(rest).await?,
             Order::Clear if self.screen.is_watched() => print::clear()?,
             Order::Clear => {}
             Order::Quit => self.over = true,
+        }
+        Ok(())
+    }
+
+    /// Executes `/ui` and `/ui RUN`. The editor does not read meanwhile, because no line is asked for.
+    async fn opens_full_screen(&mut self, what: &str) -> Result<(), Failure> {
+        let run = match what {
+            "" => None,
+            what => {
+                Some(match self.session.numbered(what).map(|number| (number, self.session.entry(number).run.clone())) {
+                    Some((_, Some(run))) => run,
+                    Some((number, None)) => {
+                        return Err(Failure::usage(format!("::{number} is no run; /runs lists runs")));
+                    }
+                    None => self.run(what, "/ui").await?,
+                })
+            }
+        };
+        ui::check_terminal()?;
+        if let Leaving::BySignal(_) = Box::pin(ui::show(self.place, run)).await? {
+            self.over = true;
         }
         Ok(())
     }

@@ -95,7 +95,8 @@ What takes longer than two seconds goes to the background by itself and reports 
     /bg                   lists running calls
     /bg %release 1.2      starts it there, and shows only its questions and its end
     /fg 3                 waits for the third call; Ctrl-C interrupts it
-    /fg RUN               watches a run, also one that was started elsewhere; Ctrl-C stops watching",
+    /fg RUN               watches a run, also one that was started elsewhere; Ctrl-C stops watching
+    /ui RUN               shows it full screen, with input and output of its steps; /ui shows everything",
     },
     Topic {
         name: "keys",

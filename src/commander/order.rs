@@ -18,6 +18,7 @@ pub(crate) enum Order {
     Background,
     History,
     Target,
+    FullScreen,
     Clear,
     Quit,
 }
@@ -37,7 +38,7 @@ const fn row(order: Order, names: &'static [&'static str], arguments: &'static s
     Row { order, names, arguments, about }
 }
 
-pub(crate) const ORDERS: [Row; 15] = [
+pub(crate) const ORDERS: [Row; 16] = [
     row(Order::Help, &["help", "h", "?"], "[TOPIC]", "explain Commander, or a topic of it"),
     row(Order::Nodes, &["nodes"], "[TEXT]", "list the nodes of this project"),
     row(Order::Graphs, &["graphs"], "[TEXT]", "list the graphs of this project"),
@@ -51,6 +52,7 @@ pub(crate) const ORDERS: [Row; 15] = [
     row(Order::Background, &["bg"], "[LINE]", "list running calls, or start LINE without watching it"),
     row(Order::History, &["history"], "", "list what was called, with the numbers of the results"),
     row(Order::Target, &["target"], "[@NODE|#GRAPH|%WORKFLOW|off]", "choose what plain text is sent to, or tell it"),
+    row(Order::FullScreen, &["ui"], "[RUN|NUMBER]", "show what waits, terminals and runs full screen, or one run"),
     row(Order::Clear, &["clear"], "", "clear the screen"),
     row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs continue"),
 ];

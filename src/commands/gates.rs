@@ -130,19 +130,23 @@ impl Show {
     }
 }
 
-async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let runs = all(place, Some("waiting")).await?;
-    // A run also lists the gates of its descendants; here each is listed with its own run.
+/// Returns the open gates of runs, the oldest first. A run also lists the gates of its descendants; here each is listed with its
+/// own run, if that is among them.
+pub(crate) fn open_gates(runs: &[RunRecord]) -> Vec<(&RunRecord, &GateInfo)> {
     let own = |run: &RunRecord, gate: &&GateInfo| {
         gate.run_id == run.run_id || !runs.iter().any(|other| other.run_id == gate.run_id)
     };
-    let mut gates: Vec<_> = runs
-        .iter()
-        .flat_map(|run| {
-            run.pending_gates.iter().filter(|gate| own(run, gate)).map(move |gate| (&run.workflow_id, gate))
-        })
-        .collect();
+    let mut gates = Vec::new();
+    for run in runs {
+        gates.extend(run.pending_gates.iter().filter(|gate| own(run, gate)).map(|gate| (run, gate)));
+    }
     gates.sort_by(|one, other| one.1.created_at.cmp(&other.1.created_at));
+    gates
+}
+
+async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let runs = all(place, Some("waiting")).await?;
+    let gates = open_gates(&runs);
     let locked = runs.iter().filter(|run| run.locked).count();
     if json {
         print::json(&json!({ "gates": gates.iter().map(|(_, gate)| gate).collect::<Vec<_>>() }))?;
@@ -155,11 +159,12 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     if gates.is_empty() && locked == 0 {
         print::note("no run waits for an answer");
     } else {
-        for (index, (workflow, gate)) in gates.iter().enumerate() {
+        for (index, (run, gate)) in gates.iter().enumerate() {
             if index > 0 {
                 print::line("")?;
             }
-            print::line(format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(workflow), gate.run_id))?;
+            let workflow = visible(&run.workflow_id);
+            print::line(format!("{STRONG}{workflow}{STRONG:#} {QUIET}{}{QUIET:#}", gate.run_id))?;
             question_lines(gate, &bounded(gate), "  ").iter().try_for_each(print::line)?;
         }
         let is_for_person = gates.iter().any(|(_, gate)| gate.answered_by == AnsweredBy::Human.name());
@@ -455,7 +460,7 @@ async fn waits(place: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> {
 }
 
 /// Returns an answer on one line.
-fn answer_text(answer: &AnswerGate) -> String {
+pub(crate) fn answer_text(answer: &AnswerGate) -> String {
     match &answer.form {
         Some(form) => question::answered(&Value::Object(form.clone())),
         None => question::answered(&answer.answer.as_str().into()),

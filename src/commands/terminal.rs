@@ -274,7 +274,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Returns the state of a terminal in words: above all whether it waits for the person.
-fn state(session: &SessionInfo) -> String {
+pub(crate) fn state(session: &SessionInfo) -> String {
     match (session.state.as_str(), session.exit_code) {
         ("exited", Some(code)) => return format!("exited {code}"),
         ("exited", None) => return "exited".to_owned(),

@@ -5,11 +5,11 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
-use steplatch_testkit::{CommandOutput, Home, OwnTerminal, eventually_blocking};
+use steplatch_testkit::{CommandOutput, Home, eventually_blocking};
+
+use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -120,81 +120,23 @@ impl Project {
     }
 }
 
-/// A person's own terminal, in which Commander runs.
-struct Desk {
-    terminal: Terminal,
-    _terminals: Terminals,
-    _own: OwnTerminal,
+/// Runs Commander at a person's own terminal.
+async fn sits_down(project: &Project) -> Desk {
+    with(project, &[]).await
 }
 
-impl Desk {
-    async fn sits_down(project: &Project) -> Self {
-        Self::with(project, &[]).await
-    }
-
-    async fn with(project: &Project, more: &[(&str, &str)]) -> Self {
-        let terminals = Terminals::new(Options::default()).unwrap();
-        let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
-        let own = OwnTerminal::of(&["bash", "-c", &command], |helper| {
-            helper.current_dir(&project.folder).env_remove("NO_COLOR").envs(project.home.environment());
-            helper.envs(more.iter().copied());
-        });
-        let show = own.show();
-        let spec = Spec {
-            command: show[0].clone(),
-            arguments: show.map(Into::into).into(),
-            folder: project.folder.clone(),
-            inherited: std::env::vars_os().collect(),
-            environment: Vec::new(),
-            size: Size { cols: 120, rows: 45 },
-            name: None,
-            opened_by: None,
-            step: None,
-        };
-        let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
-        let desk = Self { terminal, _terminals: terminals, _own: own };
-        desk.shows("/help teaches, Ctrl-D leaves").await;
-        desk
-    }
-
-    /// Waits until the screen shows a pattern, and returns the match.
-    async fn shows(&self, pattern: &str) -> String {
-        let wait = Wait {
-            patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],
-            target: Target::Screen,
-            since: None,
-            input: None,
-            until: Until::Match,
-            timeout: Duration::from_secs(60),
-        };
-        let (waited, view) = self.terminal.wait(wait).await.unwrap();
-        assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
-        view.screen
-    }
-
-    async fn presses(&self, raw: &str) {
-        self.terminal.send(Input { raw: raw.as_bytes().to_vec(), ..Input::default() }).await.unwrap();
-    }
-
-    /// Types a line at the prompt and returns the screen once it shows a pattern below that line.
-    async fn says(&self, line: &str, pattern: &str) -> String {
-        self.presses(line).await;
-        self.shows(&format!("{}$", regex_escaped(line))).await;
-        self.presses("\r").await;
-        self.shows(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
-    }
-}
-
-fn regex_escaped(text: &str) -> String {
-    text.chars()
-        .flat_map(|character| character.is_ascii_punctuation().then_some('\\').into_iter().chain([character]))
-        .collect()
+/// As [`sits_down`], with more variables in the environment.
+async fn with(project: &Project, more: &[(&str, &str)]) -> Desk {
+    let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
+    let desk = Desk::runs(&project.home, &project.folder, &command, (120, 45), more).await;
+    desk.shows("/help teaches, Ctrl-D leaves").await;
+    desk
 }
 
 #[tokio::test]
 async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
     let project = Project::new();
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     desk.shows("^4 nodes, 1 graph, 1 workflow here").await;
     desk.says("@greet world", "^hello world\n✓ ::0 @greet in ").await;
     desk.says("@identity (::0) ::greet['attributes']['exit_code']", "^\\(hello world\\) 0\n✓ ::1 @identity").await;
@@ -211,7 +153,7 @@ async fn nodes_and_graphs_are_called_and_refer_to_earlier_results() {
 #[tokio::test]
 async fn what_can_not_be_meant_is_explained_and_runs_nothing() {
     let project = Project::new();
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     for (line, said) in [
         ("@gret", "^error: there is no node 'gret', did you mean @greet\\?; there is @fails, @greet, @identity, @wait"),
         ("@release 1", "^error: 'release' is a workflow; write %release"),
@@ -236,7 +178,7 @@ async fn what_can_not_be_meant_is_explained_and_runs_nothing() {
 #[tokio::test]
 async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
     let project = Project::new();
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     let screen = desk
         .says(
             "%./story.py notes",
@@ -267,7 +209,7 @@ async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_ke
     let mut approver = approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
     approver.stdin.take().unwrap().write_all(b"@greet oat\n").unwrap();
     assert!(approver.wait().unwrap().success());
-    let desk = Desk::with(&project, &[("NO_COLOR", "1")]).await;
+    let desk = with(&project, &[("NO_COLOR", "1")]).await;
     desk.says("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$").await;
     desk.says("1", "^error: 'version' must have at least 3 characters").await;
     desk.says("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
@@ -290,7 +232,7 @@ async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_ke
 #[tokio::test]
 async fn slow_work_goes_to_the_background_and_reports_above_the_line_that_is_typed() {
     let project = Project::new();
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     desk.says("@wait", "^::0 @wait continues in the background; /fg 0 waits for it").await;
     desk.says("@greet ::last and ::wait", "^::1 @greet waits for ::0, which is still coming").await;
     desk.shows("^::1 @greet continues in the background").await;
@@ -309,7 +251,7 @@ async fn slow_work_goes_to_the_background_and_reports_above_the_line_that_is_typ
 #[tokio::test]
 async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     let project = Project::new();
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     desk.presses("@wait\r").await;
     let pid = project.path("wait.pid");
     eventually_blocking("the node writes its process id", || {
@@ -357,7 +299,7 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
 #[tokio::test]
 async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_they_return() {
     let project = Project::new();
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     desk.says("@wait", "^::0 @wait continues in the background").await;
     desk.says("/bg %release 7", "^  \\? Release 7\\?").await;
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
@@ -370,7 +312,7 @@ async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_t
     );
     drop(desk);
 
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     desk.shows(&format!(
         "^{run} asks, Ctrl-C leaves it open, twice cancels the run\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$"
     ))
@@ -388,7 +330,7 @@ async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnin
     };
     let (one, other) = (begun("1"), begun("2"));
     eventually_blocking("two runs wait", || project.listed("waiting").len() == 2);
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     desk.shows("^  \\? Release 1\\?").await;
     desk.presses("\x03").await;
     desk.shows("2 questions are left open").await;
@@ -409,7 +351,7 @@ async fn runs_begun_elsewhere_are_listed_watched_and_cancelled_by_their_beginnin
 #[tokio::test]
 async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blank() {
     let project = Project::new();
-    let desk = Desk::sits_down(&project).await;
+    let desk = sits_down(&project).await;
     desk.presses("@gr\tone").await;
     desk.shows("^› @greet one$").await;
     desk.presses("\r").await;
@@ -436,12 +378,12 @@ async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blan
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     drop(desk);
 
-    let desk = Desk::with(&project, &[("NO_COLOR", "1")]).await;
+    let desk = with(&project, &[("NO_COLOR", "1")]).await;
     desk.presses("\x1b[A\x1b[A\x1b[A").await;
     desk.shows("^› @greet one$").await;
     desk.presses("\r").await;
     desk.shows("^✓ ::0 @greet").await;
-    let coloured = desk.terminal.view(true).await.unwrap().screen;
+    let coloured = desk.in_colours().await;
     assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
 }
 

@@ -1,0 +1,117 @@
+//! The person's own terminal: keys as bytes, and the raw mode in which every key arrives at once.
+//!
+//! A thread reads the keyboard, because a read waits. It can be ended before the next key, so that it takes none from the
+//! component that reads after it.
+
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use tokio::sync::mpsc;
+
+/// Switches off what programs may have switched on in the person's terminal: the alternate screen, the mouse, focus
+/// reports, bracketed paste, application keys and colours; and shows the cursor.
+pub(crate) const RESTORE: &str =
+    "\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?1l\x1b>\x1b[<u\x1b[m\x1b[?25h";
+
+/// Restores the person's own terminal when it is dropped.
+#[derive(Debug)]
+pub(crate) struct RawMode {
+    before: Termios,
+}
+
+impl RawMode {
+    pub(crate) fn enter() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mode = Self { before };
+        mode.set()?;
+        Ok(mode)
+    }
+
+    /// Enters the raw mode again, after a suspension in which the shell had the terminal.
+    pub(crate) fn set(&self) -> io::Result<()> {
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        Ok(tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?)
+    }
+
+    /// Restores the terminal, for the time of a suspension.
+    pub(crate) fn unset(&self) {
+        // The program is exiting or stopping, so a failure is ignored.
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(RESTORE.as_bytes());
+        let _ = out.flush();
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        self.unset();
+    }
+}
+
+/// The keyboard of the person's terminal. One is open at a time.
+#[derive(Debug)]
+pub(crate) struct Keyboard {
+    keys: mpsc::Receiver<Vec<u8>>,
+    /// Ends the thread when it is closed.
+    stop: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keyboard {
+    /// Opens the keyboard.
+    pub(crate) fn open() -> io::Result<Self> {
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (sender, keys) = mpsc::channel(16);
+        let thread =
+            std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || read_all(&stopped, &sender))?;
+        Ok(Self { keys, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the bytes of the next keys; `None` once the terminal is gone. Cancellation-safe.
+    pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
+        self.keys.recv().await
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        // A thread that waits for room in the channel, or for a key, is woken by either.
+        self.keys.close();
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads keys until the terminal or the receiver is gone, or `stopped` is closed at its other end.
+fn read_all(stopped: &OwnedFd, sender: &mpsc::Sender<Vec<u8>>) {
+    let input = io::stdin();
+    let mut buffer = [0u8; 4096];
+    loop {
+        let mut waits = [PollFd::new(&input, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+        match poll(&mut waits, None) {
+            Ok(_) if !waits[1].revents().is_empty() => return,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+        }
+        match rustix::io::read(&input, &mut buffer) {
+            Ok(count @ 1..) => {
+                if sender.blocking_send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What happens to the full screen, and what it wants done.
+
+use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunEvent, RunRecord, ScreenChange, SessionInfo};
+
+use super::key::TerminalInput;
+
+/// What happens: input of the person, and news of the daemon.
+#[derive(Debug, Clone)]
+pub(crate) enum UiEvent {
+    Input(TerminalInput),
+    Resized {
+        cols: u16,
+        rows: u16,
+    },
+    /// Time has passed.
+    Tick,
+    /// The daemon does not answer.
+    DaemonAway,
+    /// Everything that the daemon lists, after it was reached.
+    Lists {
+        terminals: Vec<SessionInfo>,
+        runs: Vec<RunRecord>,
+        needs_passphrase: bool,
+    },
+    Terminals(Vec<SessionInfo>),
+    Run(Box<RunRecord>),
+    /// A finished run was removed.
+    RunGone(String),
+    Screen {
+        terminal: String,
+        change: Box<ScreenChange>,
+    },
+    ScreenGone(String),
+    /// An event of the run that is followed, as it was opened.
+    RunEvent {
+        opening: u64,
+        event: Box<RunEvent>,
+    },
+    /// The whole question of a gate, or why there is none.
+    Gate {
+        gate_id: String,
+        gate: Result<Box<GateInfo>, String>,
+    },
+    /// The reply to an answer.
+    Answered {
+        answer: Box<AnswerGate>,
+        reply: Result<Box<AnswerGateReply>, String>,
+    },
+    /// An answer is checked only after this many seconds.
+    AnswerWaits(u64),
+    /// A remark about something that was done, or failed.
+    Done(Result<String, String>),
+    /// A terminal that the person had attached to was left.
+    CameBack(Result<String, String>),
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) enum Effect {
+    /// Hand the person's terminal to a terminal of the daemon, and come back.
+    Attach {
+        terminal: String,
+        hold: bool,
+    },
+    /// Fetch the whole question.
+    ShowGate {
+        run_id: String,
+        gate_id: String,
+    },
+    Answer(Box<AnswerGate>),
+    Cancel(String),
+    Pause(String),
+    Resume(String),
+    StartDaemon,
+    /// Give the terminal back to the shell, as Ctrl-Z does.
+    Suspend,
+    /// Draw everything again.
+    Redraw,
+    Leave,
+}
+
+/// What the full screen needs to be told about, besides the lists.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The terminal whose screen is shown.
+    pub(crate) picture: Option<String>,
+    /// The run whose events are shown, from the first one for each number of an opening.
+    pub(crate) run: Option<(String, u64)>,
+}

@@ -1,0 +1,214 @@
+//! What the daemon reports to the full screen: the lists, one screen, and the events of one run.
+//!
+//! Nothing polls: the lists change with what the daemon publishes about runs and terminals. A daemon that ends is waited for; none is
+//! started.
+
+use std::time::Duration;
+
+use steplatch_protocol::{
+    Change, Client, GetApprover, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, ReconnectingClient, RunEvent,
+    RunRecord, ScreenEvent, Subscribe, Watch, WatchScreen, WatchTerminals,
+};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::event::{UiEvent, Wanted};
+
+/// The time between two attempts to reach a daemon that went away.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The least time between two changes of the screen that is shown.
+const PICTURE_MS: u64 = 33;
+
+/// How long changes of terminals are gathered before their states are looked up …
+const GATHERED: Duration = Duration::from_millis(150);
+
+/// … and after which times once more, in milliseconds: that a program waits for input changes without a report.
+const LOOKS_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
+
+/// How many runs are listed.
+const RUNS: u32 = 200;
+
+/// A task that ends when this is dropped.
+#[derive(Debug)]
+struct Feed(AbortHandle);
+
+impl Feed {
+    fn of(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task).abort_handle())
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The subscriptions of the full screen.
+#[derive(Debug)]
+pub(crate) struct Feeds {
+    daemon: ReconnectingClient,
+    sender: mpsc::Sender<UiEvent>,
+    wanted: Wanted,
+    picture: Option<Feed>,
+    run: Option<Feed>,
+    _lists: Feed,
+}
+
+impl Feeds {
+    /// Begins with the lists.
+    pub(crate) fn begin(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) -> Self {
+        let lists = Feed::of(lists(daemon.clone(), sender.clone()));
+        Self { daemon, sender, wanted: Wanted::default(), picture: None, run: None, _lists: lists }
+    }
+
+    /// Subscribes to what is wanted, and to nothing else.
+    pub(crate) fn want(&mut self, wanted: Wanted) {
+        if wanted == self.wanted {
+            return;
+        }
+        if wanted.picture != self.wanted.picture {
+            self.picture = wanted
+                .picture
+                .clone()
+                .map(|terminal| Feed::of(picture(self.daemon.clone(), terminal, self.sender.clone())));
+        }
+        if wanted.run != self.wanted.run {
+            self.run = wanted
+                .run
+                .clone()
+                .map(|(run, opening)| Feed::of(run_events(self.daemon.clone(), run, opening, self.sender.clone())));
+        }
+        self.wanted = wanted;
+    }
+}
+
+/// Reports the lists: all of them whenever a daemon is reached, then what changes.
+async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
+    loop {
+        if let Ok(client) = daemon.running().await {
+            // An error is the end of this daemon.
+            let _ = lists_of_one(&client, &sender).await;
+        }
+        if sender.send(UiEvent::DaemonAway).await.is_err() {
+            return;
+        }
+        while daemon.running().await.is_err() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Why a feed of one daemon ends.
+struct Ended;
+
+impl<E: std::error::Error> From<E> for Ended {
+    fn from(_: E) -> Self {
+        Self
+    }
+}
+
+async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), Ended> {
+    // Subscribed before the first look, so that nothing is missed in between.
+    let (_, mut changes) = client.subscribe(Watch {}).await?;
+    let (_, mut stirs) = client.subscribe(WatchTerminals {}).await?;
+    let newest = ListWorkflowRuns { limit: Some(RUNS), ..ListWorkflowRuns::default() };
+    let mut runs: Vec<RunRecord> = client.call(newest.clone()).await?.runs;
+    for state in ["waiting", "running"] {
+        let older = ListWorkflowRuns { state: Some(state.to_owned()), limit: Some(1000), ..newest.clone() };
+        let older = client.call(older).await?.runs;
+        runs.extend(
+            older.into_iter().filter(|run| !runs.iter().any(|known| known.run_id == run.run_id)).collect::<Vec<_>>(),
+        );
+    }
+    let terminals = client.call(ListTerminalSessions {}).await?.sessions;
+    let needs_passphrase = client.call(GetApprover {}).await?.is_set;
+    sender.send(UiEvent::Lists { terminals, runs, needs_passphrase }).await?;
+    // When the states of terminals are looked up again, and how often that was done since the last change.
+    let (mut look_at, mut looks) = (Some(Instant::now() + Duration::from_millis(LOOKS_MS[0])), 0);
+    loop {
+        tokio::select! {
+            change = changes.next() => match change.map(serde_json::from_value::<Change>) {
+                Some(Ok(Change::Run { run_id })) => {
+                    let reply = client.call(GetWorkflowRun { run_id: run_id.clone() }).await?;
+                    let event = reply.run.map_or(UiEvent::RunGone(run_id), |run| UiEvent::Run(Box::new(run)));
+                    sender.send(event).await?;
+                }
+                // Other changes, and those of a newer daemon, are not shown.
+                Some(Ok(Change::Tools) | Err(_)) => {}
+                None => return Ok(()),
+            },
+            stirred = stirs.next() => {
+                if stirred.is_none() {
+                    return Ok(());
+                }
+                let soon = Instant::now() + GATHERED;
+                // A terminal that prints without end does not put the look off.
+                look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
+                looks = 0;
+            }
+            () = tokio::time::sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {
+                let next = LOOKS_MS.get(looks).map(|pause| Instant::now() + Duration::from_millis(*pause));
+                (look_at, looks) = (next, looks + 1);
+                let terminals = client.call(ListTerminalSessions {}).await?.sessions;
+                sender.send(UiEvent::Terminals(terminals)).await?;
+            }
+        }
+    }
+}
+
+/// Reports the screen of a terminal, until it is closed.
+async fn picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sender<UiEvent>) {
+    loop {
+        let verb = WatchScreen { session_id: terminal.clone(), interval_ms: PICTURE_MS };
+        let subscribed = async { daemon.running().await.ok()?.subscribe(verb).await.ok() };
+        let Some((reply, mut events)) = subscribed.await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        if !reply.success {
+            let _ = sender.send(UiEvent::ScreenGone(terminal)).await;
+            return;
+        }
+        while let Some(event) = events.next().await {
+            let event = match serde_json::from_value(event) {
+                Ok(ScreenEvent::ScreenChanged(change)) => UiEvent::Screen { terminal: terminal.clone(), change },
+                Ok(ScreenEvent::ScreenClosed) => {
+                    let _ = sender.send(UiEvent::ScreenGone(terminal)).await;
+                    return;
+                }
+                Err(_) => continue,
+            };
+            if sender.send(event).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Reports the events of a run from its first one, each once, over as many daemons as it takes.
+async fn run_events(daemon: ReconnectingClient, run_id: String, opening: u64, sender: mpsc::Sender<UiEvent>) {
+    let mut from = 1;
+    loop {
+        let verb = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
+        let subscribed = async { daemon.running().await.ok()?.subscribe(verb).await.ok() };
+        let Some((reply, mut events)) = subscribed.await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        if let Some(error) = reply.error {
+            let _ = sender.send(UiEvent::Done(Err(error))).await;
+            return;
+        }
+        while let Some(event) = events.next().await.map(serde_json::from_value::<RunEvent>) {
+            let Ok(event) = event else { continue };
+            from = event.seq + 1;
+            let is_last = event.is_last();
+            if sender.send(UiEvent::RunEvent { opening, event: Box::new(event) }).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+}

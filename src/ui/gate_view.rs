@@ -1,0 +1,193 @@
+//! An opened question: read by scrolling, then answered line by line.
+//!
+//! Pure. Nothing is the default, and no key answers before the end of the question was on the screen, or within 0.8 seconds
+//! after the question appeared, changed, or the window got the focus.
+
+use std::time::Duration;
+
+use steplatch_protocol::GateInfo;
+
+use super::line_input::LineInput;
+use crate::gate_prompt::GatePrompt;
+use crate::print;
+use crate::question::{judged, wrapped};
+
+/// How long a question takes no answer after it appears.
+pub(crate) const INERT: Duration = Duration::from_millis(800);
+
+/// How far an answer has come.
+#[derive(Debug, Clone)]
+pub(crate) enum AnswerStep {
+    /// The question is read.
+    Reading,
+    /// A line of the answer is typed.
+    Typing(LineInput),
+    /// The answer is on its way.
+    Sent,
+    /// The question was answered or withdrawn elsewhere.
+    Closed,
+}
+
+/// A question that is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct GateView {
+    pub(crate) prompt: GatePrompt,
+    pub(crate) workflow: String,
+    pub(crate) step: AnswerStep,
+    pub(crate) scroll: usize,
+    /// From when on it takes an answer, since the start of the full screen.
+    pub(crate) takes_from: Duration,
+    /// Whether its last line was on the screen.
+    pub(crate) was_read: bool,
+    /// What was wrong with the last line, or what changed.
+    pub(crate) remark: Option<String>,
+}
+
+impl GateView {
+    pub(crate) fn new(gate: GateInfo, workflow: String, at: Duration) -> Self {
+        Self {
+            prompt: GatePrompt::scrolled(gate),
+            workflow,
+            step: AnswerStep::Reading,
+            scroll: 0,
+            takes_from: at + INERT,
+            was_read: false,
+            remark: None,
+        }
+    }
+
+    pub(crate) fn gate(&self) -> &GateInfo {
+        self.prompt.gate()
+    }
+
+    /// Shows the question anew, because it is another one than was shown.
+    pub(crate) fn replace(&mut self, gate: GateInfo, at: Duration) {
+        let workflow = std::mem::take(&mut self.workflow);
+        *self = Self::new(gate, workflow, at);
+        self.remark = Some("the question has changed; this is how it is asked now".to_owned());
+    }
+
+    /// Takes no answer for a moment.
+    pub(crate) fn rest(&mut self, at: Duration) {
+        self.takes_from = at + INERT;
+    }
+
+    /// Scrolls by some lines, where there is room for `height` of the question's lines.
+    pub(crate) fn scroll_by(&mut self, lines: isize, width: usize, height: usize) {
+        let most = question_lines(self.gate(), width).len().saturating_sub(height);
+        self.scroll = self.scroll.saturating_add_signed(lines).min(most);
+        self.was_read |= self.scroll == most;
+    }
+
+    /// Returns why no answer is taken now.
+    pub(crate) fn refusal(&self, at: Duration) -> Option<&'static str> {
+        match self.step {
+            AnswerStep::Closed => Some("the question is closed"),
+            AnswerStep::Sent => Some("the answer is on its way"),
+            _ if self.gate().shortened => Some("the question is not here whole"),
+            _ if !self.was_read => Some("scroll to its end first"),
+            _ if at < self.takes_from => Some("it has just appeared"),
+            _ => None,
+        }
+    }
+}
+
+/// A line of a question, and what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum QuestionLine {
+    /// Of the question itself.
+    Prompt(String),
+    /// Of what there is to judge.
+    Judged(String),
+    /// What one should know besides.
+    Remark(String),
+    /// Of a choice; the first of its lines has its number.
+    Choice(String),
+    Blank,
+}
+
+/// Returns a question with everything that there is to judge, in lines of at most `width` columns.
+pub(crate) fn question_lines(gate: &GateInfo, width: usize) -> Vec<QuestionLine> {
+    let width = width.max(8);
+    let mut lines: Vec<QuestionLine> = wrapped(&gate.prompt, width).into_iter().map(QuestionLine::Prompt).collect();
+    let judged = judged(gate);
+    if !judged.is_empty() {
+        lines.push(QuestionLine::Blank);
+    }
+    for line in judged {
+        let indent: String = line.chars().take_while(|character| *character == ' ').take(width / 2).collect();
+        let rows = wrapped(line.trim_start(), width - indent.len() - 2);
+        lines.extend(rows.into_iter().map(|row| QuestionLine::Judged(format!("{indent}{row}"))));
+    }
+    let remarks = gate.remarks();
+    if !remarks.is_empty() {
+        lines.push(QuestionLine::Blank);
+    }
+    lines.extend(remarks.iter().flat_map(|remark| wrapped(remark, width)).map(QuestionLine::Remark));
+    if !gate.choices.is_empty() {
+        lines.push(QuestionLine::Blank);
+    }
+    let digits = gate.choices.len().to_string().len();
+    for (index, choice) in gate.choices.iter().enumerate() {
+        let number = (index + 1).to_string();
+        for (row, line) in wrapped(choice, width.saturating_sub(digits + 2).max(4)).into_iter().enumerate() {
+            let number = if row == 0 { number.as_str() } else { "" };
+            lines.push(QuestionLine::Choice(format!("{number:>digits$}  {line}")));
+        }
+    }
+    lines
+}
+
+/// Returns since when a question waits, who may answer it, and until when.
+pub(crate) fn asked(gate: &GateInfo, now: &str) -> String {
+    let since = print::ago_at(&gate.created_at, Some(now));
+    let by = match gate.answered_by.as_str() {
+        "human" => "a person answers",
+        "agent" => "an agent answers, or a person",
+        _ => "anyone answers",
+    };
+    let until = gate.expires_at.as_ref().map(|until| format!(", until {}", print::visible(until))).unwrap_or_default();
+    format!("asked {since}, {by}{until}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_takes_no_answer_before_it_was_read_and_for_a_moment_after_it_appears() {
+        let context = json!({"plan": "a step\n".repeat(60)}).as_object().unwrap().clone();
+        let gate =
+            GateInfo { prompt: "Deploy?".to_owned(), choices: vec!["yes".to_owned()], context, ..GateInfo::default() };
+        let at = Duration::from_secs(5);
+        let mut view = GateView::new(gate.clone(), "release".to_owned(), at);
+        view.scroll_by(0, 60, 20);
+        assert_eq!(view.refusal(at), Some("scroll to its end first"));
+        view.scroll_by(1000, 60, 20);
+        assert_eq!(view.refusal(at), Some("it has just appeared"));
+        assert_eq!(view.refusal(at + INERT), None);
+        view.rest(at + INERT);
+        assert_eq!(view.refusal(at + INERT), Some("it has just appeared"), "the window got the focus");
+        view.replace(GateInfo { prompt: "Deploy now?".to_owned(), ..gate }, at + INERT * 2);
+        assert_eq!((view.scroll, view.was_read), (0, false), "another question is read again");
+    }
+
+    #[test]
+    fn a_question_is_shown_with_everything_and_nothing_in_it_works() {
+        let context = json!({"command": "rm -rf /\x1b[2J"}).as_object().unwrap().clone();
+        let gate =
+            GateInfo { prompt: "Do it?".to_owned(), choices: vec!["yes".to_owned()], context, ..GateInfo::default() };
+        assert_eq!(
+            question_lines(&gate, 60),
+            [
+                QuestionLine::Prompt("Do it?".to_owned()),
+                QuestionLine::Blank,
+                QuestionLine::Judged("command: rm -rf /␛[2J".to_owned()),
+                QuestionLine::Blank,
+                QuestionLine::Choice("1  yes".to_owned()),
+            ]
+        );
+    }
+}

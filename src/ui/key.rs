@@ -1,0 +1,257 @@
+//! Keys of the person's terminal, read from the bytes that it sends.
+//!
+//! Pure. Sequences are those of xterm and of the terminals that follow it; unknown ones are left out. A paste arrives as one
+//! text (bracketed paste), so that pasted text is never taken for commands.
+
+/// A key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    Char(char),
+    /// A letter with the control key.
+    Ctrl(char),
+    Enter,
+    Escape,
+    Tab,
+    BackTab,
+    Backspace,
+    Up,
+    Down,
+    Left,
+    Right,
+    Home,
+    End,
+    PageUp,
+    PageDown,
+}
+
+/// What arrives from the terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TerminalInput {
+    Key(Key),
+    Paste(String),
+    /// The window got the focus, or lost it.
+    Focus(bool),
+}
+
+/// The longest sequence that is waited for.
+const LONGEST_SEQUENCE: usize = 32;
+
+/// The longest paste, in bytes; the rest is left out.
+const LONGEST_PASTE: usize = 64 * 1024;
+
+const PASTE_BEGINS: &[u8] = b"\x1b[200~";
+const PASTE_ENDS: &[u8] = b"\x1b[201~";
+
+/// A reader of keys, which keeps the beginning of a sequence that is not whole.
+#[derive(Debug, Default)]
+pub(crate) struct KeyReader {
+    pending: Vec<u8>,
+    paste: Option<Vec<u8>>,
+}
+
+impl KeyReader {
+    /// Returns what the bytes contain.
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Vec<TerminalInput> {
+        self.pending.extend_from_slice(bytes);
+        let mut inputs = Vec::new();
+        while let Some(input) = self.next() {
+            inputs.extend(input);
+        }
+        inputs
+    }
+
+    /// Returns whether a sequence may have begun, so that time tells whether it was a key of its own.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty() && self.paste.is_none()
+    }
+
+    /// Returns what has begun, now that nothing follows it: a single escape is the key.
+    pub(crate) fn flush(&mut self) -> Vec<TerminalInput> {
+        let alone = self.pending == b"\x1b";
+        self.pending.clear();
+        alone.then_some(TerminalInput::Key(Key::Escape)).into_iter().collect()
+    }
+
+    /// Returns the next input; an empty one for bytes that mean nothing, and none where more bytes are needed.
+    fn next(&mut self) -> Option<Option<TerminalInput>> {
+        if let Some(paste) = &mut self.paste {
+            let Some(end) = position(&self.pending, PASTE_ENDS) else {
+                // The end may be divided between two reads.
+                let taken = self.pending.len().saturating_sub(PASTE_ENDS.len());
+                paste.extend(self.pending.drain(..taken));
+                paste.truncate(LONGEST_PASTE);
+                return None;
+            };
+            paste.extend_from_slice(&self.pending[..end]);
+            paste.truncate(LONGEST_PASTE);
+            let text = String::from_utf8_lossy(paste).into_owned();
+            self.pending.drain(..end + PASTE_ENDS.len());
+            self.paste = None;
+            return Some(Some(TerminalInput::Paste(text)));
+        }
+        let (length, input) = match self.pending.as_slice() {
+            [] => return None,
+            [0x1b, rest @ ..] => match sequence(rest)? {
+                (length, Sequence::PasteBegins) => {
+                    self.pending.drain(..=length);
+                    self.paste = Some(Vec::new());
+                    return Some(None);
+                }
+                (length, Sequence::Input(input)) => (length + 1, input),
+            },
+            [byte @ 0x80..=0xff, ..] => {
+                let wanted = match byte {
+                    0xc2..=0xdf => 2,
+                    0xe0..=0xef => 3,
+                    0xf0..=0xf4 => 4,
+                    _ => 1,
+                };
+                if self.pending.len() < wanted {
+                    return None;
+                }
+                let text = std::str::from_utf8(&self.pending[..wanted]).ok();
+                let character = text.and_then(|text| text.chars().next());
+                (if character.is_some() { wanted } else { 1 }, character.map(|one| TerminalInput::Key(Key::Char(one))))
+            }
+            [byte, ..] => (1, single(*byte).map(TerminalInput::Key)),
+        };
+        self.pending.drain(..length);
+        Some(input)
+    }
+}
+
+/// Returns the key of a byte.
+fn single(byte: u8) -> Option<Key> {
+    match byte {
+        b'\r' | b'\n' => Some(Key::Enter),
+        b'\t' => Some(Key::Tab),
+        0x7f | 0x08 => Some(Key::Backspace),
+        1..=26 => Some(Key::Ctrl(char::from(byte | 0x60))),
+        b' '..=b'~' => Some(Key::Char(char::from(byte))),
+        _ => None,
+    }
+}
+
+enum Sequence {
+    Input(Option<TerminalInput>),
+    PasteBegins,
+}
+
+/// Reads the sequence behind an escape: its length without the escape, and its meaning. `None` if it is not whole.
+fn sequence(rest: &[u8]) -> Option<(usize, Sequence)> {
+    match rest {
+        [] => None,
+        [b'[', parameters @ ..] => {
+            let Some(end) = parameters.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
+                return (parameters.len() > LONGEST_SEQUENCE).then_some((rest.len(), Sequence::Input(None)));
+            };
+            let whole = &rest[..end + 2];
+            if whole == &PASTE_BEGINS[1..] {
+                return Some((whole.len(), Sequence::PasteBegins));
+            }
+            Some((whole.len(), Sequence::Input(control_sequence(&parameters[..end], parameters[end]))))
+        }
+        [b'O', letter, ..] => Some((2, Sequence::Input(letter_key(*letter).map(TerminalInput::Key)))),
+        [b'O'] => None,
+        // Another escape begins another sequence: this one was the key.
+        [0x1b, ..] => Some((0, Sequence::Input(Some(TerminalInput::Key(Key::Escape))))),
+        // A key with Alt means nothing here.
+        [_, ..] => Some((1, Sequence::Input(None))),
+    }
+}
+
+fn control_sequence(parameters: &[u8], last: u8) -> Option<TerminalInput> {
+    let first = parameters.split(|byte| *byte == b';').next().unwrap_or_default();
+    let key = match (last, first) {
+        (b'I', b"") => return Some(TerminalInput::Focus(true)),
+        (b'O', b"") => return Some(TerminalInput::Focus(false)),
+        (b'Z', _) => Some(Key::BackTab),
+        (b'~', b"1" | b"7") => Some(Key::Home),
+        (b'~', b"4" | b"8") => Some(Key::End),
+        (b'~', b"5") => Some(Key::PageUp),
+        (b'~', b"6") => Some(Key::PageDown),
+        _ => letter_key(last),
+    };
+    key.map(TerminalInput::Key)
+}
+
+fn letter_key(letter: u8) -> Option<Key> {
+    Some(match letter {
+        b'A' => Key::Up,
+        b'B' => Key::Down,
+        b'C' => Key::Right,
+        b'D' => Key::Left,
+        b'H' => Key::Home,
+        b'F' => Key::End,
+        b'M' => Key::Enter,
+        _ => return None,
+    })
+}
+
+fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys(bytes: &[u8]) -> Vec<TerminalInput> {
+        let mut reader = KeyReader::default();
+        let mut read = reader.read(bytes);
+        read.extend(reader.flush());
+        read
+    }
+
+    #[test]
+    fn keys_are_read_as_terminals_send_them() {
+        for (bytes, key) in [
+            (&b"a"[..], Key::Char('a')),
+            ("ü".as_bytes(), Key::Char('ü')),
+            ("漢".as_bytes(), Key::Char('漢')),
+            (b"\r", Key::Enter),
+            (b"\x1b", Key::Escape),
+            (b"\x7f", Key::Backspace),
+            (b"\x03", Key::Ctrl('c')),
+            (b"\x1b[A", Key::Up),
+            (b"\x1bOB", Key::Down),
+            (b"\x1b[1;5C", Key::Right),
+            (b"\x1b[5~", Key::PageUp),
+            (b"\x1b[H", Key::Home),
+            (b"\x1b[4~", Key::End),
+            (b"\x1b[Z", Key::BackTab),
+        ] {
+            assert_eq!(keys(bytes), [TerminalInput::Key(key)], "{bytes:?}");
+        }
+        assert_eq!(keys(b"\x1b[I\x1b[O"), [TerminalInput::Focus(true), TerminalInput::Focus(false)]);
+        assert_eq!(keys(b"\x1b[99X\x1bq\x1b[>1u"), [], "unknown sequences mean nothing");
+        assert_eq!(keys(b"\x1b\x1b"), [TerminalInput::Key(Key::Escape), TerminalInput::Key(Key::Escape)]);
+    }
+
+    #[test]
+    fn a_paste_is_one_text_and_no_keys() {
+        let pasted = keys(b"a\x1b[200~yes\rq\x1b[A\x1b[201~b");
+        let text = TerminalInput::Paste("yes\rq\x1b[A".to_owned());
+        assert_eq!(pasted, [TerminalInput::Key(Key::Char('a')), text, TerminalInput::Key(Key::Char('b'))]);
+    }
+
+    proptest! {
+        #[test]
+        fn keys_do_not_depend_on_how_their_bytes_are_divided(
+            parts in prop::collection::vec(prop::sample::select(vec![
+                "a", "\r", "ü", "漢", "\x1b[A", "\x1bOB", "\x1b[5~", "\x1b[200~x\ry\x1b[201~", "\x1b[I", "\x03",
+            ]), 0..12),
+            at in 0usize..200,
+        ) {
+            let bytes = parts.concat().into_bytes();
+            let at = at.min(bytes.len());
+            let mut reader = KeyReader::default();
+            let mut divided = reader.read(&bytes[..at]);
+            divided.extend(reader.read(&bytes[at..]));
+            divided.extend(reader.flush());
+            prop_assert_eq!(divided, keys(&bytes));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Where everything is, for a size of the screen. Pure.
+
+use ratatui::layout::Rect;
+
+/// From this width on, the preview is beside the list.
+const WIDE: u16 = 120;
+
+/// The smallest height with a preview below the list.
+const HIGH: u16 = 20;
+
+/// The smallest width with a preview below the list.
+const NARROW: u16 = 50;
+
+/// The parts of the screen that shows the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(crate) header: Rect,
+    pub(crate) list: Rect,
+    /// What the selected row is about, with its border.
+    pub(crate) preview: Option<Rect>,
+    /// Remarks, and what is typed.
+    pub(crate) notice: Rect,
+    pub(crate) keys: Rect,
+}
+
+impl Places {
+    pub(crate) fn of(cols: u16, rows: u16) -> Self {
+        let (header, body, notice, keys) = frame(cols, rows);
+        let (list, preview) = if cols >= WIDE && body.height >= 6 {
+            let left = (cols * 9 / 20).min(90);
+            let list = Rect { width: left, ..body };
+            (list, Some(Rect { x: left, width: cols - left, ..body }))
+        } else if body.height + 3 >= HIGH && cols >= NARROW {
+            let upper = body.height * 9 / 20;
+            let list = Rect { height: upper, ..body };
+            (list, Some(Rect { y: body.y + upper, height: body.height - upper, ..body }))
+        } else {
+            (body, None)
+        };
+        Self { header, list, preview, notice, keys }
+    }
+}
+
+/// The parts of the screen that shows a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunPlaces {
+    pub(crate) header: Rect,
+    pub(crate) steps: Rect,
+    /// Input and output of the selected step, with a border; nothing where there is no room for both.
+    pub(crate) step: Rect,
+    /// The question that the run waits for, with a border.
+    pub(crate) gate: Option<Rect>,
+    pub(crate) notice: Rect,
+    pub(crate) keys: Rect,
+}
+
+impl RunPlaces {
+    pub(crate) fn of(cols: u16, rows: u16, has_gate: bool) -> Self {
+        let (header, body, notice, keys) = frame(cols, rows);
+        let gate_height = if has_gate && body.height >= 8 { 4 } else { 0 };
+        let upper = Rect { height: body.height - gate_height, ..body };
+        let gate = (gate_height > 0).then_some(Rect { y: body.y + upper.height, height: gate_height, ..body });
+        let (steps, step) = if cols >= 60 {
+            let left = (cols * 2 / 5).clamp(24, 60);
+            (Rect { width: left, ..upper }, Rect { x: left, width: cols - left, ..upper })
+        } else {
+            let above = upper.height / 2;
+            (Rect { height: above, ..upper }, Rect { y: upper.y + above, height: upper.height - above, ..upper })
+        };
+        Self { header, steps, step, gate, notice, keys }
+    }
+}
+
+/// The parts of the screen that shows a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GatePlaces {
+    pub(crate) header: Rect,
+    /// The question, without a border.
+    pub(crate) question: Rect,
+    /// The prompt, what is typed, and remarks.
+    pub(crate) answer: Rect,
+    pub(crate) keys: Rect,
+}
+
+impl GatePlaces {
+    /// Returns the places where `wanted` lines are needed for the answer.
+    pub(crate) fn of(cols: u16, rows: u16, wanted: u16) -> Self {
+        let (header, body, notice, keys) = frame(cols, rows);
+        let body = Rect { height: body.height + notice.height, ..body };
+        let height = wanted.min(body.height / 2);
+        let question = Rect { x: 2.min(cols), width: cols.saturating_sub(4), height: body.height - height, ..body };
+        let answer = Rect { y: body.y + question.height, height, ..question };
+        Self { header, question, answer, keys }
+    }
+}
+
+/// Returns the first row, the rows of the body, the row of remarks, and that of keys.
+fn frame(cols: u16, rows: u16) -> (Rect, Rect, Rect, Rect) {
+    let row = |y: u16| Rect { x: 0, y, width: cols, height: u16::from(y < rows) };
+    let body = Rect { x: 0, y: 1.min(rows), width: cols, height: rows.saturating_sub(3) };
+    (row(0), body, row(rows.saturating_sub(2).max(1)), row(rows.saturating_sub(1).max(2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_on_the_screen_at_any_size() {
+        for cols in [0, 1, 2, 10, 40, 60, 80, 120, 160, 400] {
+            for rows in [0, 1, 2, 3, 4, 10, 24, 50, 200] {
+                let screen = Rect { x: 0, y: 0, width: cols, height: rows };
+                let list = Places::of(cols, rows);
+                let run = RunPlaces::of(cols, rows, true);
+                let gate = GatePlaces::of(cols, rows, 5);
+                let parts =
+                    [list.header, list.list, list.notice, list.keys, run.steps, run.step, gate.question, gate.answer];
+                for part in parts.into_iter().chain(list.preview).chain(run.gate) {
+                    let inside = part.is_empty() || screen.intersection(part) == part;
+                    assert!(inside, "{part:?} of {cols}x{rows}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A line that a person types: an answer, a filter, the beginning of an id.
+
+use super::key::{Key, TerminalInput};
+
+/// The longest line, in characters.
+const LONGEST: usize = 4096;
+
+/// A line with its cursor at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LineInput {
+    text: String,
+}
+
+/// What an input did to a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edit {
+    Changed,
+    /// Enter: the line is complete.
+    Entered,
+    /// Escape or Ctrl-C: the line is given up.
+    Left,
+    /// It means nothing here.
+    Ignored,
+}
+
+impl LineInput {
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes a key, or the first line of a paste.
+    pub(crate) fn take(&mut self, input: &TerminalInput) -> Edit {
+        match input {
+            TerminalInput::Key(Key::Char(character)) => self.add(std::iter::once(*character)),
+            TerminalInput::Key(Key::Backspace) => {
+                self.text.pop();
+            }
+            TerminalInput::Key(Key::Ctrl('u')) => self.text.clear(),
+            TerminalInput::Key(Key::Ctrl('w')) => {
+                let kept = self.text.trim_end().rfind(' ').map_or(0, |at| at + 1);
+                self.text.truncate(kept);
+            }
+            TerminalInput::Key(Key::Enter) => return Edit::Entered,
+            TerminalInput::Key(Key::Escape | Key::Ctrl('c' | 'd')) => return Edit::Left,
+            // The rest of a paste, and its control characters, are left out: Enter is a key of a person.
+            TerminalInput::Paste(text) => {
+                let line = text.lines().next().unwrap_or_default();
+                self.add(line.chars().filter(|character| !character.is_control()));
+            }
+            _ => return Edit::Ignored,
+        }
+        Edit::Changed
+    }
+
+    fn add(&mut self, characters: impl Iterator<Item = char>) {
+        let room = LONGEST.saturating_sub(self.text.chars().count());
+        self.text.extend(characters.take(room));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_typed_edited_and_pasted_without_its_enter() {
+        let mut line = LineInput::default();
+        for character in "one twö".chars() {
+            line.take(&TerminalInput::Key(Key::Char(character)));
+        }
+        line.take(&TerminalInput::Key(Key::Backspace));
+        assert_eq!(line.text(), "one tw");
+        line.take(&TerminalInput::Key(Key::Ctrl('w')));
+        assert_eq!(line.take(&TerminalInput::Paste("1\x1b[A\nyes\n".to_owned())), Edit::Changed);
+        assert_eq!(line.text(), "one 1[A");
+        assert_eq!(line.take(&TerminalInput::Key(Key::Enter)), Edit::Entered);
+        assert_eq!(line.take(&TerminalInput::Key(Key::Ctrl('c'))), Edit::Left);
+    }
+}

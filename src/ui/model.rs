@@ -1,0 +1,384 @@
+//! What the full screen shows, as values: lists, the selection, what is opened, and what is asked.
+//!
+//! Pure. `update.rs` changes it, `view.rs` draws it.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use steplatch_protocol::{GateInfo, RunRecord, SessionInfo};
+
+use super::event::Wanted;
+use super::gate_view::GateView;
+use super::layout;
+use super::line_input::LineInput;
+use super::picture::Picture;
+use super::steps::Steps;
+use crate::commands::{gates, runs, terminal};
+use crate::print;
+
+/// The most runs that are listed, besides those that have not ended.
+const MOST_RUNS: usize = 300;
+
+/// The sections of the list, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Section {
+    Gates,
+    Terminals,
+    Runs,
+}
+
+impl Section {
+    pub(crate) const ALL: [Self; 3] = [Self::Gates, Self::Terminals, Self::Runs];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Gates => "Waits for you",
+            Self::Terminals => "Terminals",
+            Self::Runs => "Runs",
+        }
+    }
+}
+
+/// Names a row of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowId {
+    pub(crate) section: Section,
+    pub(crate) id: String,
+}
+
+/// A row of the list, in columns.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) id: RowId,
+    /// Its sign: one character.
+    pub(crate) mark: &'static str,
+    /// What it is called.
+    pub(crate) name: String,
+    /// Its state, in words.
+    pub(crate) state: String,
+    pub(crate) detail: String,
+    /// What the row is about: its meaning decides its colour.
+    pub(crate) tone: Tone,
+}
+
+/// The meaning of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    /// It waits for a person.
+    Waits,
+    Good,
+    Bad,
+    Quiet,
+}
+
+/// Whether the daemon is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DaemonState {
+    /// It is being reached for the first time.
+    Coming,
+    Here,
+    Away,
+}
+
+/// What fills the screen instead of the list.
+#[derive(Debug, Clone)]
+pub(crate) enum Opened {
+    Gate(Box<GateView>),
+    Run(RunView),
+}
+
+/// A run that is opened.
+#[derive(Debug, Clone)]
+pub(crate) struct RunView {
+    pub(crate) run_id: String,
+    /// Counts what was opened: the events of each opening come from the first one.
+    pub(crate) opening: u64,
+    pub(crate) steps: Steps,
+    /// The selected step; `None` follows the one that tells most.
+    pub(crate) step: Option<usize>,
+    /// How many lines of input and output are scrolled away.
+    pub(crate) scroll: usize,
+}
+
+/// A line that the person types outside of a question.
+#[derive(Debug, Clone)]
+pub(crate) enum Typing {
+    Filter,
+    /// The beginning of an id or name to go to.
+    GoTo(LineInput),
+}
+
+/// Something that is done only after a second key.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Confirmation {
+    pub(crate) question: String,
+    pub(crate) run_id: String,
+}
+
+/// A remark at the bottom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+}
+
+/// The state of the full screen.
+#[derive(Debug, Clone)]
+pub(crate) struct Model {
+    pub(crate) cols: u16,
+    pub(crate) rows: u16,
+    /// The time since the start of the full screen.
+    pub(crate) at: Duration,
+    /// The time of day (ISO 8601, UTC).
+    pub(crate) now: String,
+    pub(crate) daemon: DaemonState,
+    pub(crate) terminals: Vec<SessionInfo>,
+    /// The newest first.
+    pub(crate) runs: Vec<RunRecord>,
+    /// Whether answers of people need the approver's passphrase.
+    pub(crate) needs_passphrase: bool,
+    pub(crate) selected: Option<RowId>,
+    /// The first row in sight.
+    pub(crate) top: usize,
+    pub(crate) filter: LineInput,
+    pub(crate) typing: Option<Typing>,
+    /// What is opened, one over the other; the last one is shown.
+    pub(crate) opened: Vec<Opened>,
+    /// How many runs were opened.
+    pub(crate) openings: u64,
+    pub(crate) confirmation: Option<Confirmation>,
+    pub(crate) shows_help: bool,
+    pub(crate) notice: Option<Notice>,
+    pub(crate) picture: Option<Picture>,
+    /// What to open as soon as it is listed: the beginning of an id, or a name.
+    pub(crate) opens: Option<String>,
+}
+
+impl Model {
+    /// Creates the state before anything is known.
+    pub(crate) fn new(cols: u16, rows: u16, now: String, opens: Option<String>) -> Self {
+        Self {
+            cols,
+            rows,
+            at: Duration::ZERO,
+            now,
+            daemon: DaemonState::Coming,
+            terminals: Vec::new(),
+            runs: Vec::new(),
+            needs_passphrase: false,
+            selected: None,
+            top: 0,
+            filter: LineInput::default(),
+            typing: None,
+            opened: Vec::new(),
+            openings: 0,
+            confirmation: None,
+            shows_help: false,
+            notice: None,
+            picture: None,
+            opens,
+        }
+    }
+
+    /// Returns the open gates with their workflows, the oldest first.
+    pub(crate) fn gates(&self) -> Vec<(&RunRecord, &GateInfo)> {
+        gates::open_gates(&self.runs)
+    }
+
+    pub(crate) fn run(&self, id: &str) -> Option<&RunRecord> {
+        self.runs.iter().find(|run| run.run_id == id)
+    }
+
+    pub(crate) fn terminal(&self, id: &str) -> Option<&SessionInfo> {
+        self.terminals.iter().find(|terminal| terminal.session_id == id)
+    }
+
+    pub(crate) fn gate(&self, id: &str) -> Option<(&RunRecord, &GateInfo)> {
+        self.gates().into_iter().find(|(_, gate)| gate.gate_id == id)
+    }
+
+    /// Adds a run, or replaces its record.
+    pub(crate) fn put_run(&mut self, run: RunRecord) {
+        match self.runs.iter_mut().find(|known| known.run_id == run.run_id) {
+            Some(known) => *known = run,
+            None => {
+                self.runs.push(run);
+                self.sort_runs();
+            }
+        }
+    }
+
+    /// Sorts the runs, and leaves out old ones that have ended.
+    pub(crate) fn sort_runs(&mut self) {
+        self.runs.sort_by(|one, other| {
+            (Reverse(&one.started_at), &one.run_id).cmp(&(Reverse(&other.started_at), &other.run_id))
+        });
+        let mut count = 0;
+        self.runs.retain(|run| {
+            count += 1;
+            count <= MOST_RUNS || matches!(run.state.as_str(), "running" | "waiting")
+        });
+    }
+
+    /// Returns the rows of the list that the filter leaves.
+    pub(crate) fn list(&self) -> Vec<Row> {
+        let wanted = self.filter.text().to_lowercase();
+        let has = |row: &Row| {
+            let text = format!("{} {} {} {}", row.id.id, row.name, row.state, row.detail).to_lowercase();
+            wanted.split_whitespace().all(|word| text.contains(word))
+        };
+        let gates = self.gates().into_iter().map(|(run, gate)| self.gate_row(run, gate));
+        let locked = self.runs.iter().filter(|run| run.locked).map(|run| self.locked_row(run));
+        let terminals = self.terminals.iter().map(terminal_row);
+        let runs = self.runs.iter().map(|run| self.run_row(run));
+        gates.chain(locked).chain(terminals).chain(runs).filter(has).collect()
+    }
+
+    fn gate_row(&self, run: &RunRecord, gate: &GateInfo) -> Row {
+        let for_agents = gate.answered_by == "agent";
+        Row {
+            id: RowId { section: Section::Gates, id: gate.gate_id.clone() },
+            mark: "?",
+            name: print::visible(&gate.prompt),
+            state: print::ago_at(&gate.created_at, Some(&self.now)),
+            detail: format!("{} {}", print::visible(&run.workflow_id), gate.run_id),
+            tone: if for_agents { Tone::Quiet } else { Tone::Waits },
+        }
+    }
+
+    fn locked_row(&self, run: &RunRecord) -> Row {
+        Row {
+            id: RowId { section: Section::Gates, id: run.run_id.clone() },
+            mark: "?",
+            name: format!("{} is locked", print::visible(&run.workflow_id)),
+            state: print::ago_at(&run.started_at, Some(&self.now)),
+            detail: "unlock with: steplatch approver unlock".to_owned(),
+            tone: Tone::Waits,
+        }
+    }
+
+    fn run_row(&self, run: &RunRecord) -> Row {
+        // The columns of `runs list`, at the time that the screen shows.
+        let [_, _, state, _, _, about] = runs::row(run).try_into().unwrap_or_default();
+        let (mark, tone) = match run.state.as_str() {
+            "completed" => ("✓", Tone::Good),
+            "failed" => ("✗", Tone::Bad),
+            "cancelled" => ("✗", Tone::Quiet),
+            "waiting" => ("?", Tone::Waits),
+            _ if run.paused.is_some() => ("‖", Tone::Waits),
+            _ => ("▸", Tone::Plain),
+        };
+        let end = run.completed_at.as_deref().unwrap_or(&self.now);
+        let took = print::between(&run.started_at, Some(end)).map(print::duration).unwrap_or_default();
+        let began = print::ago_at(&run.started_at, Some(&self.now));
+        Row {
+            id: RowId { section: Section::Runs, id: run.run_id.clone() },
+            mark,
+            name: print::visible(&run.workflow_id),
+            state,
+            detail: format!("{} {began}, {took} {about}", run.run_id).trim_end().to_owned(),
+            tone,
+        }
+    }
+
+    /// Returns the index of the selected row; the first one if the selected row is gone.
+    pub(crate) fn selected_index(&self, list: &[Row]) -> usize {
+        let selected = self.selected.as_ref();
+        list.iter().position(|row| Some(&row.id) == selected).unwrap_or(0)
+    }
+
+    /// Returns what to subscribe to.
+    pub(crate) fn wanted(&self) -> Wanted {
+        if self.daemon != DaemonState::Here {
+            return Wanted::default();
+        }
+        let run = self.opened.iter().rev().find_map(|opened| match opened {
+            Opened::Run(view) => Some((view.run_id.clone(), view.opening)),
+            Opened::Gate(_) => None,
+        });
+        match self.opened.last() {
+            Some(_) => Wanted { run, ..Wanted::default() },
+            None => {
+                let list = self.list();
+                let places = layout::Places::of(self.cols, self.rows);
+                let selected = list.get(self.selected_index(&list)).filter(|row| row.id.section == Section::Terminals);
+                let picture = selected.filter(|_| places.preview.is_some()).map(|row| row.id.id.clone());
+                Wanted { picture, run: None }
+            }
+        }
+    }
+
+    /// Returns when the screen changes by itself: a question begins to take answers.
+    pub(crate) fn next_change(&self) -> Option<Duration> {
+        match self.opened.last() {
+            Some(Opened::Gate(view)) => Some(view.takes_from).filter(|from| *from > self.at),
+            _ => None,
+        }
+    }
+
+    /// Opens a run over what is shown.
+    pub(crate) fn open_run(&mut self, run_id: String) {
+        self.openings += 1;
+        let (steps, opening) = (Steps::default(), self.openings);
+        self.opened.push(Opened::Run(RunView { run_id, opening, steps, step: None, scroll: 0 }));
+    }
+
+    /// Closes what is shown, and goes back to what is below.
+    pub(crate) fn close(&mut self) {
+        if let (Some(Opened::Run(_)), Some(Opened::Run(below))) = (self.opened.pop(), self.opened.last_mut()) {
+            // Only one run is followed: this one has missed events.
+            self.openings += 1;
+            (below.steps, below.opening) = (Steps::default(), self.openings);
+        }
+    }
+
+    /// Returns whether a duration on the screen grows.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.runs.iter().any(|run| matches!(run.state.as_str(), "running" | "waiting"))
+    }
+}
+
+/// A line of the list as it is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListLine {
+    /// The title of a section, and how many rows it has.
+    Heading(Section, usize),
+    /// A row, by its index.
+    Row(usize),
+}
+
+/// Returns the lines of a list: each section with its heading.
+pub(crate) fn lines(list: &[Row]) -> Vec<ListLine> {
+    let section = |section: Section| {
+        let rows: Vec<usize> = (0..list.len()).filter(|index| list[*index].id.section == section).collect();
+        std::iter::once(ListLine::Heading(section, rows.len())).chain(rows.into_iter().map(ListLine::Row))
+    };
+    Section::ALL.into_iter().flat_map(section).collect()
+}
+
+fn terminal_row(session: &SessionInfo) -> Row {
+    let state = print::visible(&terminal::state(session));
+    let (mark, tone) = match state.split(' ').next() {
+        Some("exited") if state == "exited 0" => ("✓", Tone::Quiet),
+        Some("exited") => ("✗", Tone::Bad),
+        Some("held") => ("●", Tone::Waits),
+        Some("asks" | "waits") => ("?", Tone::Waits),
+        Some("busy") => ("▸", Tone::Plain),
+        _ => ("›", Tone::Plain),
+    };
+    let name = session.name.as_deref().map_or_else(|| session.session_id.clone(), print::visible);
+    let by = session.opened_by.as_deref().map(|by| format!(" by {}", print::visible(by))).unwrap_or_default();
+    let folder = session.cwd.as_deref().map(|folder| format!(" in {}", print::visible(folder))).unwrap_or_default();
+    Row {
+        id: RowId { section: Section::Terminals, id: session.session_id.clone() },
+        mark,
+        name,
+        state,
+        detail: format!("{}{folder}, opened{by}", print::visible(&session.command))
+            .replace(", opened by", ", by")
+            .trim_end_matches(", opened")
+            .to_owned(),
+        tone,
+    }
+}

@@ -1,0 +1,293 @@
+//! The steps of a run, folded from its events: what each was given, what it returned, and how long it took.
+//!
+//! Pure. Steps are states of machines, calls of functions and graphs, child runs, and gates.
+
+use serde_json::Value;
+use steplatch_protocol::RunEvent;
+
+use crate::action::{Outcome, succeeded};
+use crate::print;
+
+/// The most steps that are kept; the oldest are left out.
+const MOST_STEPS: usize = 5000;
+
+/// How far a step has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepState {
+    Running,
+    /// It waits for an answer.
+    Waits,
+    Succeeded,
+    Failed,
+    TimedOut,
+    Unknown,
+}
+
+/// A step of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Step {
+    /// Identifies it within the run while it is in progress.
+    key: String,
+    pub(crate) name: String,
+    /// The action, `node`, `graph`, `run`, or `gate`.
+    pub(crate) kind: String,
+    pub(crate) state: StepState,
+    /// When it began (ISO 8601, UTC).
+    pub(crate) began: String,
+    pub(crate) ended: Option<String>,
+    pub(crate) input: Value,
+    pub(crate) output: Value,
+    /// The run that it started.
+    pub(crate) child: Option<String>,
+    /// What a function logged while it ran, or the questions that a dialogue answered.
+    pub(crate) log: Vec<String>,
+}
+
+/// The steps of one run, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Steps {
+    pub(crate) steps: Vec<Step>,
+    /// How many of the oldest were left out.
+    pub(crate) left_out: usize,
+    /// Whether the run is over.
+    pub(crate) is_over: bool,
+}
+
+impl Steps {
+    /// Takes note of an event. Events come in order.
+    pub(crate) fn record(&mut self, event: &RunEvent) {
+        let data = &event.data;
+        let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default();
+        let value = |name: &str| data.get(name).cloned().unwrap_or(Value::Null);
+        let number = |name: &str| data.get(name).map(Value::to_string).unwrap_or_default();
+        match event.event_type.as_str() {
+            "state_entered" => {
+                let key = format!("state {} {}", text("state"), number("visit"));
+                self.begin(event, key, text("state"), text("tool"), value("params"));
+            }
+            "state_completed" => {
+                let key = format!("state {} {}", text("state"), number("visit"));
+                let result = value("result");
+                let state = match Outcome::of(data.get("outcome").and_then(Value::as_str), &result) {
+                    Outcome::Succeeded => StepState::Succeeded,
+                    Outcome::Failed => StepState::Failed,
+                    Outcome::TimedOut => StepState::TimedOut,
+                    Outcome::Unknown => StepState::Unknown,
+                };
+                let child = result.get("run_id").and_then(Value::as_str).map(str::to_owned);
+                self.end(event, &key, state, result);
+                if let (Some(child), Some(step)) = (child, self.last_of(&key)) {
+                    step.child.get_or_insert(child);
+                }
+            }
+            "node_started" | "graph_started" => {
+                let kind = if event.event_type == "graph_started" { "graph" } else { "node" };
+                let name = [text("step_id"), text("node_id"), text("graph_id")];
+                let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+                self.begin(event, format!("call {}", number("call")), name, kind, value("input"));
+            }
+            "node_completed" | "graph_completed" | "graph_failed" | "node_error" | "node_timeout" => {
+                let result = value("result");
+                let failed =
+                    data.get("success") == Some(&Value::Bool(false)) || !result.is_null() && !succeeded(&result);
+                let state = match event.event_type.as_str() {
+                    "node_timeout" => StepState::TimedOut,
+                    "node_completed" | "graph_completed" if !failed => StepState::Succeeded,
+                    _ => StepState::Failed,
+                };
+                let output = if result.is_null() { value("error") } else { result };
+                self.end(event, &format!("call {}", number("call")), state, output);
+            }
+            "nested_workflow_started" => {
+                let key = format!("run {}", text("child_run_id"));
+                self.begin(event, key.clone(), text("workflow_id"), "run", value("input"));
+                let child = text("child_run_id").to_owned();
+                if let Some(step) = self.last_of(&key) {
+                    step.child = Some(child);
+                }
+            }
+            "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
+                let is_done = event.event_type == "nested_workflow_completed";
+                let state = if is_done { StepState::Succeeded } else { StepState::Failed };
+                let result = value("result");
+                let output = if result.is_null() { value("error") } else { result };
+                self.end(event, &format!("run {}", text("child_run_id")), state, output);
+            }
+            "gate_waiting" => {
+                let key = format!("gate {}", text("gate_id"));
+                let prompt = if text("prompt").is_empty() { text("state") } else { text("prompt") };
+                self.begin(event, key.clone(), prompt, "gate", value("context"));
+                if let Some(step) = self.last_of(&key) {
+                    step.state = StepState::Waits;
+                }
+            }
+            "gate_answered" => {
+                self.end(
+                    event,
+                    &format!("gate {}", text("gate_id")),
+                    StepState::Succeeded,
+                    Value::Object(data.clone()),
+                );
+            }
+            "gate_timeout" => {
+                self.end(event, &format!("gate {}", text("gate_id")), StepState::TimedOut, Value::Null);
+            }
+            "gate_cancelled" => {
+                self.end(event, &format!("gate {}", text("gate_id")), StepState::Failed, "withdrawn".into());
+            }
+            "question_answered" => self.log(crate::action::dialogue_answer(data)),
+            "log" => {
+                for line in text("text").lines() {
+                    self.log(print::visible(line));
+                }
+            }
+            _ if event.is_last() => {
+                self.is_over = true;
+                for step in self.steps.iter_mut().filter(|step| step.ended.is_none()) {
+                    step.ended = Some(event.timestamp.clone());
+                    step.state = StepState::Failed;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the step that a person looks for first: the one that failed, or else the last one.
+    pub(crate) fn telling(&self) -> usize {
+        let failed = self.steps.iter().rposition(|step| step.state == StepState::Failed);
+        failed.filter(|_| self.is_over).unwrap_or(self.steps.len().saturating_sub(1))
+    }
+
+    fn begin(&mut self, event: &RunEvent, key: String, name: &str, kind: &str, input: Value) {
+        if self.steps.len() == MOST_STEPS {
+            self.steps.remove(0);
+            self.left_out += 1;
+        }
+        self.steps.push(Step {
+            key,
+            name: print::visible(name),
+            kind: print::visible(kind),
+            state: StepState::Running,
+            began: event.timestamp.clone(),
+            ended: None,
+            input,
+            output: Value::Null,
+            child: None,
+            log: Vec::new(),
+        });
+    }
+
+    fn end(&mut self, event: &RunEvent, key: &str, state: StepState, output: Value) {
+        if let Some(step) = self.steps.iter_mut().rev().find(|step| step.key == key && step.ended.is_none()) {
+            step.ended = Some(event.timestamp.clone());
+            step.state = state;
+            step.output = output;
+        }
+    }
+
+    fn log(&mut self, line: String) {
+        if let Some(step) = self.steps.last_mut() {
+            step.log.push(line);
+        }
+    }
+
+    fn last_of(&mut self, key: &str) -> Option<&mut Step> {
+        self.steps.iter_mut().rev().find(|step| step.key == key)
+    }
+}
+
+/// Returns a value as lines that a person reads: the fields of an object one by one, texts as they are.
+pub(crate) fn value_lines(value: &Value) -> Vec<String> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::String(text) => text.trim_end().lines().map(print::visible).collect(),
+        Value::Object(fields) => fields.iter().filter(|(_, value)| !value.is_null()).flat_map(field_lines).collect(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default().lines().map(print::visible).collect(),
+    }
+}
+
+fn field_lines((name, value): (&String, &Value)) -> Vec<String> {
+    let name = print::visible(name);
+    let lines = match value {
+        Value::Object(_) | Value::Array(_) => {
+            serde_json::to_string_pretty(value).unwrap_or_default().lines().map(print::visible).collect()
+        }
+        other => value_lines(other),
+    };
+    match &lines[..] {
+        [] => vec![format!("{name}: {}", if value.is_string() { "(empty)" } else { "" }).trim_end().to_owned()],
+        [line] => vec![format!("{name}: {line}")],
+        lines => std::iter::once(format!("{name}:")).chain(lines.iter().map(|line| format!("  {line}"))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(crate) fn event(event_type: &str, data: Value, second: u32) -> RunEvent {
+        let Value::Object(data) = data else { panic!("it has fields") };
+        RunEvent {
+            seq: u64::from(second) + 1,
+            run_id: "run_a".to_owned(),
+            workflow_id: "release".to_owned(),
+            event_type: event_type.to_owned(),
+            data,
+            timestamp: format!("2026-01-01T00:00:{second:02}Z"),
+        }
+    }
+
+    #[test]
+    fn steps_begin_end_and_wait() {
+        let mut steps = Steps::default();
+        for event in [
+            event("workflow_started", json!({}), 0),
+            event(
+                "state_entered",
+                json!({"state": "build", "visit": 1, "tool": "run_command", "params": {"command": "make"}}),
+                0,
+            ),
+            event(
+                "state_completed",
+                json!({"state": "build", "visit": 1, "outcome": "finished", "result": {"success": true, "exit_code": 0}}),
+                2,
+            ),
+            event("state_entered", json!({"state": "ask", "visit": 1, "tool": "gate", "params": {}}), 2),
+            event("gate_waiting", json!({"gate_id": "run_a/ask/1", "state": "ask", "prompt": "Deploy?\n"}), 2),
+        ] {
+            steps.record(&event);
+        }
+        let told = |steps: &Steps| {
+            steps.steps.iter().map(|step| format!("{} {} {:?}", step.name, step.kind, step.state)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Running", "Deploy?⏎ gate Waits"]);
+        assert_eq!(steps.telling(), 2);
+        steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
+        steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
+        assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
+        assert!(steps.is_over && steps.telling() == 1, "the step that failed comes first");
+    }
+
+    #[test]
+    fn values_are_lines_without_control_characters() {
+        let value = json!({"screen": "one\ntwo\x1b[2J", "code": 3, "none": null, "deep": {"a": [1]}, "empty": ""});
+        assert_eq!(
+            value_lines(&value),
+            [
+                "screen:",
+                "  one",
+                "  two␛[2J",
+                "code: 3",
+                "deep:",
+                "  {",
+                "    \"a\": [",
+                "      1",
+                "    ]",
+                "  }",
+                "empty: (empty)"
+            ]
+        );
+    }
+}

@@ -1,0 +1,609 @@
+//! What follows from an event: the next state of the full screen, and what is to be done.
+//!
+//! Pure: the same state, time and event give the same result.
+
+use std::time::Duration;
+
+use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunRecord};
+
+use super::event::{Effect, UiEvent};
+use super::gate_view::{AnswerStep, GateView};
+use super::key::{Key, TerminalInput};
+use super::layout::{GatePlaces, Places};
+use super::line_input::{Edit, LineInput};
+use super::model::{Confirmation, DaemonState, ListLine, Model, Notice, Opened, Row, RowId, Section, Typing, lines};
+use super::picture::Picture;
+use super::view::answer_height;
+use crate::commands::gates::answer_text;
+use crate::print;
+use crate::run_changes::has_ended;
+
+/// How many lines of input and output a key scrolls.
+const PAGE: usize = 10;
+
+/// Takes an event at a time since the start, at a time of day (ISO 8601, UTC).
+pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEvent) -> Vec<Effect> {
+    (model.at, model.now) = (at, now);
+    let effects = match event {
+        UiEvent::Input(input) => take_input(model, &input),
+        UiEvent::Resized { cols, rows } => {
+            (model.cols, model.rows) = (cols, rows);
+            vec![Effect::Redraw]
+        }
+        UiEvent::Tick => Vec::new(),
+        UiEvent::DaemonAway => {
+            if model.daemon != DaemonState::Away {
+                model.daemon = DaemonState::Away;
+                model.picture = None;
+                note(model, Err("the daemon ended; this waits for the next one, and s starts it".to_owned()));
+            }
+            Vec::new()
+        }
+        UiEvent::Lists { terminals, runs, needs_passphrase } => {
+            if model.daemon == DaemonState::Away {
+                note(model, Ok("the daemon is back".to_owned()));
+            }
+            model.daemon = DaemonState::Here;
+            (model.terminals, model.runs, model.needs_passphrase) = (terminals, runs, needs_passphrase);
+            model.sort_runs();
+            let mut effects = gate_changed(model);
+            effects.extend(open_wanted(model));
+            effects
+        }
+        UiEvent::Terminals(terminals) => {
+            model.terminals = terminals;
+            Vec::new()
+        }
+        UiEvent::Run(run) => {
+            model.put_run(*run);
+            gate_changed(model)
+        }
+        UiEvent::RunGone(id) => {
+            model.runs.retain(|run| run.run_id != id);
+            gate_changed(model)
+        }
+        UiEvent::Screen { terminal, change } => {
+            if model.picture.as_ref().is_none_or(|picture| picture.terminal != terminal) {
+                model.picture = Some(Picture::of(&terminal));
+            }
+            if let Some(picture) = &mut model.picture {
+                picture.take(*change);
+            }
+            Vec::new()
+        }
+        UiEvent::ScreenGone(terminal) => {
+            model.picture = model.picture.take().filter(|picture| picture.terminal != terminal);
+            Vec::new()
+        }
+        UiEvent::RunEvent { opening, event } => {
+            for opened in &mut model.opened {
+                if let Opened::Run(view) = opened
+                    && view.opening == opening
+                {
+                    view.steps.record(&event);
+                }
+            }
+            Vec::new()
+        }
+        UiEvent::Gate { gate_id, gate } => {
+            show_gate(model, &gate_id, gate.map(|gate| *gate));
+            Vec::new()
+        }
+        UiEvent::Answered { answer, reply } => answered(model, *answer, reply.map(|reply| *reply)),
+        UiEvent::AnswerWaits(seconds) => {
+            if let Some(Opened::Gate(view)) = model.opened.last_mut() {
+                view.remark = Some(crate::passphrase::pause(seconds));
+            }
+            Vec::new()
+        }
+        UiEvent::Done(done) => {
+            note(model, done);
+            Vec::new()
+        }
+        UiEvent::CameBack(left) => {
+            note(model, left);
+            vec![Effect::Redraw]
+        }
+    };
+    settle(model);
+    effects
+}
+
+/// Keeps the selection on a row that exists, and in sight.
+fn settle(model: &mut Model) {
+    let list = model.list();
+    let selected = model.selected_index(&list);
+    model.selected = list.get(selected).map(|row| row.id.clone());
+    let height = usize::from(Places::of(model.cols, model.rows).list.height).max(1);
+    let lines = lines(&list);
+    let line = lines.iter().position(|line| *line == ListLine::Row(selected)).unwrap_or(0);
+    // The heading of a first row comes into sight with it.
+    let first = if line > 0 && matches!(lines[line - 1], ListLine::Heading(..)) { line - 1 } else { line };
+    let first = if selected == 0 { 0 } else { first };
+    model.top = model.top.min(first).max((line + 1).saturating_sub(height)).min(lines.len().saturating_sub(height));
+    if model
+        .picture
+        .as_ref()
+        .is_some_and(|picture| model.selected.as_ref().is_none_or(|row| row.id != picture.terminal))
+    {
+        model.picture = None;
+    }
+    let (cols, rows) = (model.cols, model.rows);
+    if let Some(Opened::Gate(view)) = model.opened.last_mut() {
+        scroll_gate(view, cols, rows, 0);
+    }
+}
+
+fn note(model: &mut Model, done: Result<String, String>) {
+    let is_error = done.is_err();
+    let (Ok(text) | Err(text)) = done;
+    model.notice = Some(Notice { text: print::visible(&text), is_error });
+}
+
+fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
+    if let TerminalInput::Focus(has_focus) = input {
+        // The click that brings the window to the front, or a key that was meant for another one, answers nothing.
+        if let (true, Some(Opened::Gate(view))) = (has_focus, model.opened.last_mut()) {
+            view.rest(model.at);
+        }
+        return Vec::new();
+    }
+    let key = match input {
+        TerminalInput::Key(key) => Some(*key),
+        _ => None,
+    };
+    match key {
+        Some(Key::Ctrl('l')) => return vec![Effect::Redraw],
+        Some(Key::Ctrl('z')) => return vec![Effect::Suspend],
+        _ => {}
+    }
+    if model.shows_help {
+        model.shows_help = key.is_none();
+        return Vec::new();
+    }
+    if let Some(confirmation) = model.confirmation.take() {
+        return match key {
+            Some(Key::Char('y')) => vec![Effect::Cancel(confirmation.run_id)],
+            Some(_) => {
+                note(model, Ok("the run continues".to_owned()));
+                Vec::new()
+            }
+            None => {
+                model.confirmation = Some(confirmation);
+                Vec::new()
+            }
+        };
+    }
+    if model.typing.is_some() {
+        return type_line(model, input);
+    }
+    model.notice = None;
+    match model.opened.last() {
+        Some(Opened::Gate(_)) => gate_input(model, input, key),
+        Some(Opened::Run(_)) => key.map(|key| run_key(model, key)).unwrap_or_default(),
+        None => key.map(|key| list_key(model, key)).unwrap_or_default(),
+    }
+}
+
+/// Takes a key of the filter or of the beginning of an id.
+fn type_line(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
+    match model.typing.take() {
+        Some(Typing::Filter) => {
+            match (input, model.filter.take(input)) {
+                // The selection moves while the filter is typed.
+                (TerminalInput::Key(key @ (Key::Up | Key::Down | Key::PageUp | Key::PageDown)), _) => {
+                    model.typing = Some(Typing::Filter);
+                    return list_key(model, *key);
+                }
+                (_, Edit::Entered) => return Vec::new(),
+                (_, Edit::Left) => {
+                    model.filter = LineInput::default();
+                    return Vec::new();
+                }
+                (_, Edit::Changed) => model.selected = None,
+                (_, Edit::Ignored) => {}
+            }
+            model.typing = Some(Typing::Filter);
+        }
+        Some(Typing::GoTo(mut line)) => match line.take(input) {
+            Edit::Left => {}
+            Edit::Entered => return go_to(model, line.text().trim()),
+            Edit::Changed | Edit::Ignored => model.typing = Some(Typing::GoTo(line)),
+        },
+        None => {}
+    }
+    Vec::new()
+}
+
+/// Takes a key at the list.
+fn list_key(model: &mut Model, key: Key) -> Vec<Effect> {
+    let list = model.list();
+    let selected = model.selected_index(&list);
+    let page = usize::from(Places::of(model.cols, model.rows).list.height).saturating_sub(1).max(1);
+    let last = list.len().saturating_sub(1);
+    let row = list.get(selected);
+    let to = match key {
+        Key::Up | Key::Char('k') => selected.saturating_sub(1),
+        Key::Down | Key::Char('j') => (selected + 1).min(last),
+        Key::PageUp | Key::Ctrl('b') => selected.saturating_sub(page),
+        Key::PageDown | Key::Ctrl('f') | Key::Char(' ') => (selected + page).min(last),
+        Key::Home => 0,
+        Key::End | Key::Char('G') => last,
+        Key::Tab => other_section(&list, selected, true),
+        Key::BackTab => other_section(&list, selected, false),
+        _ => return row_key(model, key, row.cloned().as_ref()),
+    };
+    model.selected = list.get(to).map(|row| row.id.clone());
+    Vec::new()
+}
+
+/// Returns the first row of the next or the last section that has rows.
+fn other_section(list: &[Row], selected: usize, is_next: bool) -> usize {
+    let firsts: Vec<usize> =
+        (0..list.len()).filter(|at| *at == 0 || list[*at].id.section != list[*at - 1].id.section).collect();
+    let here = firsts.iter().rposition(|first| *first <= selected).unwrap_or(0);
+    let count = firsts.len().max(1);
+    let to = if is_next { here + 1 } else { here + count - 1 } % count;
+    firsts.get(to).copied().unwrap_or(0)
+}
+
+/// Takes a key that does something, for the selected row if there is one.
+fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
+    match key {
+        Key::Char('q') | Key::Ctrl('c' | 'd') => return vec![Effect::Leave],
+        Key::Char('?') => model.shows_help = true,
+        Key::Char('/') => model.typing = Some(Typing::Filter),
+        Key::Char('g') => model.typing = Some(Typing::GoTo(LineInput::default())),
+        Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
+        Key::Escape => model.filter = LineInput::default(),
+        Key::Enter | Key::Right | Key::Char('l') => {
+            return row.map(|row| open(model, &row.id)).unwrap_or_default();
+        }
+        Key::Char('t') => {
+            if let Some(row) = row.filter(|row| row.id.section == Section::Terminals) {
+                return vec![Effect::Attach { terminal: row.id.id.clone(), hold: true }];
+            }
+        }
+        Key::Char('a') => {
+            let gate = row.and_then(|row| match row.id.section {
+                Section::Gates => Some(row.id.id.clone()),
+                Section::Runs => model.run(&row.id.id)?.pending_gates.first().map(|gate| gate.gate_id.clone()),
+                Section::Terminals => None,
+            });
+            if let Some(gate) = gate {
+                return open(model, &RowId { section: Section::Gates, id: gate });
+            }
+        }
+        Key::Char('c' | 'p') => {
+            if let Some(row) = row.filter(|row| row.id.section != Section::Terminals) {
+                // The id of a gate begins with that of its run.
+                let run = row.id.id.split('/').next().unwrap_or_default().to_owned();
+                return steer(model, key, &run);
+            }
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// Pauses, resumes or cancels a run.
+fn steer(model: &mut Model, key: Key, run_id: &str) -> Vec<Effect> {
+    let Some(run) = model.run(run_id) else { return Vec::new() };
+    let name = format!("{} {}", print::visible(&run.workflow_id), run.run_id);
+    if has_ended(run) {
+        note(model, Err(format!("{name} has ended")));
+        return Vec::new();
+    }
+    match (key, run.paused.is_some()) {
+        (Key::Char('p'), true) => vec![Effect::Resume(run_id.to_owned())],
+        (Key::Char('p'), false) => vec![Effect::Pause(run_id.to_owned())],
+        _ => {
+            let question = format!("Cancel {name}? Its work is abandoned and its terminals are closed");
+            model.confirmation = Some(Confirmation { question, run_id: run_id.to_owned() });
+            Vec::new()
+        }
+    }
+}
+
+/// Opens what a row names.
+fn open(model: &mut Model, row: &RowId) -> Vec<Effect> {
+    match row.section {
+        Section::Terminals => return vec![Effect::Attach { terminal: row.id.clone(), hold: false }],
+        Section::Runs => {
+            model.open_run(row.id.clone());
+        }
+        Section::Gates => match model.gate(&row.id).map(|(run, gate)| (run.workflow_id.clone(), gate.clone())) {
+            Some((workflow, gate)) => {
+                let effect = Effect::ShowGate { run_id: gate.run_id.clone(), gate_id: gate.gate_id.clone() };
+                let is_whole = !gate.shortened;
+                model.opened.push(Opened::Gate(Box::new(GateView::new(gate, workflow, model.at))));
+                // What the list has may be shortened.
+                return if is_whole { Vec::new() } else { vec![effect] };
+            }
+            None => note(model, Err("the run is locked; unlock it with: steplatch approver unlock".to_owned())),
+        },
+    }
+    Vec::new()
+}
+
+/// Opens the run or terminal whose id begins so, or whose name is this.
+fn go_to(model: &mut Model, beginning: &str) -> Vec<Effect> {
+    if beginning.is_empty() {
+        return Vec::new();
+    }
+    match found(model, beginning) {
+        Ok(row) => {
+            model.filter = LineInput::default();
+            model.selected = Some(row.clone());
+            open(model, &row)
+        }
+        Err(error) => {
+            note(model, Err(error));
+            Vec::new()
+        }
+    }
+}
+
+/// Opens what the command line named, once the lists are here.
+fn open_wanted(model: &mut Model) -> Vec<Effect> {
+    match model.opens.take() {
+        Some(beginning) => go_to(model, &beginning),
+        None => Vec::new(),
+    }
+}
+
+fn found(model: &Model, beginning: &str) -> Result<RowId, String> {
+    let named = model
+        .terminals
+        .iter()
+        .find(|terminal| terminal.session_id == beginning || terminal.name.as_deref() == Some(beginning));
+    if let Some(terminal) = named {
+        return Ok(RowId { section: Section::Terminals, id: terminal.session_id.clone() });
+    }
+    let begins = |id: &str| {
+        let without = id.split_once('_').map_or(id, |(_, without)| without);
+        id.starts_with(beginning) || without.starts_with(beginning)
+    };
+    let runs = model.runs.iter().map(|run| (Section::Runs, &run.run_id));
+    let terminals = model.terminals.iter().map(|terminal| (Section::Terminals, &terminal.session_id));
+    let mut all = runs.chain(terminals).filter(|(_, id)| begins(id));
+    match (all.next(), all.next()) {
+        (Some((section, id)), None) => Ok(RowId { section, id: id.clone() }),
+        (None, _) => Err(format!("no run or terminal begins with '{beginning}'")),
+        (Some(_), Some(_)) => Err(format!("several runs or terminals begin with '{beginning}'; type more of the id")),
+    }
+}
+
+/// Takes a key at an opened run.
+fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
+    let Some(Opened::Run(view)) = model.opened.last_mut() else { return Vec::new() };
+    let run_id = view.run_id.clone();
+    let last = view.steps.steps.len().saturating_sub(1);
+    let step = view.step.unwrap_or_else(|| view.steps.telling()).min(last);
+    let to = match key {
+        Key::Up | Key::Char('k') => step.saturating_sub(1),
+        Key::Down | Key::Char('j') => (step + 1).min(last),
+        Key::Home => 0,
+        Key::End | Key::Char('G') => {
+            // The end is followed again.
+            (view.step, view.scroll) = (None, 0);
+            return Vec::new();
+        }
+        Key::PageUp => {
+            view.scroll = view.scroll.saturating_sub(PAGE);
+            return Vec::new();
+        }
+        Key::PageDown | Key::Char(' ') => {
+            view.scroll += PAGE;
+            return Vec::new();
+        }
+        Key::Escape | Key::Left | Key::Char('h' | 'q' | 'b') | Key::Ctrl('c') => {
+            let is_over = model.run(&run_id).is_none_or(has_ended);
+            model.close();
+            model.selected = Some(RowId { section: Section::Runs, id: run_id.clone() });
+            if key == Key::Char('b') && !is_over {
+                let short: String = run_id.strip_prefix("run_").unwrap_or(&run_id).chars().take(4).collect();
+                note(model, Ok(format!("{run_id} continues in the background; g {short} comes back to it")));
+            }
+            return Vec::new();
+        }
+        Key::Char('?') => {
+            model.shows_help = true;
+            return Vec::new();
+        }
+        Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
+        Key::Enter | Key::Right | Key::Char('l') => {
+            return match view.steps.steps.get(step).and_then(|step| step.child.clone()) {
+                Some(child) => open(model, &RowId { section: Section::Runs, id: child }),
+                None => Vec::new(),
+            };
+        }
+        Key::Char('a') => {
+            let gate = model.run(&run_id).and_then(|run| run.pending_gates.first()).map(|gate| gate.gate_id.clone());
+            return gate.map(|id| open(model, &RowId { section: Section::Gates, id })).unwrap_or_default();
+        }
+        Key::Char('t') => {
+            let terminal = view.steps.steps.get(step).and_then(terminal_of);
+            return terminal.map(|terminal| Effect::Attach { terminal, hold: false }).into_iter().collect();
+        }
+        Key::Char('c' | 'p') => return steer(model, key, &run_id),
+        _ => return Vec::new(),
+    };
+    (view.step, view.scroll) = (Some(to), 0);
+    Vec::new()
+}
+
+/// Returns the terminal that a step worked in.
+fn terminal_of(step: &super::steps::Step) -> Option<String> {
+    let named = |value: &serde_json::Value| Some(value.get("session_id")?.as_str()?.to_owned());
+    named(&step.output).or_else(|| named(&step.input))
+}
+
+/// Takes an input at an opened question.
+fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec<Effect> {
+    let (at, cols, rows) = (model.at, model.cols, model.rows);
+    let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
+    if let AnswerStep::Typing(line) = &mut view.step {
+        return match line.take(input) {
+            Edit::Entered => {
+                let text = std::mem::take(line);
+                entered(view, text.text(), at)
+            }
+            Edit::Left => {
+                view.step = AnswerStep::Reading;
+                view.prompt.begin();
+                Vec::new()
+            }
+            Edit::Changed => {
+                view.remark = None;
+                Vec::new()
+            }
+            Edit::Ignored => {
+                scroll_by_key(view, cols, rows, key);
+                Vec::new()
+            }
+        };
+    }
+    match key {
+        Some(Key::Escape | Key::Left | Key::Char('q' | 'h') | Key::Ctrl('c')) => {
+            let id = view.gate().gate_id.clone();
+            model.close();
+            if model.opened.is_empty() {
+                model.selected = Some(RowId { section: Section::Gates, id });
+            }
+        }
+        Some(Key::Char('?')) => model.shows_help = true,
+        Some(Key::Char('a')) => match view.refusal(at) {
+            Some(why) => view.remark = Some(format!("no answer is taken now: {why}")),
+            None => {
+                view.remark = None;
+                view.step = AnswerStep::Typing(LineInput::default());
+            }
+        },
+        key => scroll_by_key(view, cols, rows, key),
+    }
+    Vec::new()
+}
+
+fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
+    let lines = match key {
+        Some(Key::Up | Key::Char('k')) => -1,
+        Some(Key::Down | Key::Char('j')) => 1,
+        Some(Key::PageUp) => -isize::try_from(PAGE).unwrap_or(1),
+        Some(Key::PageDown | Key::Char(' ')) => isize::try_from(PAGE).unwrap_or(1),
+        Some(Key::Home) => isize::MIN,
+        Some(Key::End | Key::Char('G')) => isize::MAX,
+        _ => return,
+    };
+    scroll_gate(view, cols, rows, lines);
+}
+
+/// Scrolls a question, and notes whether its end is on the screen.
+fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
+    let place = GatePlaces::of(cols, rows, answer_height(view)).question;
+    if !place.is_empty() {
+        view.scroll_by(lines, usize::from(place.width), usize::from(place.height));
+    }
+}
+
+/// Takes a line of an answer.
+fn entered(view: &mut GateView, line: &str, at: Duration) -> Vec<Effect> {
+    if let Some(why) = view.refusal(at) {
+        view.remark = Some(format!("no answer is taken now: {why}"));
+        return Vec::new();
+    }
+    match view.prompt.line(line) {
+        Ok(Some(answer)) => {
+            view.step = AnswerStep::Sent;
+            view.remark = None;
+            vec![Effect::Answer(Box::new(answer))]
+        }
+        Ok(None) => {
+            view.remark = None;
+            Vec::new()
+        }
+        Err(misread) => {
+            view.remark = Some(misread);
+            Vec::new()
+        }
+    }
+}
+
+/// Takes the reply to an answer.
+fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply, String>) -> Vec<Effect> {
+    let said = answer_text(&answer);
+    let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
+    if answer.gate_id.as_ref() != Some(&view.gate().gate_id) {
+        return Vec::new();
+    }
+    match reply {
+        Ok(reply) if reply.success => {
+            let run = view.gate().run_id.clone();
+            model.close();
+            note(model, Ok(format!("answered: {said}; {run} is now {}", reply.status)));
+            Vec::new()
+        }
+        Ok(reply) => {
+            view.remark = view.prompt.refused(answer, &reply);
+            if view.prompt.is_secret() {
+                view.step = AnswerStep::Typing(LineInput::default());
+                return Vec::new();
+            }
+            view.step = AnswerStep::Reading;
+            let GateInfo { run_id, gate_id, .. } = view.gate().clone();
+            // It may have changed, or have been answered elsewhere.
+            vec![Effect::ShowGate { run_id, gate_id }]
+        }
+        Err(error) => {
+            view.step = AnswerStep::Reading;
+            view.prompt.begin();
+            view.remark = Some(error);
+            Vec::new()
+        }
+    }
+}
+
+/// Takes the whole question of the gate that is shown.
+fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
+    let at = model.at;
+    let Some(Opened::Gate(view)) = model.opened.last_mut() else { return };
+    if view.gate().gate_id != gate_id {
+        return;
+    }
+    match gate {
+        Ok(gate) if gate.digest == view.gate().digest && !view.gate().shortened => {}
+        // The same question, now whole.
+        Ok(gate) if gate.digest == view.gate().digest => {
+            let workflow = std::mem::take(&mut view.workflow);
+            **view = GateView::new(gate, workflow, at);
+        }
+        Ok(gate) => view.replace(gate, at),
+        Err(why) => {
+            view.step = AnswerStep::Closed;
+            view.remark = Some(why);
+        }
+    }
+}
+
+/// Looks whether the question that is shown still waits, as it is shown.
+fn gate_changed(model: &mut Model) -> Vec<Effect> {
+    let Some(Opened::Gate(view)) = model.opened.last() else { return Vec::new() };
+    let shown = view.gate();
+    let (run_id, gate_id, digest) = (shown.run_id.clone(), shown.gate_id.clone(), shown.digest.clone());
+    let is_sent = matches!(view.step, AnswerStep::Sent);
+    let run_is_known = model.runs.iter().any(|run: &RunRecord| run.run_id == run_id);
+    let now = model.gate(&gate_id).map(|(_, gate)| gate.digest.clone());
+    match now {
+        Some(now) if now == digest => Vec::new(),
+        Some(_) => vec![Effect::ShowGate { run_id, gate_id }],
+        // The reply to the answer says what happened.
+        None if is_sent || !run_is_known => Vec::new(),
+        None => {
+            if let Some(Opened::Gate(view)) = model.opened.last_mut() {
+                view.step = AnswerStep::Closed;
+                view.remark = Some("the question was answered or withdrawn; esc goes back".to_owned());
+            }
+            Vec::new()
+        }
+    }
+}

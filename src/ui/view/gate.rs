@@ -1,0 +1,104 @@
+//! An opened question, and its answer.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
+use super::{header, keys, typed, write, write_all};
+use crate::print::{fitted, visible};
+use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, asked, question_lines};
+use crate::ui::layout::GatePlaces;
+use crate::ui::model::Model;
+
+/// Returns a line of a question with its style.
+pub(super) fn line_of(line: &QuestionLine) -> Line<'static> {
+    match line {
+        QuestionLine::Prompt(text) => Line::styled(text.clone(), STRONG),
+        QuestionLine::Judged(text) => Line::from(vec![Span::styled("│ ", QUIET), Span::raw(text.clone())]),
+        QuestionLine::Remark(text) => Line::styled(text.clone(), WAITS),
+        QuestionLine::Choice(text) => Line::styled(text.clone(), ACCENT),
+        QuestionLine::Blank => Line::raw(""),
+    }
+}
+
+/// Returns how many rows the answer takes: what leads to its next line, its prompt, what is typed, and a remark.
+pub(crate) fn answer_height(view: &GateView) -> u16 {
+    let lead = match view.step {
+        AnswerStep::Typing(_) => view.prompt.lead().len(),
+        _ => 0,
+    };
+    u16::try_from(lead).unwrap_or(u16::MAX).saturating_add(4)
+}
+
+pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Option<Position> {
+    let places = GatePlaces::of(model.cols, model.rows, answer_height(view));
+    let gate = view.gate();
+    let title = vec![
+        Span::styled(format!(" {} asks ", visible(&view.workflow)), STRONG),
+        Span::raw(format!(" {} ", asked(gate, &model.now))),
+    ];
+    header(model, buffer, places.header, title);
+    let width = usize::from(places.question.width);
+    let lines = question_lines(gate, width);
+    let height = usize::from(places.question.height);
+    let below = lines.len().saturating_sub(view.scroll + height);
+    write_all(buffer, places.question, lines.iter().skip(view.scroll).map(line_of));
+    let cursor = draw_answer(model, view, below, buffer, places.answer);
+    let shown: &[(&str, &str)] = match view.step {
+        AnswerStep::Typing(_) => &[("enter", "gives the answer"), ("esc", "leaves it open"), ("↑↓", "scroll")],
+        AnswerStep::Reading => {
+            &[("a", "answer"), ("↑↓ space", "scroll"), ("esc", "back, leaves it open"), ("?", "help")]
+        }
+        AnswerStep::Sent | AnswerStep::Closed => &[("esc", "back"), ("↑↓ space", "scroll"), ("?", "help")],
+    };
+    keys(buffer, places.keys, shown);
+    cursor
+}
+
+fn draw_answer(model: &Model, view: &GateView, below: usize, buffer: &mut Buffer, place: Rect) -> Option<Position> {
+    let mut rows = place.rows();
+    let width = usize::from(place.width);
+    let rule = if below > 0 { format!("── {below} more lines below ") } else { "──".to_owned() };
+    let rule = format!("{rule}{}", "─".repeat(width.saturating_sub(rule.width())));
+    write(buffer, rows.next()?, &Line::styled(rule, QUIET));
+    let mut cursor = None;
+    match &view.step {
+        AnswerStep::Typing(line) => {
+            for lead in view.prompt.lead() {
+                write(buffer, rows.next()?, &Line::styled(lead, QUIET));
+            }
+            write(buffer, rows.next()?, &Line::styled(fitted(&view.prompt.prompt(), width), STRONG));
+            let shown =
+                if view.prompt.is_secret() { "•".repeat(line.text().chars().count()) } else { visible(line.text()) };
+            cursor = Some(typed(buffer, rows.next()?, "› ", &shown));
+        }
+        AnswerStep::Reading => {
+            let (text, style) = match view.refusal(model.at) {
+                Some("it has just appeared") => ("it takes an answer in a moment".to_owned(), QUIET),
+                Some(why) => (format!("no answer yet: {why}"), QUIET),
+                None => ("a begins an answer".to_owned(), ACCENT),
+            };
+            write(buffer, rows.next()?, &Line::styled(text, style));
+            let proof = if gate_is_for_people(view) && model.needs_passphrase {
+                "the approver's passphrase is asked for after the answer"
+            } else {
+                ""
+            };
+            write(buffer, rows.next()?, &Line::styled(proof, QUIET));
+        }
+        AnswerStep::Sent => write(buffer, rows.next()?, &Line::styled("the answer is on its way", ACCENT)),
+        AnswerStep::Closed => write(buffer, rows.next()?, &Line::styled("closed", QUIET)),
+    }
+    if let (Some(remark), Some(row)) = (&view.remark, rows.next()) {
+        let style: Style = if matches!(view.step, AnswerStep::Closed) { WAITS } else { BAD };
+        write(buffer, row, &Line::styled(fitted(&visible(remark), width), style));
+    }
+    cursor
+}
+
+fn gate_is_for_people(view: &GateView) -> bool {
+    view.gate().answered_by == "human"
+}

@@ -1,0 +1,50 @@
+//! The help.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::style::{QUIET, STRONG};
+use super::{border, write_all};
+use crate::attach::DetachKey;
+use crate::ui::model::Model;
+
+/// Keys and what they do; a row without a key is a heading.
+const ROWS: [(&str, &str); 22] = [
+    ("", "Everywhere"),
+    ("↑ ↓, space", "select, scroll"),
+    ("enter", "opens: reads a question, attaches to a terminal, shows a run"),
+    ("esc", "back"),
+    ("a", "answer the question of a run or gate"),
+    ("p", "pause a run, or resume it"),
+    ("c", "cancel a run, after a question"),
+    ("ctrl-z, ctrl-l", "suspend, draw again"),
+    ("", "List"),
+    ("tab", "the next section"),
+    ("/", "filter by words"),
+    ("g", "go to a run or terminal by the beginning of its id, or its name"),
+    ("t", "take a terminal over: attach, and nothing else can type"),
+    ("q", "leave; terminals and runs continue"),
+    ("", "Run"),
+    ("enter", "the run that a step started"),
+    ("t", "the terminal that a step worked in"),
+    ("b", "leave it in the background; g comes back"),
+    ("end", "follow the last step again"),
+    ("", "Question"),
+    ("a, text, enter", "answers it, once its end was on the screen"),
+    ("esc", "leaves it open"),
+];
+
+pub(super) fn draw(model: &Model, buffer: &mut Buffer) {
+    let screen = Rect { x: 0, y: 0, width: model.cols, height: model.rows };
+    for at in screen.positions() {
+        buffer[at].reset();
+    }
+    let inside = border(buffer, screen, "Help; any key goes back");
+    let rows = ROWS.iter().map(|(key, does)| match *key {
+        "" => Line::styled(*does, STRONG),
+        key => Line::from(vec![Span::styled(format!("  {key:<16}"), STRONG), Span::raw(*does)]),
+    });
+    let leaves = Line::styled(format!("  An attached terminal is left with {}.", DetachKey::default().name()), QUIET);
+    write_all(buffer, inside, rows.chain([leaves]));
+}

@@ -1,0 +1,107 @@
+//! The list: what waits for the person, terminals, and runs.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::style::{QUIET, REVERSED, STRONG, WAITS, of_tone};
+use super::{header, keys, notice, preview, write};
+use crate::print::{fitted, padded};
+use crate::ui::layout::Places;
+use crate::ui::model::{DaemonState, ListLine, Model, Row, Section, lines};
+
+/// The widest column of names, and of states.
+const NAME: usize = 40;
+const STATE: usize = 20;
+
+pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
+    let places = Places::of(model.cols, model.rows);
+    let list = model.list();
+    let waiting = list.iter().filter(|row| row.id.section == Section::Gates).count();
+    let title = match waiting {
+        0 => vec![Span::styled(" steplatch ", STRONG), Span::raw(" nothing waits for you ")],
+        1 => vec![Span::styled(" steplatch ", STRONG), Span::styled(" 1 question waits for you ", WAITS)],
+        many => {
+            vec![Span::styled(" steplatch ", STRONG), Span::styled(format!(" {many} questions wait for you "), WAITS)]
+        }
+    };
+    header(model, buffer, places.header, title);
+    draw_list(model, &list, buffer, places.list);
+    let selected = list.get(model.selected_index(&list));
+    if let Some(place) = places.preview {
+        preview::draw(model, selected, buffer, place);
+    }
+    let cursor = notice(model, buffer, places.notice);
+    keys(buffer, places.keys, &keys_of(model, selected));
+    cursor
+}
+
+fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
+    let width = usize::from(place.width);
+    let selected = model.selected_index(list);
+    let widest = |wide: fn(&Row) -> usize, most: usize| list.iter().map(wide).max().unwrap_or(0).min(most);
+    let name = widest(|row| row.name.width(), NAME.min(width * 2 / 5));
+    let state = widest(|row| row.state.width(), STATE.min(width / 4));
+    for (at, line) in place.rows().zip(lines(list).into_iter().skip(model.top)) {
+        match line {
+            ListLine::Heading(section, count) => {
+                write(
+                    buffer,
+                    at,
+                    &Line::from(vec![
+                        Span::styled(format!(" {} ", section.title()), STRONG),
+                        Span::styled(heading_detail(model, section, count), QUIET),
+                    ]),
+                );
+            }
+            ListLine::Row(index) => {
+                let row = &list[index];
+                let cell = |text: &str, columns: usize| padded(&fitted(text, columns), columns);
+                let style = of_tone(row.tone);
+                let line = Line::from(vec![
+                    Span::styled(format!("  {} ", row.mark), style),
+                    Span::raw(cell(&row.name, name)),
+                    Span::raw("  "),
+                    Span::styled(cell(&row.state, state), style),
+                    Span::styled(format!("  {}", row.detail), QUIET),
+                ]);
+                write(buffer, at, &line);
+                if index == selected {
+                    buffer.set_style(at, REVERSED);
+                }
+            }
+        }
+    }
+}
+
+/// Returns what stands behind the title of a section.
+fn heading_detail(model: &Model, section: Section, count: usize) -> String {
+    let is_filtered = !model.filter.text().is_empty();
+    match (count, section) {
+        (0, _) if is_filtered => "none has that".to_owned(),
+        (0, _) if model.daemon != DaemonState::Here => String::new(),
+        (0, Section::Gates) => "nothing".to_owned(),
+        (0, Section::Terminals) => "none; open one with: steplatch terminal open".to_owned(),
+        (0, Section::Runs) => "none; start one with: steplatch run".to_owned(),
+        (count, _) => count.to_string(),
+    }
+}
+
+fn keys_of(model: &Model, selected: Option<&Row>) -> Vec<(&'static str, &'static str)> {
+    if model.typing.is_some() {
+        return vec![("enter", "takes it"), ("esc", "leaves it")];
+    }
+    let mut keys = vec![("↑↓", "select")];
+    keys.extend(match selected.map(|row| row.id.section) {
+        Some(Section::Gates) => vec![("enter", "read and answer"), ("c", "cancel its run")],
+        Some(Section::Terminals) => vec![("enter", "attach"), ("t", "take over")],
+        Some(Section::Runs) => vec![("enter", "open"), ("p", "pause/resume"), ("c", "cancel")],
+        None => Vec::new(),
+    });
+    if model.daemon == DaemonState::Away {
+        keys.push(("s", "start the daemon"));
+    }
+    keys.extend([("q", "leave"), ("?", "help"), ("/", "filter"), ("tab", "section"), ("g", "go to id")]);
+    keys
+}

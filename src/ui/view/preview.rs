@@ -1,0 +1,110 @@
+//! What the selected row is about: the question, the screen of the terminal, or the run.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::gate::line_of;
+use super::style::QUIET;
+use super::{border, write, write_all};
+use crate::print;
+use crate::ui::gate_view::{asked, question_lines};
+use crate::ui::model::{DaemonState, Model, Row, Section};
+use crate::ui::picture::{Picture, run_style};
+use crate::ui::steps::value_lines;
+
+pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, place: Rect) {
+    let Some(row) = selected else { return };
+    match row.id.section {
+        Section::Gates => match model.gate(&row.id.id) {
+            Some((run, gate)) => {
+                let title = format!("{} asks; {}", print::visible(&run.workflow_id), asked(gate, &model.now));
+                let inside = border(buffer, place, &title);
+                let lines = question_lines(gate, usize::from(inside.width));
+                write_all(buffer, inside, lines.iter().map(line_of));
+            }
+            None => {
+                let inside = border(buffer, place, &row.name);
+                write(buffer, inside, &Line::raw(row.detail.clone()));
+            }
+        },
+        Section::Terminals => {
+            let session = model.terminal(&row.id.id);
+            let size = session.map(|session| format!(" {}x{}", session.cols, session.rows)).unwrap_or_default();
+            let title = session.and_then(|session| session.title.as_deref()).map(print::visible);
+            let title = title.filter(|title| !title.is_empty()).map(|title| format!(", {title}")).unwrap_or_default();
+            let inside = border(buffer, place, &format!("{}: {}{size}{title}", row.name, row.state));
+            match model.picture.as_ref().filter(|picture| picture.terminal == row.id.id) {
+                Some(picture) => draw_picture(picture, buffer, inside),
+                None if model.daemon == DaemonState::Away => {
+                    write(buffer, inside, &Line::styled("its screen is shown once the daemon is back", QUIET));
+                }
+                None => {}
+            }
+        }
+        Section::Runs => {
+            let inside = border(buffer, place, &format!("{} {}", row.name, row.id.id));
+            let Some(run) = model.run(&row.id.id) else { return };
+            let mut lines = vec![Line::styled(row.state.clone(), super::style::of_tone(row.tone))];
+            let mut say = |name: &'static str, value: &serde_json::Value| {
+                for (index, line) in value_lines(value).into_iter().enumerate() {
+                    let name = if index == 0 { name } else { "" };
+                    lines.push(Line::from(vec![Span::styled(format!("{name:<8}"), QUIET), Span::raw(line)]));
+                }
+            };
+            say("input", &run.input);
+            say("params", &serde_json::Value::Object(run.params.clone()));
+            say("result", &run.result);
+            say("error", &run.traceback.as_deref().or(run.error.as_deref()).unwrap_or_default().into());
+            for gate in &run.pending_gates {
+                lines.push(Line::raw(""));
+                lines.extend(question_lines(gate, usize::from(inside.width)).iter().map(line_of));
+            }
+            write_all(buffer, inside, lines.into_iter());
+        }
+    }
+}
+
+/// Draws the screen of a terminal: its first columns, and the rows at its cursor.
+fn draw_picture(picture: &Picture, buffer: &mut Buffer, place: Rect) {
+    let first = picture.first_row(place.height);
+    for (at, row) in place.rows().zip(picture.rows.iter().skip(usize::from(first))) {
+        for steplatch_protocol::ScreenRun(col, cols, text, style) in &row.runs {
+            draw_cells(buffer, at, *col, *cols, text, run_style(style));
+        }
+    }
+    if let Some(cursor) = &picture.state.cursor
+        && cursor.row >= first
+        && cursor.row - first < place.height
+        && cursor.col < place.width
+    {
+        let at = Rect { x: place.x + cursor.col, y: place.y + cursor.row - first, width: 1, height: 1 };
+        buffer.set_style(at, Style::new().add_modifier(Modifier::REVERSED));
+    }
+}
+
+/// Draws cells that look alike: each character takes one column or two, or all of them are in one cell.
+fn draw_cells(buffer: &mut Buffer, row: Rect, col: u16, cols: u16, text: &str, style: Style) {
+    let count = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
+    let cells: Vec<(u16, String)> = match () {
+        () if count == cols => text.chars().map(|character| (1, character.to_string())).collect(),
+        () if count.checked_mul(2) == Some(cols) => text.chars().map(|character| (2, character.to_string())).collect(),
+        () => vec![(cols, text.to_owned())],
+    };
+    let mut x = col;
+    for (width, symbol) in cells {
+        if x + width > row.width {
+            return;
+        }
+        for part in x..x + width {
+            let cell = &mut buffer[(row.x + part, row.y)];
+            cell.reset();
+            cell.set_style(style);
+        }
+        // What the emulator has in a cell takes its place, and nothing in it works on this terminal.
+        let symbol: String = symbol.chars().filter(|character| !print::is_harmful(*character)).collect();
+        buffer[(row.x + x, row.y)].set_symbol(if symbol.is_empty() { " " } else { &symbol });
+        x += width;
+    }
+}

@@ -1,0 +1,538 @@
+//! The screen at several sizes, as text; and what follows from keys and news.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Modifier;
+use serde_json::json;
+use steplatch_protocol::{
+    AnswerGateReply, GateInfo, RunEvent, RunRecord, ScreenChange, ScreenCursor, ScreenRow, ScreenRun, ScreenState,
+    SessionInfo,
+};
+
+use crate::ui::event::{Effect, UiEvent};
+use crate::ui::gate_view::INERT;
+use crate::ui::key::{Key, TerminalInput};
+use crate::ui::model::{DaemonState, Model};
+use crate::ui::update::update;
+
+/// A full screen with a time of its own.
+struct Desk {
+    model: Model,
+    at: Duration,
+}
+
+impl Desk {
+    fn of(cols: u16, rows: u16) -> Self {
+        let now = "2026-01-01T10:01:00Z".to_owned();
+        Self { model: Model::new(cols, rows, now, None), at: Duration::ZERO }
+    }
+
+    /// A desk with a gate, two terminals and three runs.
+    fn usual(cols: u16, rows: u16) -> Self {
+        let mut desk = Self::of(cols, rows);
+        desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
+        desk
+    }
+
+    fn happens(&mut self, event: UiEvent) -> Vec<Effect> {
+        update(&mut self.model, self.at, "2026-01-01T10:01:00Z".to_owned(), event)
+    }
+
+    fn passes(&mut self, time: Duration) {
+        self.at += time;
+        self.happens(UiEvent::Tick);
+    }
+
+    fn presses(&mut self, keys: &[Key]) -> Vec<Effect> {
+        keys.iter().flat_map(|key| self.happens(UiEvent::Input(TerminalInput::Key(*key)))).collect()
+    }
+
+    fn types(&mut self, text: &str) -> Vec<Effect> {
+        text.chars().flat_map(|character| self.presses(&[Key::Char(character)])).collect()
+    }
+
+    fn drawn(&self) -> Terminal<TestBackend> {
+        let mut terminal = Terminal::new(TestBackend::new(self.model.cols, self.model.rows)).unwrap();
+        terminal
+            .draw(|frame| {
+                super::draw(&self.model, frame.buffer_mut());
+            })
+            .unwrap();
+        terminal
+    }
+
+    fn screen(&self) -> String {
+        let drawn = self.drawn();
+        let buffer = drawn.backend().buffer();
+        let row = |y: u16| {
+            let mut line = String::new();
+            let mut x = 0;
+            while x < buffer.area.width {
+                let symbol = buffer[(x, y)].symbol();
+                line.push_str(symbol);
+                x += u16::try_from(unicode_width::UnicodeWidthStr::width(symbol).max(1)).unwrap();
+            }
+            line.trim_end().to_owned()
+        };
+        (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
+    }
+
+    fn looks(&self, expected: &Expect) {
+        // The mark keeps the first column: a snapshot loses the indent that all of its lines have.
+        let lines: Vec<String> = self.screen().lines().map(|line| format!("|{line}\n")).collect();
+        expected.assert_eq(&lines.concat());
+    }
+}
+
+fn gate() -> GateInfo {
+    GateInfo {
+        gate_id: "run_bbbb/ask/1".to_owned(),
+        run_id: "run_bbbb".to_owned(),
+        prompt: "Deploy \u{202e}everywhere?".to_owned(),
+        choices: vec!["yes".to_owned(), "no".to_owned()],
+        answered_by: "human".to_owned(),
+        created_at: "2026-01-01T10:00:30Z".to_owned(),
+        context: json!({"command": "deploy --all\x1b[2J", "plan": "one\ntwo"}).as_object().unwrap().clone(),
+        digest: "d1".to_owned(),
+        ..GateInfo::default()
+    }
+}
+
+fn run(id: &str, workflow: &str, state: &str) -> RunRecord {
+    RunRecord {
+        run_id: id.to_owned(),
+        workflow_id: workflow.to_owned(),
+        state: state.to_owned(),
+        started_at: format!("2026-01-01T10:00:{}Z", id.len()),
+        ..RunRecord::default()
+    }
+}
+
+fn runs() -> Vec<RunRecord> {
+    let done = RunRecord {
+        completed_at: Some("2026-01-01T10:00:20Z".to_owned()),
+        started_at: "2026-01-01T10:00:10Z".to_owned(),
+        result: json!({"version": "1.2"}),
+        ..run("run_aaaa", "build", "completed")
+    };
+    let waits = RunRecord {
+        started_at: "2026-01-01T10:00:25Z".to_owned(),
+        pending_gates: vec![gate()],
+        pending_gate: Some(gate()),
+        input: json!("1.2"),
+        ..run("run_bbbb", "release", "waiting")
+    };
+    let failed = RunRecord {
+        started_at: "2026-01-01T09:00:00Z".to_owned(),
+        completed_at: Some("2026-01-01T09:00:01Z".to_owned()),
+        error: Some("it broke".to_owned()),
+        ..run("run_cccc", "nightly", "failed")
+    };
+    vec![failed, done, waits]
+}
+
+fn terminals() -> Vec<SessionInfo> {
+    let session = json!({
+        "session_id": "term_xxxx", "command": "bash", "state": "active", "created_at": 0.0, "last_activity": 0.0,
+        "name": "build", "cwd": "/srv", "busy": true, "cols": 40, "rows": 5, "pid": 1, "opened_by": "claude",
+    });
+    let held = json!({
+        "session_id": "term_yyyy", "command": "ssh db", "state": "active", "created_at": 0.0, "last_activity": 0.0,
+        "cols": 80, "rows": 24, "pid": 1, "held_by": "ana",
+    });
+    [session, held].map(|session| serde_json::from_value(session).unwrap()).into()
+}
+
+fn picture() -> UiEvent {
+    let run = |col, cols, text: &str, style: &str| ScreenRun(col, cols, text.to_owned(), style.to_owned());
+    let changed = vec![
+        ScreenRow { row: 0, runs: vec![run(0, 6, "$ make", "B"), run(7, 4, "漢字", "f1,W")] },
+        ScreenRow { row: 1, runs: vec![run(0, 4, "ok \u{202e}", "")] },
+    ];
+    let cursor = Some(ScreenCursor { row: 1, col: 4, shape: "block".to_owned() });
+    let state = ScreenState { cursor, ..ScreenState::default() };
+    let change = ScreenChange { cols: 40, rows: 5, whole: true, changed, state };
+    UiEvent::Screen { terminal: "term_xxxx".to_owned(), change: Box::new(change) }
+}
+
+fn event(seq: u64, event_type: &str, data: serde_json::Value) -> UiEvent {
+    let event = RunEvent {
+        seq,
+        run_id: "run_bbbb".to_owned(),
+        workflow_id: "release".to_owned(),
+        event_type: event_type.to_owned(),
+        data: data.as_object().unwrap().clone(),
+        timestamp: format!("2026-01-01T10:00:{:02}Z", 25 + seq),
+    };
+    UiEvent::RunEvent { opening: 1, event: Box::new(event) }
+}
+
+fn run_events(desk: &mut Desk) {
+    let result = json!({"success": true, "exit_code": 0, "output": "built\n漢字 done"});
+    for event in [
+        event(
+            1,
+            "state_entered",
+            json!({"state": "build", "visit": 1, "tool": "run_command", "params": {"command": "make"}}),
+        ),
+        event(3, "state_completed", json!({"state": "build", "visit": 1, "outcome": "finished", "result": result})),
+        event(4, "state_entered", json!({"state": "ask", "visit": 1, "tool": "gate", "params": {}})),
+        event(5, "gate_waiting", json!({"gate_id": "run_bbbb/ask/1", "prompt": "Deploy everywhere?"})),
+    ] {
+        desk.happens(event);
+    }
+}
+
+#[test]
+fn what_waits_comes_first_then_terminals_and_runs() {
+    Desk::of(80, 10).looks(&expect![[r#"
+        | steplatch  nothing waits for you                        looking for the daemon
+        | Waits for you
+        | Terminals
+        | Runs
+        |
+        |
+        |
+        |
+        |
+        | ↑↓ select  q leave  ? help  / filter  tab section  g go to id
+    "#]]);
+    Desk::usual(80, 24).looks(&expect![[r#"
+        | steplatch  1 question waits for you
+        | Waits for you 1
+        |  ? Deploy ·everywhere?  30 s ago     release run_bbbb
+        | Terminals 2
+        |  ▸ build                busy         bash in /srv, by claude
+        |  ● term_yyyy            held by ana  ssh db
+        | Runs 3
+        |  ? release              waiting      run_bbbb 35 s ago, 35.0 s Deploy ·everywhe
+        |  ✓ build                completed    run_aaaa 50 s ago, 10.0 s
+        |  ✗ nightly              failed       run_cccc 1 h ago, 1.0 s it broke
+        |─ release asks; asked 30 s ago, a person answers ───────────────────────────────
+        | Deploy ·everywhere?
+        |
+        | │ command: deploy --all␛[2J
+        | │ plan:
+        | │   one
+        | │   two
+        |
+        | 1  yes
+        | 2  no
+        |
+        |
+        |
+        | ↑↓ select  enter read and answer  c cancel its run  q leave  ? help  / filter
+    "#]]);
+}
+
+#[test]
+fn a_wide_screen_has_the_preview_beside_the_list() {
+    let mut desk = Desk::usual(130, 16);
+    desk.presses(&[Key::Down]);
+    desk.happens(picture());
+    desk.looks(&expect![[r#"
+        | steplatch  1 question waits for you
+        | Waits for you 1                                          ─ build: busy 40x5 ─────────────────────────────────────────────────────
+        |  ? Deploy ·everywhere?  30 s ago     release run_bbbb     $ make 漢字
+        | Terminals 2                                               ok
+        |  ▸ build                busy         bash in /srv, by cla
+        |  ● term_yyyy            held by ana  ssh db
+        | Runs 3
+        |  ? release              waiting      run_bbbb 35 s ago, 3
+        |  ✓ build                completed    run_aaaa 50 s ago, 1
+        |  ✗ nightly              failed       run_cccc 1 h ago, 1.
+        |
+        |
+        |
+        |
+        |
+        | ↑↓ select  enter attach  t take over  q leave  ? help  / filter  tab section  g go to id
+    "#]]);
+    let drawn = desk.drawn();
+    let reversed: Vec<_> =
+        drawn.backend().buffer().content().iter().filter(|cell| cell.symbol() == "\u{202e}").collect();
+    assert!(reversed.is_empty(), "what turns text is not drawn");
+}
+
+#[test]
+fn a_small_screen_has_the_list_only() {
+    Desk::usual(30, 8).looks(&expect![[r#"
+        | steplatch  1 question waits f
+        | Waits for you 1
+        |  ? Deploy ·eve…  30 s a…  rel
+        | Terminals 2
+        |  ▸ build         busy     bas
+        |  ● term_yyyy     held b…  ssh
+        |
+        | ↑↓ select
+    "#]]);
+    for (cols, rows) in [(1, 1), (2, 3), (10, 4), (50, 17), (200, 3)] {
+        let mut desk = Desk::usual(cols, rows);
+        desk.screen();
+        for open in [Key::Enter, Key::Char('?')] {
+            desk.presses(&[open]);
+            desk.screen();
+        }
+        desk.presses(&[Key::Escape, Key::Escape, Key::End, Key::Enter]);
+        run_events(&mut desk);
+        desk.screen();
+    }
+}
+
+#[test]
+fn a_question_is_read_and_then_answered() {
+    let mut desk = Desk::usual(80, 16);
+    assert!(desk.presses(&[Key::Enter]).is_empty());
+    desk.looks(&expect![[r#"
+        | release asks  asked 30 s ago, a person answers
+        |  Deploy ·everywhere?
+        |
+        |  │ command: deploy --all␛[2J
+        |  │ plan:
+        |  │   one
+        |  │   two
+        |
+        |  1  yes
+        |  2  no
+        |
+        |  ────────────────────────────────────────────────────────────────────────────
+        |  it takes an answer in a moment
+        |
+        |
+        | a answer  ↑↓ space scroll  esc back, leaves it open  ? help
+    "#]]);
+    assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+    assert!(desk.screen().contains("no answer is taken now: it has just appeared"), "{}", desk.screen());
+    desk.passes(INERT);
+    desk.types("a3");
+    desk.presses(&[Key::Enter]);
+    desk.looks(&expect![[r#"
+        | release asks  asked 30 s ago, a person answers
+        |  Deploy ·everywhere?
+        |
+        |  │ command: deploy --all␛[2J
+        |  │ plan:
+        |  │   one
+        |  │   two
+        |
+        |  1  yes
+        |  2  no
+        |
+        |  ────────────────────────────────────────────────────────────────────────────
+        |  your answer, by number or text:
+        |  ›
+        |  invalid answer '3'; choose yes or no
+        | enter gives the answer  esc leaves it open  ↑↓ scroll
+    "#]]);
+    desk.types("1");
+    let effects = desk.presses(&[Key::Enter]);
+    let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((answer.answer.as_str(), answer.number, answer.digest.as_deref()), ("yes", Some(1), Some("d1")));
+    let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
+    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(wanted)) });
+    desk.types("secret");
+    let screen = desk.screen();
+    assert!(screen.contains("the approver's passphrase:\n  › ••••••") && !screen.contains("secret"), "{screen}");
+    let effects = desk.presses(&[Key::Enter]);
+    let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
+    let taken = AnswerGateReply { success: true, status: "running".to_owned(), ..AnswerGateReply::default() };
+    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    assert!(desk.screen().contains("answered: yes; run_bbbb is now running"), "{}", desk.screen());
+}
+
+#[test]
+fn nothing_but_typed_keys_answers() {
+    let mut desk = Desk::usual(80, 16);
+    desk.presses(&[Key::Enter]);
+    desk.passes(INERT);
+    // Enter, a paste and choices alone answer nothing.
+    assert!(desk.presses(&[Key::Enter, Key::Char('1'), Key::Enter, Key::Char('y')]).is_empty());
+    assert!(desk.happens(UiEvent::Input(TerminalInput::Paste("a1\r".to_owned()))).is_empty());
+    desk.types("a");
+    assert!(
+        desk.happens(UiEvent::Input(TerminalInput::Paste("1\r\n".to_owned()))).is_empty(),
+        "a paste presses no Enter"
+    );
+    desk.happens(UiEvent::Input(TerminalInput::Focus(true)));
+    assert!(desk.presses(&[Key::Enter]).is_empty(), "the window has just got the focus");
+    desk.passes(INERT);
+    desk.presses(&[Key::Escape]);
+    assert!(desk.screen().contains("a begins an answer"), "{}", desk.screen());
+}
+
+#[test]
+fn a_question_that_changes_is_shown_again_and_one_that_is_answered_elsewhere_closes() {
+    let mut desk = Desk::usual(80, 16);
+    desk.presses(&[Key::Enter]);
+    desk.passes(INERT);
+    desk.types("a");
+    let mut changed = runs().pop().unwrap();
+    changed.pending_gates[0].digest = "d2".to_owned();
+    let effects = desk.happens(UiEvent::Run(Box::new(changed.clone())));
+    assert!(matches!(&effects[..], [Effect::ShowGate { gate_id, .. }] if gate_id == "run_bbbb/ask/1"), "{effects:?}");
+    let gate = GateInfo { prompt: "Deploy nowhere?".to_owned(), ..changed.pending_gates[0].clone() };
+    desk.happens(UiEvent::Gate { gate_id: gate.gate_id.clone(), gate: Ok(Box::new(gate)) });
+    assert!(desk.presses(&[Key::Char('1'), Key::Enter]).is_empty());
+    let screen = desk.screen();
+    assert!(screen.contains("Deploy nowhere?") && screen.contains("the question has changed"), "{screen}");
+    changed.pending_gates.clear();
+    desk.happens(UiEvent::Run(Box::new(changed)));
+    desk.passes(INERT);
+    assert!(desk.presses(&[Key::Char('a'), Key::Char('1'), Key::Enter]).is_empty());
+    assert!(desk.screen().contains("the question is closed"), "{}", desk.screen());
+}
+
+#[test]
+fn a_long_question_is_read_to_its_end_first() {
+    let mut desk = Desk::usual(80, 16);
+    let mut long = runs().pop().unwrap();
+    long.pending_gates[0].context = json!({"plan": "a step\n".repeat(100)}).as_object().unwrap().clone();
+    desk.happens(UiEvent::Run(Box::new(long)));
+    desk.presses(&[Key::Enter]);
+    desk.passes(INERT);
+    desk.types("a");
+    assert!(desk.screen().contains("no answer is taken now: scroll to its end first"), "{}", desk.screen());
+    desk.presses(&[Key::End, Key::Char('a'), Key::Char('2')]);
+    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(answer)] if answer.answer == "no"));
+}
+
+#[test]
+fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
+    let mut desk = Desk::usual(100, 18);
+    desk.presses(&[Key::Tab, Key::Tab, Key::Enter]);
+    run_events(&mut desk);
+    desk.presses(&[Key::Home]);
+    desk.looks(&expect![[r#"
+        | release run_bbbb waiting 35.0 s
+        | ✓ build  run_command             2.0 s ─ build run_command ────────────────────────────────────────
+        | ▸ ask  gate                     31.0 s  input
+        | ? Deploy everywhere?  gate      30.0 s  command: make
+        |                                         output
+        |                                         success: true
+        |                                         exit_code: 0
+        |                                         output:
+        |                                           built
+        |                                           漢字 done
+        |
+        |
+        |─ waits for an answer; a reads and answers it ──────────────────────────────────────────────────────
+        | Deploy ·everywhere?
+        |
+        | │ command: deploy --all␛[2J
+        |
+        | ↑↓ step  space scroll  a answer  p pause/resume  c cancel  b background  t its terminal  esc back
+    "#]]);
+    assert_eq!(desk.model.wanted().run, Some(("run_bbbb".to_owned(), 1)));
+    desk.types("a");
+    assert!(desk.screen().contains("release asks"), "{}", desk.screen());
+    assert_eq!(desk.model.wanted().run, Some(("run_bbbb".to_owned(), 1)), "its events are not missed meanwhile");
+    desk.presses(&[Key::Escape]);
+    desk.types("b");
+    assert!(
+        desk.screen().contains("run_bbbb continues in the background; g bbbb comes back to it"),
+        "{}",
+        desk.screen()
+    );
+    desk.types("gbb");
+    desk.presses(&[Key::Enter]);
+    assert_eq!(desk.model.wanted().run, Some(("run_bbbb".to_owned(), 2)));
+}
+
+#[test]
+fn runs_are_steered_and_a_cancel_is_confirmed() {
+    let mut desk = Desk::usual(80, 24);
+    desk.presses(&[Key::Tab, Key::Tab]);
+    assert!(matches!(&desk.types("p")[..], [Effect::Pause(run)] if run == "run_bbbb"));
+    assert!(desk.types("c").is_empty());
+    let screen = desk.screen();
+    assert!(screen.contains("Cancel release run_bbbb? Its work is abandoned and its terminals are closed"), "{screen}");
+    assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
+    assert!(desk.screen().contains("the run continues"));
+    desk.types("c");
+    assert!(matches!(&desk.types("y")[..], [Effect::Cancel(run)] if run == "run_bbbb"));
+    desk.presses(&[Key::Down]);
+    assert!(desk.types("c").is_empty());
+    assert!(desk.screen().contains("build run_aaaa has ended"), "{}", desk.screen());
+}
+
+#[test]
+fn a_filter_and_the_beginning_of_an_id_find_things() {
+    let mut desk = Desk::usual(80, 24);
+    desk.types("/night");
+    let screen = desk.screen();
+    assert!(screen.contains("nightly") && !screen.contains("ssh db") && screen.contains("none has that"), "{screen}");
+    desk.presses(&[Key::Escape]);
+    assert!(desk.screen().contains("ssh db"));
+    desk.types("gterm_y");
+    let effects = desk.presses(&[Key::Enter]);
+    assert!(matches!(&effects[..], [Effect::Attach { terminal, hold: false }] if terminal == "term_yyyy"));
+    desk.types("grun");
+    desk.presses(&[Key::Enter]);
+    assert!(desk.screen().contains("several runs or terminals begin with 'run'"), "{}", desk.screen());
+}
+
+#[test]
+fn a_daemon_that_ends_is_said_and_waited_for() {
+    let mut desk = Desk::usual(80, 24);
+    desk.happens(UiEvent::DaemonAway);
+    let screen = desk.screen();
+    assert!(screen.contains("the daemon is away") && screen.contains("s start the daemon"), "{screen}");
+    assert_eq!(desk.model.wanted(), crate::ui::event::Wanted::default());
+    assert!(matches!(&desk.types("s")[..], [Effect::StartDaemon]));
+    desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
+    assert!(desk.model.daemon == DaemonState::Here && desk.screen().contains("the daemon is back"));
+}
+
+#[test]
+fn the_selection_stays_on_its_row_when_others_come() {
+    let mut desk = Desk::usual(80, 24);
+    desk.presses(&[Key::Tab, Key::Tab, Key::Down]);
+    assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
+    let newer = RunRecord { started_at: "2026-01-01T10:00:59Z".to_owned(), ..run("run_dddd", "newer", "running") };
+    desk.happens(UiEvent::Run(Box::new(newer)));
+    assert_eq!(desk.model.selected.as_ref().unwrap().id, "run_aaaa");
+    let drawn = desk.drawn();
+    let buffer = drawn.backend().buffer();
+    let reversed = |y: u16| buffer[(5, y)].modifier.contains(Modifier::REVERSED);
+    let row = (1..buffer.area.height).find(|y| reversed(*y)).unwrap();
+    let line: String = (0..buffer.area.width).map(|x| buffer[(x, row)].symbol()).collect();
+    assert!(line.contains("run_aaaa"), "{line}");
+}
+
+#[test]
+fn help_covers_what_is_shown_and_any_key_goes_back() {
+    let mut desk = Desk::usual(80, 24);
+    desk.types("?");
+    desk.looks(&expect![[r#"
+        |─ Help; any key goes back ──────────────────────────────────────────────────────
+        | Everywhere
+        |   ↑ ↓, space      select, scroll
+        |   enter           opens: reads a question, attaches to a terminal, shows a run
+        |   esc             back
+        |   a               answer the question of a run or gate
+        |   p               pause a run, or resume it
+        |   c               cancel a run, after a question
+        |   ctrl-z, ctrl-l  suspend, draw again
+        | List
+        |   tab             the next section
+        |   /               filter by words
+        |   g               go to a run or terminal by the beginning of its id, or its n
+        |   t               take a terminal over: attach, and nothing else can type
+        |   q               leave; terminals and runs continue
+        | Run
+        |   enter           the run that a step started
+        |   t               the terminal that a step worked in
+        |   b               leave it in the background; g comes back
+        |   end             follow the last step again
+        | Question
+        |   a, text, enter  answers it, once its end was on the screen
+        |   esc             leaves it open
+        |   An attached terminal is left with ctrl-\.
+    "#]]);
+    assert!(desk.types("q").is_empty(), "the key does nothing else");
+    assert!(desk.screen().contains("Terminals 2"));
+    assert!(matches!(&desk.types("q")[..], [Effect::Leave]));
+}

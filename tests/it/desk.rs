@@ -1,0 +1,89 @@
+//! A person at their own terminal, whose screen a test reads.
+
+use std::path::Path;
+use std::time::Duration;
+
+use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
+use steplatch_testkit::{Home, OwnTerminal};
+
+/// A person's own terminal, in which a command line runs.
+pub(crate) struct Desk {
+    terminal: Terminal,
+    _terminals: Terminals,
+    _own: OwnTerminal,
+}
+
+impl Desk {
+    /// Runs a command line of bash in `folder`, on so many columns and rows, with `more` variables in the environment.
+    pub(crate) async fn runs(
+        home: &Home,
+        folder: &Path,
+        command: &str,
+        (cols, rows): (u16, u16),
+        more: &[(&str, &str)],
+    ) -> Self {
+        let terminals = Terminals::new(Options::default()).unwrap();
+        let own = OwnTerminal::of(&["bash", "-c", command], |helper| {
+            helper.current_dir(folder).env_remove("NO_COLOR").envs(home.environment());
+            helper.envs(more.iter().copied());
+        });
+        let show = own.show();
+        let spec = Spec {
+            command: show[0].clone(),
+            arguments: show.map(Into::into).into(),
+            folder: folder.to_owned(),
+            inherited: std::env::vars_os().collect(),
+            environment: Vec::new(),
+            size: Size { cols, rows },
+            name: None,
+            opened_by: None,
+            step: None,
+        };
+        let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
+        Self { terminal, _terminals: terminals, _own: own }
+    }
+
+    /// Waits until the screen shows a pattern, and returns the screen.
+    pub(crate) async fn shows(&self, pattern: &str) -> String {
+        let wait = Wait {
+            patterns: vec![steplatch_pattern::Pattern::new(&format!("(?m){pattern}")).unwrap()],
+            target: Target::Screen,
+            since: None,
+            input: None,
+            until: Until::Match,
+            timeout: Duration::from_secs(60),
+        };
+        let (waited, view) = self.terminal.wait(wait).await.unwrap();
+        assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
+        view.screen
+    }
+
+    /// Sends bytes, as keys do.
+    pub(crate) async fn presses(&self, raw: &str) {
+        self.terminal.send(Input { raw: raw.as_bytes().to_vec(), ..Input::default() }).await.unwrap();
+    }
+
+    /// Types a line at the prompt and returns the screen once it shows a pattern below that line.
+    pub(crate) async fn says(&self, line: &str, pattern: &str) -> String {
+        self.presses(line).await;
+        self.shows(&format!("{}$", regex_escaped(line))).await;
+        self.presses("\r").await;
+        self.shows(&format!("{}\\n(.*\\n)*?.*{pattern}", regex_escaped(line))).await
+    }
+
+    /// Gives the window another size.
+    pub(crate) async fn resizes(&self, cols: u16, rows: u16) {
+        self.terminal.resize(Size { cols, rows }).await.unwrap();
+    }
+
+    /// Returns the screen with its styles, as escape sequences.
+    pub(crate) async fn in_colours(&self) -> String {
+        self.terminal.view(true).await.unwrap().screen
+    }
+}
+
+pub(crate) fn regex_escaped(text: &str) -> String {
+    text.chars()
+        .flat_map(|character| character.is_ascii_punctuation().then_some('\\').into_iter().chain([character]))
+        .collect()
+}

@@ -1,0 +1,202 @@
+//! `steplatch ui`, as a person uses it in a terminal of their own.
+
+use std::fs;
+
+use steplatch_testkit::{Home, eventually_blocking};
+
+use crate::desk::Desk;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+const RELEASE: &str = r#"{"name": "release", "initial_state": "build", "states": {
+    "build": {"action": {"tool": "run_command", "params": {"command": "echo built 漢字"}}, "transitions": [{"condition": {}, "next_state": "ask"}]},
+    "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
+}}"#;
+
+const SLEEPS: &str = r#"{"name": "sleeps", "initial_state": "rest", "states": {
+    "rest": {"action": {"tool": "sleep", "params": {"seconds": 1000}}, "timeout": 1500}
+}}"#;
+
+const DETACH: &str = "\x1c";
+
+fn home() -> Home {
+    let home = Home::new(STEPLATCH);
+    fs::write(home.path().join("release.json"), RELEASE).unwrap();
+    fs::write(home.path().join("sleeps.json"), SLEEPS).unwrap();
+    home
+}
+
+async fn opens(home: &Home, arguments: &str, size: (u16, u16), more: &[(&str, &str)]) -> Desk {
+    let command = format!("{STEPLATCH} ui {arguments}; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000");
+    Desk::runs(home, home.path(), &command, size, more).await
+}
+
+fn starts(home: &Home, file: &str) -> String {
+    let started = home.runs(&["run", file, "--detach", "-i", "input=1.2", "--json"]).json();
+    started["run_id"].as_str().unwrap().to_owned()
+}
+
+fn is_in_state(home: &Home, run: &str, state: &str) -> bool {
+    let listed = home.runs(&["runs", "list", "--state", state, "--json"]).json();
+    listed["runs"].as_array().unwrap().iter().any(|listed| listed["run_id"] == run)
+}
+
+#[tokio::test]
+async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves() {
+    let home = home();
+    let desk = opens(&home, "", (80, 24), &[]).await;
+    desk.shows("nothing waits for you").await;
+    // What begins meanwhile is shown without a key.
+    let run = starts(&home, "release.json");
+    desk.shows("1 question waits for you").await;
+    home.runs(&["terminal", "open", "--name", "build"]).well();
+    desk.shows("› build +at prompt").await;
+    desk.presses("\x1b[H\r").await;
+    desk.shows("release asks").await;
+    desk.shows("a begins an answer").await;
+    desk.presses("a").await;
+    desk.shows("your answer, by number or text:").await;
+    desk.presses("3\r").await;
+    desk.shows("invalid answer '3'; choose yes or no").await;
+    desk.presses("1\r").await;
+    desk.shows("answered: yes; run_\\w+ is now").await;
+    desk.shows("✓ release +completed").await;
+    let events = home.runs(&["runs", "events", &run, "--json"]).well();
+    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
+    assert!(answered.contains("\"through\":\"ui\"") && answered.contains("\"proof\":\"terminal\""), "{answered}");
+
+    // Attach, type, and come back: what was typed is in the picture.
+    desk.presses("\x1b[H\r").await;
+    desk.shows("^\\S+[$#] *$").await;
+    desk.presses("echo hello $((20+3))\r").await;
+    desk.shows("^hello 23").await;
+    desk.presses(DETACH).await;
+    desk.shows("you left build; it keeps running").await;
+    desk.shows("^ hello 23").await;
+    // The key after the return is the list's, and none was taken by the attached terminal.
+    desk.presses("?").await;
+    desk.shows("Help; any key goes back").await;
+    desk.presses("x").await;
+
+    let sleeps = starts(&home, "sleeps.json");
+    desk.shows("▸ sleeps +running").await;
+    desk.presses(&format!("g{}\r", &sleeps[..8])).await;
+    desk.shows("▸ rest +sleep").await;
+    desk.resizes(100, 30).await;
+    desk.shows("▸ rest +sleep").await;
+    desk.presses("c").await;
+    desk.shows("Cancel sleeps run_\\w+\\?").await;
+    desk.presses("y").await;
+    desk.shows(" cancelled ").await;
+    assert!(is_in_state(&home, &sleeps, "cancelled"));
+    desk.presses("\x1b").await;
+    desk.shows("✗ sleeps +cancelled").await;
+    desk.presses("q").await;
+    desk.shows("^left with 0\n icanon").await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
+    let home = home();
+    let opened = home.runs(&["terminal", "open", "--name", "mine"]).well();
+    let desk = opens(&home, "", (80, 24), &[]).await;
+    desk.shows("› mine +at prompt").await;
+    desk.presses("t").await;
+    desk.shows("^\\S+[$#] *$").await;
+    let refused = home.runs(&["terminal", "send", opened.trim(), "no", "-e"]);
+    assert!(refused.code != 0 && refused.stderr.contains("held"), "{}", refused.stderr);
+    desk.presses(DETACH).await;
+    desk.shows("you left mine and gave it back").await;
+    home.runs(&["terminal", "send", "mine", "echo again", "-e"]).well();
+    desk.shows("^ again").await;
+}
+
+#[tokio::test]
+async fn commander_opens_it_and_goes_on() {
+    let home = home();
+    let command = format!("{STEPLATCH} commander; sleep 1000");
+    let desk = Desk::runs(&home, home.path(), &command, (100, 30), &[]).await;
+    desk.shows("/help teaches, Ctrl-D leaves").await;
+    desk.presses("%./release.json 1.2\r").await;
+    desk.shows("Release 1.2\\?(.*\n)*.*your answer, by number or text:").await;
+    desk.presses("/ui 0\r").await;
+    desk.shows("^ ✓ build  run_command").await;
+    desk.presses("a").await;
+    desk.shows("a begins an answer").await;
+    desk.presses("a2\r").await;
+    desk.shows("answered: no; run_").await;
+    desk.presses("\x1b").await;
+    desk.shows("✓ release +completed").await;
+    desk.presses("q").await;
+    desk.shows("✓ completed in").await;
+    desk.presses("@identity still here\r").await;
+    desk.shows("^still here").await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_is_said_and_the_next_one_is_shown() {
+    let home = home();
+    let run = starts(&home, "sleeps.json");
+    let desk = opens(&home, &run[4..8], (80, 24), &[]).await;
+    desk.shows("▸ rest +sleep").await;
+    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    desk.shows("the daemon is away").await;
+    desk.presses("s").await;
+    desk.shows("the daemon is back").await;
+    desk.shows("▸ rest +sleep").await;
+    desk.presses("p").await;
+    desk.shows(" paused ").await;
+    desk.presses("p").await;
+    desk.shows(" running ").await;
+}
+
+#[tokio::test]
+async fn signals_restore_the_terminal_and_suspension_comes_back() {
+    let home = home();
+    for (signal, code) in [("TERM", 143), ("HUP", 129)] {
+        let command = format!(
+            "{STEPLATCH} ui & echo $! >ui.pid; fg >/dev/null; echo left with $?; stty -a | grep -o ' -*icanon '; sleep 1000"
+        );
+        let desk = Desk::runs(&home, home.path(), &format!("set -m; {command}"), (80, 24), &[]).await;
+        desk.shows("nothing waits for you").await;
+        let pid = fs::read_to_string(home.path().join("ui.pid")).unwrap();
+        let killed = std::process::Command::new("kill").args([&format!("-{signal}"), pid.trim()]).status().unwrap();
+        assert!(killed.success());
+        desk.shows(&format!("^left with {code}\n icanon")).await;
+    }
+    let command =
+        format!("set -m; {STEPLATCH} ui; stty -a | grep -o ' -*icanon '; read -p 'suspended '; fg; sleep 1000");
+    let desk = Desk::runs(&home, home.path(), &command, (80, 24), &[]).await;
+    desk.shows("nothing waits for you").await;
+    desk.presses("\x1a").await;
+    let screen = desk.shows("^ icanon\n(.*\n)*suspended").await;
+    assert!(!screen.contains("nothing waits for you"), "{screen}");
+    desk.presses("\r").await;
+    desk.shows("nothing waits for you").await;
+    desk.presses("?").await;
+    desk.shows("Help; any key goes back").await;
+}
+
+#[tokio::test]
+async fn without_colours_nothing_is_coloured() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "red"]).well();
+    home.runs(&["terminal", "send", "red", r"printf '\e[31mred\e[42mgreen\e[m\n'", "-e"]).well();
+    for (more, is_coloured) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
+        let desk = opens(&home, "", (80, 24), more).await;
+        desk.shows("^ redgreen").await;
+        let screen = desk.in_colours().await;
+        assert_eq!(screen.contains("\x1b[0;31mred"), is_coloured, "{screen:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_terminal_it_says_what_to_use() {
+    let home = home();
+    let refused = home.runs(&["ui"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("ui needs a terminal"), "{}", refused.stderr);
+    eventually_blocking("no daemon was started for it", || home.runs(&["daemon", "status"]).code != 0);
+}

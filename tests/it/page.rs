@@ -117,6 +117,13 @@ fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
 }
 
 #[test]
+fn real_programs_are_shown_cell_by_cell_and_take_the_mouse() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("programs.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+}
+
+#[test]
 fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);

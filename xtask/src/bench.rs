@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 
 use crate::clients;
+use crate::npm;
 use crate::programs;
 use crate::repository::Repository;
 use crate::step;
@@ -99,6 +100,22 @@ pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
     script.arg(repository.root().join("xtask/bench/over_http.py"));
     script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
     script.arg("--bare").arg(repository.target().join("dist/examples/bare"));
+    step::run("measurements", &mut script)
+}
+
+/// Measures the page in a browser, with the published binary; prints one table.
+///
+/// The arguments are the names of measurements: keys, floods, wall, timeline, tabs. Without one, all are made.
+pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    step::work("browser and its driver", || {
+        programs::ensure(programs::FOR_THE_PAGE)?;
+        npm::ensure(repository)
+    })?;
+    step::run("build for publishing", &mut build(repository, &["--bins"]))?;
+    let browser = programs::find("chromium").context("There is no chromium.")?;
+    let mut script = npm::node(repository);
+    script.arg(repository.root().join("xtask/bench/page.mjs")).arg(repository.target().join("dist/steplatch"));
+    script.args(arguments).env("MODULES", repository.target()).env("CHROMIUM", browser);
     step::run("measurements", &mut script)
 }
 

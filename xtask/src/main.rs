@@ -44,6 +44,7 @@ cargo xtask bench jobs [--no-peer]       Do 35 jobs with real programs as an age
 cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
 cargo xtask bench crowd                  Measure 10,000 runs at once: their rate beside that of 50 at once, and memory.
 cargo xtask bench http                   Measure a call over HTTP and over stdio, beside a bare server of the MCP library.
+cargo xtask bench page [NAMES]           Measure the page in a browser: keys, floods, wall, timeline, tabs.
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
@@ -74,10 +75,11 @@ fn main() -> ExitCode {
         ["bench", "functions"] => bench::functions(&repository),
         ["bench", "crowd"] => bench::crowd(&repository),
         ["bench", "http"] => bench::http(&repository),
+        ["bench", "page", rest @ ..] => bench::page(&repository, rest),
         ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
         ["bench", ..] => {
             anyhow::bail!(
-                "There are seven benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … micro."
+                "There are eight benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … page, … micro."
             )
         }
         ["conformance", rest @ ..] => conformance::run(&repository, rest),

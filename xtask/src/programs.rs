@@ -3,7 +3,7 @@
 //! Missing programs are installed where that needs no password (as root, or with a passwordless `sudo`, on a system
 //! with `apt-get`, as in a container); elsewhere the chore prints what to install.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -46,6 +46,14 @@ pub(crate) const FOR_TESTS: &[Program] = &[
 
 /// The programs for the benchmark of terminals.
 pub(crate) const FOR_BENCHMARKS: &[Program] = &[program("bash", &["bash"]), PYTHON];
+
+/// The programs for the benchmark of the page.
+pub(crate) const FOR_THE_PAGE: &[Program] = &[
+    program("bash", &["bash"]),
+    program("script", &["bsdutils"]),
+    program("npm", &["npm"]),
+    program("chromium", &["chromium"]),
+];
 
 /// The programs that the jobs of an agent drive.
 pub(crate) const FOR_JOBS: &[Program] = &[
@@ -98,8 +106,13 @@ impl Program {
 
 /// Returns whether a program of that name is in a directory of `PATH`.
 pub(crate) fn is_in_path(name: &str) -> bool {
+    find(name).is_some()
+}
+
+/// Returns the program of that name in a directory of `PATH`.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
 /// Ensures that every program is installed.

@@ -337,6 +337,7 @@ impl Connection {
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
             TerminalAsk::Picture => self.say(number, terminal.picture().await?),
+            TerminalAsk::Scrollback(most) => self.say(number, terminal.scrollback(most).await?),
             TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),
             TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
             TerminalAsk::Describe => self.say(number, terminal.describe().await?),

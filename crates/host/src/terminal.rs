@@ -149,6 +149,14 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Picture).await
     }
 
+    /// Returns the cells of at most so many rows that scrolled away, and below them those of the screen.
+    ///
+    /// # Errors
+    /// When the terminal is closed, or its host is of an older version.
+    pub async fn scrollback(&self, most: usize) -> Result<Picture, AskError> {
+        self.ask(TerminalAsk::Scrollback(most)).await
+    }
+
     /// Returns the screen once it is another one than the version that is known; at once if none is. A host of an older
     /// version does not understand this.
     ///

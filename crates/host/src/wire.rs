@@ -82,6 +82,8 @@ pub enum TerminalAsk {
     View(bool),
     /// Look at the cells. → `Picture`
     Picture,
+    /// Look at the cells, and at most so many rows that scrolled away. → `Picture`
+    Scrollback(usize),
     /// Look at the screen once it is another one than this version, or at once. → `ScreenUpdate`
     WatchScreen(Option<u64>),
     /// Read output. → `Excerpt`

@@ -27,6 +27,44 @@ pub struct WatchScreenReply {
     pub error: Option<String>,
 }
 
+/// Read the screen of a terminal as cells, with the rows that scrolled away. Secrets are redacted.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReadScrollback {
+    /// Terminal to read
+    pub session_id: String,
+    /// The most rows above the screen (default 1000, which is all that is known with colours)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub rows: Option<u16>,
+}
+
+/// A screen and what scrolled away, as cells.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReadScrollbackReply {
+    /// Whether there is such a terminal
+    pub success: bool,
+    /// Columns
+    #[serde(default)]
+    pub cols: u16,
+    /// The rows, oldest first; the last ones are those of the screen
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub lines: Vec<ScreenRow>,
+    /// The colour of text that has no other, as `#rrggbb`
+    #[serde(default)]
+    pub foreground: String,
+    /// The same for the ground
+    #[serde(default)]
+    pub background: String,
+    /// Colours of the palette that the program has changed
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub palette: Vec<(u8, String)>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// Watch the states of all terminals: an event on this connection says that some may have changed, some time after they did,
 /// once for many changes. What a program waits for may change without one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -119,6 +157,9 @@ pub struct ScreenState {
     /// Whether pasted text is bracketed.
     #[serde(default)]
     pub bracketed_paste: bool,
+    /// What the program wants to know of the mouse: buttons, drags (movement while one is pressed as well) or moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mouse: Option<String>,
     /// The exit code of the program, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

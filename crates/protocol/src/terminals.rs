@@ -1088,9 +1088,53 @@ pub struct WriteTerminal {
     /// Text that a person pasted, before all else: bracketed where the program wants that
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paste: Option<String>,
+    /// What a person's mouse did, after the keys; a program that does not want to know it is sent nothing
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mouse: Vec<MouseEvent>,
     /// The key that the terminal is held with, if it is held
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,
+}
+
+/// What a mouse did at a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MouseEvent {
+    /// What it did
+    pub action: MouseAction,
+    /// The button: 0 left, 1 middle, 2 right
+    #[serde(default)]
+    pub button: u8,
+    /// Column of the cell, counted from 0
+    pub col: u16,
+    /// Row of the cell, counted from 0
+    pub row: u16,
+    /// Whether shift was pressed
+    #[serde(default)]
+    pub shift: bool,
+    /// Whether alt was pressed
+    #[serde(default)]
+    pub alt: bool,
+    /// Whether ctrl was pressed
+    #[serde(default)]
+    pub ctrl: bool,
+}
+
+/// Something that a mouse does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MouseAction {
+    /// A button is pressed.
+    Press,
+    /// A button is released.
+    Release,
+    /// The mouse moves while a button is pressed.
+    Drag,
+    /// The mouse moves.
+    Move,
+    /// The wheel is turned by a step, to what is above.
+    WheelUp,
+    /// The wheel is turned by a step, to what is below.
+    WheelDown,
 }
 
 /// What came of writing.

@@ -153,6 +153,7 @@ verbs! {
     terminals::AttachTerminal => AttachTerminalReply, "ATTACH_TERMINAL", None, "Join a terminal", READS;
     terminals::HandBackTerminal => HandBackTerminalReply, "HAND_BACK_TERMINAL", None, "Give a held terminal back", SETS;
     screens::WatchScreen => WatchScreenReply, "WATCH_SCREEN", None, "Watch the screen of a terminal", READS;
+    screens::ReadScrollback => ReadScrollbackReply, "READ_SCROLLBACK", None, "Read a screen and what scrolled away", READS;
     screens::WatchTerminals => WatchTerminalsReply, "WATCH_TERMINALS", None, "Watch the states of terminals", READS;
     screens::HoldTerminal => HoldTerminalReply, "HOLD_TERMINAL", None, "Hold a terminal", SETS;
     terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS_ONCE;

@@ -14,13 +14,13 @@ use steplatch_ids::TerminalId;
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat,
-    ScreenMode, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput,
-    WriteTerminal, WriteTerminalReply,
+    ListTerminalSessionsReply, MouseAction, MouseEvent, OpenTerminal, OpenTerminalReply, ResizeTerminal,
+    ResizeTerminalReply, ScreenFormat, ScreenMode, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo,
+    Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Description, Excerpt, Handover, HoldKey, Input, Limit, Part, Picture, Quiet, SecretText, Settle, Size,
-    Spec, View,
+    Closing, Description, Excerpt, Handover, HoldKey, Input, Limit, MouseAction as TerminalMouseAction, MouseInput,
+    Part, Picture, Quiet, SecretText, Settle, Size, Spec, View,
 };
 use tokio::sync::watch;
 
@@ -301,7 +301,7 @@ impl Sessions {
         };
         let keys = verb.keys.unwrap_or_default();
         let run = self.approved_run(caller, key.as_ref());
-        let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, run, holder: None };
+        let input = Input { text: verb.input_text, keys, settle, step, run, ..Input::default() };
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
         self.count_input(caller, key.as_ref(), bytes).await;
@@ -625,8 +625,9 @@ impl Sessions {
                 None => String::new(),
             };
             let holder = verb.hold_key.map(HoldKey);
-            let input = Input { text: pasted, keys: verb.keys, raw, holder, step, ..Input::default() };
-            let bytes = input.text.len() + input.keys.len() + input.raw.len();
+            let mouse = verb.mouse.into_iter().map(mouse_input).collect::<Vec<_>>();
+            let bytes = pasted.len() + verb.keys.len() + raw.len();
+            let input = Input { text: pasted, keys: verb.keys, mouse, raw, holder, step, ..Input::default() };
             terminal.send(input).await?;
             self.count_input(caller, key.as_ref(), bytes).await;
             Ok::<_, SessionError>(())
@@ -811,4 +812,18 @@ fn at_home(folder: &str, caller: &Caller) -> PathBuf {
         }
         _ => folder.into(),
     }
+}
+
+/// Returns what a mouse did as a terminal takes it.
+fn mouse_input(event: MouseEvent) -> MouseInput {
+    let MouseEvent { action, button, col, row, shift, alt, ctrl } = event;
+    let action = match action {
+        MouseAction::Press => TerminalMouseAction::Press(button),
+        MouseAction::Release => TerminalMouseAction::Release(button),
+        MouseAction::Drag => TerminalMouseAction::Drag(button),
+        MouseAction::Move => TerminalMouseAction::Move,
+        MouseAction::WheelUp => TerminalMouseAction::Wheel { up: true },
+        MouseAction::WheelDown => TerminalMouseAction::Wheel { up: false },
+    };
+    MouseInput { action, col, row, shift, alt, ctrl }
 }

@@ -10,10 +10,10 @@ use serde_json::Value;
 use steplatch_access::{Caller, Redactor};
 use steplatch_host::{AskError, HostedTerminal, Hosts, Refusal, SeenActivity};
 use steplatch_protocol::{
-    HoldTerminal, HoldTerminalReply, ScreenChange, ScreenCursor, ScreenEvent, ScreenRow, ScreenRun, ScreenState,
-    TerminalsEvent, WatchScreen, WatchScreenReply, WatchTerminalsReply,
+    HoldTerminal, HoldTerminalReply, ReadScrollback, ReadScrollbackReply, ScreenChange, ScreenCursor, ScreenEvent,
+    ScreenRow, ScreenRun, ScreenState, TerminalsEvent, WatchScreen, WatchScreenReply, WatchTerminalsReply,
 };
-use steplatch_terminal::{Colour, CursorShape, Modes, Picture, Run, ScreenUpdate, Style, Underline};
+use steplatch_terminal::{Colour, CursorShape, Modes, MouseReports, Picture, Run, ScreenUpdate, Style, Underline};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::attach::Seat;
@@ -29,6 +29,9 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often the screen of a host of an older version is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The most rows above a screen: as many as the emulator knows with their colours.
+const MOST_SCROLLBACK: u16 = 1000;
 
 /// The least time between two events about the states of terminals.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
@@ -73,6 +76,34 @@ impl ActivityEvents {
 }
 
 impl Sessions {
+    /// Reads a screen and what scrolled away.
+    pub async fn scrollback(&self, verb: ReadScrollback) -> ReadScrollbackReply {
+        let read = async {
+            let terminal = self.find(&verb.session_id).await?;
+            let most = verb.rows.unwrap_or(MOST_SCROLLBACK).min(MOST_SCROLLBACK);
+            let picture = terminal.scrollback(most.into()).await?;
+            Ok::<_, SessionError>(self.secrets.within(terminal.id()).masked_picture(picture))
+        };
+        match read.await {
+            Ok(picture) => ReadScrollbackReply {
+                success: true,
+                cols: picture.cols,
+                lines: (0_u16..)
+                    .zip(&picture.rows)
+                    .map(|(row, runs)| ScreenRow { row, runs: runs.iter().map(run).collect() })
+                    .collect(),
+                foreground: picture.foreground.to_string(),
+                background: picture.background.to_string(),
+                palette: picture.palette.iter().map(|(index, rgb)| (*index, rgb.to_string())).collect(),
+                error: None,
+            },
+            Err(trouble) => {
+                let error = Some(self.words(&verb.session_id, trouble).await);
+                ReadScrollbackReply { error, ..ReadScrollbackReply::default() }
+            }
+        }
+    }
+
     /// Watches the states of all terminals.
     pub fn watch_terminals(&self) -> (WatchTerminalsReply, ActivityEvents) {
         (WatchTerminalsReply { success: true, error: None }, ActivityEvents { hosts: self.hosts.clone() })
@@ -211,6 +242,12 @@ fn state_of(picture: &Picture, modes: Modes, title: String, exit_code: Option<i3
         title,
         alternate: modes.alternate_screen,
         bracketed_paste: modes.bracketed_paste,
+        mouse: match modes.mouse {
+            MouseReports::None => None,
+            MouseReports::Buttons => Some("buttons".to_owned()),
+            MouseReports::Drags => Some("drags".to_owned()),
+            MouseReports::Moves => Some("moves".to_owned()),
+        },
         exit_code,
     }
 }

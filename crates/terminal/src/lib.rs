@@ -25,6 +25,7 @@ mod lines;
 #[doc(hidden)]
 pub mod measured;
 mod memory;
+mod mouse;
 mod process;
 mod prompt;
 mod question;
@@ -41,6 +42,7 @@ pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use lines::settled;
 pub use memory::MemoryReturn;
+pub use mouse::{MouseAction, MouseInput, MouseReports};
 pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};

@@ -13,6 +13,7 @@ mod picture;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
+use crate::mouse::MouseReports;
 use control::Control;
 pub(crate) use emulator::Emulator;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
@@ -63,6 +64,15 @@ pub struct Modes {
     pub bracketed_paste: bool,
     /// A full-screen program has the alternate screen.
     pub alternate_screen: bool,
+    /// What the program wants to know of the mouse.
+    #[serde(default, skip_serializing_if = "MouseReports::are_none")]
+    pub mouse: MouseReports,
+    /// The mouse is reported in the encoding without limits (mode 1006).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sgr_mouse: bool,
+    /// On the alternate screen, the wheel does not count as arrow keys (mode 1007 is off).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wheel_is_quiet: bool,
 }
 
 /// A terminal's screen.
@@ -98,6 +108,8 @@ pub(crate) trait Screen: Send {
     fn ansi(&self) -> String;
     /// The cells with their colours, as data for a painter.
     fn picture(&self) -> Picture;
+    /// The cells of at most so many rows that scrolled away and are still known, and below them those of the screen.
+    fn scrollback(&self, most: usize) -> Picture;
     /// Escape sequences that show exactly this state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
     /// How often the emulator began anew because it failed on a program's output.

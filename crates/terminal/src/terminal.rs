@@ -31,6 +31,7 @@ use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};
 use crate::integration::{IntegrationSession, Kind};
 use crate::keys::UnknownKey;
+use crate::mouse::MouseInput;
 use crate::process::{Exit, Survivor};
 use crate::screen::{Cursor, Modes, Picture, Size};
 use crate::wait::{Quiet, Wait, Waited};
@@ -123,6 +124,9 @@ pub struct Input {
     pub text: String,
     /// Keys by name, typed after the text.
     pub keys: Vec<String>,
+    /// What a mouse did, after the keys. A program that does not want to know it is sent nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mouse: Vec<MouseInput>,
     /// Bytes that are sent as they are, after all else: what a person's own terminal produced.
     pub raw: Vec<u8>,
     /// When to answer: at the next prompt, or when the program has been quiet for so long.
@@ -336,6 +340,7 @@ pub(crate) enum Request {
     Ready(Quiet, Duration, oneshot::Sender<View>),
     View(bool, oneshot::Sender<View>),
     Picture(oneshot::Sender<Picture>),
+    Scrollback(usize, oneshot::Sender<Picture>),
     /// Answered once the screen is another one than the known version.
     WatchScreen(Option<u64>, oneshot::Sender<ScreenUpdate>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
@@ -374,6 +379,7 @@ impl Request {
             | Self::Ready(..)
             | Self::View(..)
             | Self::Picture(_)
+            | Self::Scrollback(..)
             | Self::WatchScreen(..)
             | Self::Read(..)
             | Self::Exchange(_)
@@ -467,6 +473,15 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn picture(&self) -> Result<Picture, TerminalClosed> {
         self.ask(Request::Picture).await
+    }
+
+    /// Returns the cells of at most so many rows that scrolled away, and below them those of the screen. A full-screen program
+    /// has no such rows.
+    ///
+    /// # Errors
+    /// When the terminal is closed.
+    pub async fn scrollback(&self, most: usize) -> Result<Picture, TerminalClosed> {
+        self.ask(|reply| Request::Scrollback(most, reply)).await
     }
 
     /// Returns the screen once it is another one than the version that is known; at once if none is.

@@ -6,6 +6,9 @@ import { test } from "node:test";
 const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
 const { apply, blank, cells, lastUsed, rowText } = await import(new URL("screen.js", modules));
+const { places } = await import(new URL("find.js", modules));
+const { addressAt, addresses, openable } = await import(new URL("links.js", modules));
+const { cellAt, isReported, wheelSteps } = await import(new URL("mouse.js", modules));
 const { inView } = await import(new URL("long_list.js", modules));
 const { addEvent, duration, emptyTimeline, layOut } = await import(new URL("timeline.js", modules));
 const { terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
@@ -126,4 +129,47 @@ test("many idle stretches are left out, each once", () => {
   // Every step takes a second, and two seconds of each pause are drawn.
   assert.equal(whole, 100 * 1000 + 99 * 2000);
   assert.deepEqual(spans[99], { from: 99 * 3000, to: 99 * 3000 + 1000 });
+});
+
+test("an address ends before what ends a sentence, and only those of the web are opened", () => {
+  const found = (text) => addresses(text).map(({ address }) => address);
+  assert.deepEqual(found("see https://example.org/a?b=c#d, or (http://localhost:8080/x)."), ["https://example.org/a?b=c#d", "http://localhost:8080/x"]);
+  assert.deepEqual(found("https://en.wikipedia.org/wiki/A_(b) \"https://a.example/\""), ["https://en.wikipedia.org/wiki/A_(b)", "https://a.example/"]);
+  assert.deepEqual(found("javascript:alert(1) file:///etc/passwd https:// ftp://a.example"), []);
+  assert.deepEqual(found("https://name:secret@example.org/"), [], "a name in an address hides where it leads");
+  assert.equal(openable("data:text/html,x"), null);
+  // A row that is full goes on in the next one.
+  const lines = [[[0, 6, "go to ", ""], [6, 14, "https://exampl", ""]], [[0, 9, "e.org/b .", ""]], [[0, 4, "next", ""]]];
+  const at = (row, col) => addressAt({ cols: 20, lines }, { row, col });
+  assert.equal(at(0, 8), "https://example.org/b");
+  assert.equal(at(1, 2), "https://example.org/b");
+  assert.equal(at(1, 7), null);
+  assert.equal(at(0, 2), null);
+  assert.equal(at(2, 1), null);
+  const wide = [[[0, 4, "漢字", "W"], [4, 16, " http://a.exampl", ""]]];
+  assert.equal(addressAt({ cols: 40, lines: wide }, { row: 0, col: 19 }), "http://a.exampl");
+});
+
+test("a mouse is over a cell, and a wheel turns by steps", () => {
+  const cells = { cols: 80, rows: 24 };
+  assert.deepEqual(cellAt({ x: 0, y: 0 }, { width: 800, height: 480 }, cells), { col: 0, row: 0 });
+  assert.deepEqual(cellAt({ x: 799, y: 479 }, { width: 800, height: 480 }, cells), { col: 79, row: 23 });
+  assert.deepEqual(cellAt({ x: 900, y: -3 }, { width: 800, height: 480 }, cells), { col: 79, row: 0 });
+  assert.deepEqual(wheelSteps(0, 100, 0), { steps: 2, rest: 20 });
+  assert.deepEqual(wheelSteps(20, 25, 0), { steps: 1, rest: 5 });
+  assert.deepEqual(wheelSteps(20, -10, 0), { steps: -0, rest: -10 });
+  assert.deepEqual(wheelSteps(0, -3, 1), { steps: -3, rest: 0 });
+  assert.equal(wheelSteps(0, 5000, 0).steps, 5);
+  assert.ok(isReported("buttons", "press") && isReported("buttons", "wheel_up") && !isReported("buttons", "drag"));
+  assert.ok(isReported("drags", "drag") && !isReported("drags", "move") && isReported("moves", "move"));
+  assert.ok(!isReported(undefined, "press"));
+});
+
+test("text is found in rows, with its case where it has capitals", () => {
+  const rows = ["Error: no error", "", "an ERROR"];
+  assert.deepEqual(places(rows, "error"), [{ row: 0, from: 0, to: 5 }, { row: 0, from: 10, to: 15 }, { row: 2, from: 3, to: 8 }]);
+  assert.deepEqual(places(rows, "ERROR"), [{ row: 2, from: 3, to: 8 }]);
+  assert.deepEqual(places(rows, ""), []);
+  assert.equal(places(Array(200).fill("x".repeat(100)), "x").length, 5000);
+  assert.deepEqual(places(["\u0130 x"], "x"), [{ row: 0, from: 2, to: 3 }], "a letter that is longer in lower case moves nothing");
 });

@@ -101,7 +101,7 @@ await play(async (browser) => {
 
   // All of the output, as text.
   await page.getByRole("button", { name: "Output" }).click();
-  await page.locator(".output", { hasText: "typed by hand" }).waitFor();
+  await page.locator(".scrollback .row", { hasText: "typed by hand" }).first().waitFor();
   isClean(second);
   isClean(page);
 });

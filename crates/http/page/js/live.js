@@ -155,7 +155,7 @@ export function keep(name, message, end) {
  * Types into a terminal, once and in order.
  * @param {string} terminal
  * @param {string} key The key that it is held with.
- * @param {{ keys?: string[], text?: string, paste?: string }} input
+ * @param {{ keys?: string[], text?: string, paste?: string, mouse?: import("./mouse.js").MouseInput[] }} input
  */
 export function type(terminal, key, input) {
   lastInput += 1;

@@ -148,10 +148,11 @@ export class Painter {
 }
 
 /**
+ * Returns what shows the runs of a row.
  * @param {Run[]} runs
  * @returns {Node[]}
  */
-function paintRow(runs) {
+export function paintRow(runs) {
   /** @type {Node[]} */
   const nodes = [];
   let column = 0;

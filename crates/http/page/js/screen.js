@@ -9,7 +9,7 @@
  * @typedef {{
  *   cols: number, rows: number, lines: Run[][],
  *   state: { cursor?: { row: number, col: number, shape: string }, foreground: string, background: string,
- *     palette?: [number, string][], title?: string, alternate?: boolean, bracketed_paste?: boolean, exit_code?: number },
+ *     palette?: [number, string][], title?: string, alternate?: boolean, bracketed_paste?: boolean, mouse?: string, exit_code?: number },
  * }} Screen
  */
 

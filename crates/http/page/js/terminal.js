@@ -5,9 +5,12 @@ import { announce, fill, h, icon, setText } from "./dom.js";
 import { advance, LINE } from "./font.js";
 import { drawKey, forgetKey, keyOf } from "./holding.js";
 import { cleanPaste, isForPage, keyName, keyText } from "./keys.js";
+import { openable } from "./links.js";
 import { keep, on, send, type } from "./live.js";
 import { Painter } from "./paint.js";
+import { followPointer } from "./pointer.js";
 import { apply, blank } from "./screen.js";
+import { scrollback } from "./scrollback.js";
 import { listen } from "./store.js";
 import { showTitle } from "./title.js";
 import { terminalName, terminalState, visible } from "./words.js";
@@ -54,9 +57,10 @@ export function show(into, parts) {
     "aria-label": "Keyboard of the terminal; ctrl-shift-escape leaves it",
   });
   const text = h("div", { class: "unseen", role: "log", "aria-label": "Last lines", "aria-live": "off" });
-  const frame = h("div", { class: "stage" }, element, paused);
-  const output = h("pre", { class: "output", tabindex: "0", "aria-label": "All output" });
-  const outputFrame = h("div", { class: "card", hidden: true }, output);
+  const hint = h("p", { class: "at-bottom hint", "aria-hidden": "true", hidden: true });
+  const frame = h("div", { class: "stage" }, element, paused, hint);
+  const outputFrame = h("div", { class: "stage past", hidden: true });
+  const output = scrollback(outputFrame, id);
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" });
   const note = h("input", { type: "text", maxlength: "2000", placeholder: "A note to the agent (may be empty)", "aria-label": "Note to the agent" });
   const noteForm = h("form", { class: "note", hidden: true }, note, h("button", { class: "primary" }, "Hand back"), h("button", { type: "button", class: "quiet", onclick: () => { noteForm.hidden = true; back.hidden = false; } }, "Keep it"));
@@ -68,6 +72,7 @@ export function show(into, parts) {
     h("div", { class: "line" }, line, h("button", { class: "primary" }, "Send")),
   );
   const confirm = h("dialog", { class: "confirm", "aria-label": "Paste" });
+  const visit = h("dialog", { class: "confirm", "aria-label": "Address" });
   fill(
     into,
     h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/terminals", "aria-label": "All terminals" }, icon("back")), name, state, holder, place, tabs, fit, take, back, noteForm, close),
@@ -77,6 +82,7 @@ export function show(into, parts) {
     compose,
     text,
     confirm,
+    visit,
   );
   into.classList.add("full");
   const painter = new Painter(element);
@@ -292,6 +298,7 @@ export function show(into, parts) {
     paused.hidden = true;
     getSelection()?.removeAllRanges();
     paint();
+    if (key) focus();
   }
 
   const onSelection = () => {
@@ -335,13 +342,21 @@ export function show(into, parts) {
   keyboard.addEventListener("input", (event) => {
     if (!(/** @type {InputEvent} */ (event).isComposing)) typeText();
   });
-  keyboard.addEventListener("compositionend", typeText);
+  keyboard.addEventListener("compositionstart", () => keyboard.classList.add("composing"));
+  keyboard.addEventListener("compositionend", () => {
+    keyboard.classList.remove("composing");
+    typeText();
+  });
   keyboard.addEventListener("paste", (event) => {
     event.preventDefault();
     paste(event.clipboardData?.getData("text/plain") ?? "");
   });
   const onKey = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") resume();
+    if (event.key.toLowerCase() === "f" && event.ctrlKey && event.shiftKey) {
+      event.preventDefault();
+      choose("output");
+    }
   };
   document.addEventListener("keydown", onKey);
   compose.addEventListener("submit", (event) => {
@@ -389,16 +404,44 @@ export function show(into, parts) {
     );
     frame.hidden = what !== "screen";
     outputFrame.hidden = what !== "output";
-    if (what === "output") {
-      fill(output, "…");
-      ask("GET", `/terminals/${encodeURIComponent(id)}`, { content_mode: "tail", line_count: 2000, limit: 200000 })
-        .then((reply) => {
-          fill(output, visible(reply.screen_content ?? ""));
-          output.scrollTop = output.scrollHeight;
-        })
-        .catch((error) => fill(output, error.message));
-    }
+    if (what === "output") output.load().then(() => output.focus());
+    else if (key) focus();
   }
+
+  // ---- mouse ----
+
+  const leavePointer = followPointer(element, {
+    screen,
+    isHeld: () => key !== null,
+    send: (mouse) => {
+      if (key) type(id, key, { mouse });
+    },
+    focus,
+    scroll: () => choose("output"),
+    hint: (words) => {
+      hint.hidden = !words;
+      setText(hint, words ? visible(words) : "");
+    },
+    visit: (address) => {
+      const href = openable(address);
+      if (!href) return;
+      const close = () => visit.close();
+      fill(
+        visit,
+        h("h2", {}, "Open this address?"),
+        h("pre", { class: "judged", tabindex: "0" }, visible(href)),
+        h("p", { class: "hint" }, "It stands in the output of a program."),
+        h(
+          "p",
+          { class: "buttons" },
+          h("button", { onclick: close }, "Leave it"),
+          h("button", { onclick: () => navigator.clipboard.writeText(href).then(close, close) }, icon("copy"), "Copy"),
+          h("a", { class: "button primary", href, target: "_blank", rel: "noopener noreferrer", onclick: close }, "Open in a new tab"),
+        ),
+      );
+      visit.showModal();
+    },
+  });
 
   choose("screen");
   const resized = new ResizeObserver(scale);
@@ -411,5 +454,7 @@ export function show(into, parts) {
     resized.disconnect();
     for (const forget of forgets) forget();
     into.classList.remove("full");
+    leavePointer();
+    output.end();
   };
 }

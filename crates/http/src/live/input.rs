@@ -54,9 +54,9 @@ async fn typed(
     if n.is_empty() || n.len() > LONGEST_NAME {
         return Err(format!("the name of an input has 1 to {LONGEST_NAME} bytes"));
     }
-    let TypedByTab { text, keys, paste } = input;
+    let TypedByTab { text, keys, paste, mouse } = input;
     let bytes = STANDARD.encode(text.unwrap_or_default());
-    let verb = WriteTerminal { session_id: terminal.to_owned(), bytes, keys, paste, hold_key };
+    let verb = WriteTerminal { session_id: terminal.to_owned(), bytes, keys, paste, mouse, hold_key };
     let step = format!("page-{n}");
     let began = Instant::now();
     loop {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use steplatch_protocol::{PageSecret, ScreenRow, ScreenState};
+use steplatch_protocol::{MouseEvent, PageSecret, ScreenRow, ScreenState};
 
 /// A message of a tab.
 #[derive(Debug, Deserialize)]
@@ -62,6 +62,8 @@ pub(super) struct TypedByTab {
     pub(super) keys: Vec<String>,
     #[serde(default)]
     pub(super) paste: Option<String>,
+    #[serde(default)]
+    pub(super) mouse: Vec<MouseEvent>,
 }
 
 /// How often a tab wants to see a screen.

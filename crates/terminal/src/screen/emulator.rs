@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::control::Control;
 use super::page::XtermScreen;
 use super::{Cursor, Modes, Picture, Screen, Size, paint, picture};
+use crate::mouse::MouseReports;
 
 /// A screen drawn by `alacritty_terminal`.
 pub(crate) struct Emulator {
@@ -181,6 +182,14 @@ impl Screen for Emulator {
             application_cursor: mode.contains(TermMode::APP_CURSOR),
             bracketed_paste: mode.contains(TermMode::BRACKETED_PASTE),
             alternate_screen: mode.contains(TermMode::ALT_SCREEN),
+            mouse: match mode {
+                _ if mode.contains(TermMode::MOUSE_MOTION) => MouseReports::Moves,
+                _ if mode.contains(TermMode::MOUSE_DRAG) => MouseReports::Drags,
+                _ if mode.contains(TermMode::MOUSE_REPORT_CLICK) => MouseReports::Buttons,
+                _ => MouseReports::None,
+            },
+            sgr_mouse: mode.contains(TermMode::SGR_MOUSE),
+            wheel_is_quiet: !mode.contains(TermMode::ALTERNATE_SCROLL),
         }
     }
 
@@ -208,6 +217,16 @@ impl Screen for Emulator {
     fn picture(&self) -> Picture {
         let shape = self.page.term().cursor_style().shape;
         picture::of(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette())
+    }
+
+    fn scrollback(&self, most: usize) -> Picture {
+        let grid = self.page.term().grid();
+        let above = i32::try_from(grid.history_size().min(most)).unwrap_or(i32::MAX);
+        let width = usize::from(self.size.cols);
+        let rows = (-above..i32::from(self.size.rows)).map(|row| &grid[Line(row)][Column(0)..Column(width)]);
+        let hidden = Cursor { visible: false, ..self.cursor() };
+        let shape = self.page.term().cursor_style().shape;
+        picture::of(rows, self.size.cols, hidden, shape, self.page.palette())
     }
 
     fn snapshot(&self) -> String {
@@ -253,6 +272,29 @@ mod tests {
     #[test]
     fn rows_are_cut_at_the_right_and_at_the_bottom() {
         assert_eq!(shown(10, 4, b"a  \r\n\r\n  b   \r\n").text(), "a\n\n  b");
+    }
+
+    #[test]
+    fn rows_that_scrolled_away_are_above_those_of_the_screen() {
+        let screen = shown(10, 2, b"a\r\n\x1b[31mb\x1b[m\r\nc\r\nd");
+        let texts = |picture: Picture| -> Vec<String> {
+            picture.rows.iter().map(|runs| runs.iter().map(|run| run.text.as_str()).collect()).collect()
+        };
+        assert_eq!(texts(screen.scrollback(1000)), ["a", "b", "c", "d"]);
+        assert_eq!(texts(screen.scrollback(1)), ["b", "c", "d"]);
+        assert!(screen.scrollback(9).cursor.is_none());
+    }
+
+    #[test]
+    fn modes_of_the_mouse_are_those_that_the_program_set() {
+        let mouse = |bytes: &[u8]| shown(10, 2, bytes).modes();
+        assert_eq!(mouse(b""), Modes::default());
+        assert_eq!(mouse(b"\x1b[?1000h").mouse, MouseReports::Buttons);
+        let vim = mouse(b"\x1b[?1006;1000h\x1b[?1002h");
+        assert_eq!((vim.mouse, vim.sgr_mouse), (MouseReports::Drags, true));
+        assert_eq!(mouse(b"\x1b[?1003h").mouse, MouseReports::Moves);
+        assert_eq!(mouse(b"\x1b[?1003h\x1b[?1003l").mouse, MouseReports::None);
+        assert!(mouse(b"\x1b[?1007l").wheel_is_quiet);
     }
 
     #[test]

@@ -40,6 +40,7 @@ use crate::history::Zone;
 use crate::intake::OutputPipeline;
 use crate::integration::IntegrationSession;
 use crate::keys;
+use crate::mouse;
 use crate::process::{Child, Discipline, Exit, Pty, Read, SessionLeader, end_all, signal_group};
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size};
@@ -353,6 +354,7 @@ impl Task {
             }
             Request::View(colours, reply) => drop(reply.send(self.view(colours, self.states()))),
             Request::Picture(reply) => drop(reply.send(self.intake.screen.picture())),
+            Request::Scrollback(most, reply) => drop(reply.send(self.intake.screen.scrollback(most))),
             Request::WatchScreen(known, reply) => match known {
                 // Answered with the others, once more of the output is taken in.
                 Some(known) => self.watchers.push((known, reply)),
@@ -643,10 +645,11 @@ impl Task {
         }
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
-        if input.raw.is_empty() {
+        let is_typed = input.raw.is_empty() && input.mouse.is_empty();
+        if is_typed {
             self.input_offset = offset;
         }
-        if input.raw.is_empty() && !unseen {
+        if is_typed && !unseen {
             let enters =
                 input.keys.first().is_some_and(|key| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return"));
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
@@ -658,7 +661,7 @@ impl Task {
         }
         if let Some(step) = &input.step {
             let upto = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
-            self.ledger.intend(step, !input.raw.is_empty(), offset, self.shell.prompts, upto);
+            self.ledger.intend(step, !is_typed, offset, self.shell.prompts, upto);
         }
         let prompts = self.shell.prompts;
         self.shell.draft.type_in(bytes, input.run.as_deref());
@@ -736,6 +739,9 @@ impl Task {
         typed.text(&keys::text(&input.text, modes));
         for name in &input.keys {
             typed.key(&keys::key(name, modes, self.intake.transcript.disambiguates_keys())?);
+        }
+        for input in &input.mouse {
+            typed.text(&mouse::mouse(*input, modes));
         }
         typed.text(&input.raw);
         Ok(typed)

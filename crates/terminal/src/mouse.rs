@@ -1,0 +1,154 @@
+//! The bytes that a mouse sends, in the encoding that the program has asked for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::keys;
+use crate::screen::Modes;
+
+/// What the program wants to know of the mouse (modes 1000, 1002 and 1003).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MouseReports {
+    /// Nothing.
+    #[default]
+    None,
+    /// Buttons.
+    Buttons,
+    /// Buttons, and movement while one is pressed.
+    Drags,
+    /// Buttons and every movement.
+    Moves,
+}
+
+impl MouseReports {
+    /// Whether it wants to know nothing.
+    #[must_use]
+    pub fn are_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+/// What a mouse did at a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MouseInput {
+    /// What it did.
+    pub action: MouseAction,
+    /// The column of the cell, counted from 0.
+    pub col: u16,
+    /// The row of the cell, counted from 0.
+    pub row: u16,
+    /// Whether shift was pressed.
+    #[serde(default)]
+    pub shift: bool,
+    /// Whether alt was pressed.
+    #[serde(default)]
+    pub alt: bool,
+    /// Whether ctrl was pressed.
+    #[serde(default)]
+    pub ctrl: bool,
+}
+
+/// Something that a mouse does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MouseAction {
+    /// A button was pressed: 0 left, 1 middle, 2 right.
+    Press(u8),
+    /// A button was released.
+    Release(u8),
+    /// The mouse moved while this button was pressed.
+    Drag(u8),
+    /// The mouse moved.
+    Move,
+    /// The wheel was turned by one step: away from the hand, or towards it.
+    Wheel {
+        /// Whether it shows what is above.
+        up: bool,
+    },
+}
+
+/// How many lines a step of the wheel scrolls where it counts as keys.
+const WHEEL_LINES: usize = 3;
+
+/// The highest column and row that the old encoding can say, counted from 0.
+const MOST_OLD: u16 = 222;
+
+/// Returns the bytes, none if the program does not want to know. On a full screen the wheel counts as arrow keys, unless the
+/// program wants the mouse or has turned that off (mode 1007).
+pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
+    if modes.mouse == MouseReports::None {
+        return match input.action {
+            MouseAction::Wheel { up } if modes.alternate_screen && !modes.wheel_is_quiet => {
+                let name = if up { "up" } else { "down" };
+                keys::key(name, modes, false).unwrap_or_default().repeat(WHEEL_LINES)
+            }
+            _ => Vec::new(),
+        };
+    }
+    let (code, is_release) = match input.action {
+        MouseAction::Press(button @ 0..=2) => (button, false),
+        MouseAction::Release(button @ 0..=2) => (button, true),
+        MouseAction::Drag(button @ 0..=2) if modes.mouse != MouseReports::Buttons => (32 + button, false),
+        MouseAction::Move if modes.mouse == MouseReports::Moves => (32 + 3, false),
+        MouseAction::Wheel { up } => (if up { 64 } else { 65 }, false),
+        MouseAction::Press(_) | MouseAction::Release(_) | MouseAction::Drag(_) | MouseAction::Move => {
+            return Vec::new();
+        }
+    };
+    let modifiers = [(input.shift, 4), (input.alt, 8), (input.ctrl, 16)];
+    let pressed: u8 = modifiers.into_iter().filter(|(is_pressed, _)| *is_pressed).map(|(_, bit)| bit).sum();
+    if modes.sgr_mouse {
+        let end = if is_release { 'm' } else { 'M' };
+        return format!("\x1b[<{};{};{}{end}", code + pressed, input.col + 1, input.row + 1).into_bytes();
+    }
+    if input.col > MOST_OLD || input.row > MOST_OLD {
+        return Vec::new();
+    }
+    // The old encoding does not tell which button was released.
+    let code = if is_release { 3 } else { code };
+    let cell = |index: u16| u8::try_from(index + 33).unwrap_or(u8::MAX);
+    vec![0x1b, b'[', b'M', 32 + code + pressed, cell(input.col), cell(input.row)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(action: MouseAction) -> MouseInput {
+        MouseInput { action, col: 4, row: 9, shift: false, alt: false, ctrl: false }
+    }
+
+    fn bytes(action: MouseAction, modes: Modes) -> String {
+        String::from_utf8(mouse(at(action), modes)).unwrap()
+    }
+
+    #[test]
+    fn a_program_is_sent_what_it_asked_for_in_its_encoding() {
+        let sgr = |mouse| Modes { mouse, sgr_mouse: true, ..Modes::default() };
+        let buttons = sgr(MouseReports::Buttons);
+        assert_eq!(bytes(MouseAction::Press(0), buttons), "\x1b[<0;5;10M");
+        assert_eq!(bytes(MouseAction::Release(2), buttons), "\x1b[<2;5;10m");
+        assert_eq!(bytes(MouseAction::Wheel { up: false }, buttons), "\x1b[<65;5;10M");
+        assert_eq!(bytes(MouseAction::Drag(0), buttons), "");
+        assert_eq!(bytes(MouseAction::Drag(1), sgr(MouseReports::Drags)), "\x1b[<33;5;10M");
+        assert_eq!(bytes(MouseAction::Move, sgr(MouseReports::Drags)), "");
+        assert_eq!(bytes(MouseAction::Move, sgr(MouseReports::Moves)), "\x1b[<35;5;10M");
+        assert_eq!(bytes(MouseAction::Press(9), buttons), "", "there are three buttons");
+        let held = MouseInput { ctrl: true, shift: true, ..at(MouseAction::Press(0)) };
+        assert_eq!(mouse(held, buttons), b"\x1b[<20;5;10M");
+        let old = Modes { mouse: MouseReports::Buttons, ..Modes::default() };
+        assert_eq!(bytes(MouseAction::Press(1), old), "\x1b[M!%*");
+        assert_eq!(bytes(MouseAction::Release(1), old), "\x1b[M#%*");
+        let far = MouseInput { col: 300, ..at(MouseAction::Press(0)) };
+        assert_eq!(mouse(far, old), b"");
+    }
+
+    #[test]
+    fn a_program_that_does_not_want_the_mouse_is_sent_nothing_but_arrows_on_a_full_screen() {
+        assert_eq!(bytes(MouseAction::Press(0), Modes::default()), "");
+        assert_eq!(bytes(MouseAction::Wheel { up: true }, Modes::default()), "");
+        let full = Modes { alternate_screen: true, ..Modes::default() };
+        assert_eq!(bytes(MouseAction::Wheel { up: true }, full), "\x1b[A\x1b[A\x1b[A");
+        let application = Modes { application_cursor: true, ..full };
+        assert_eq!(bytes(MouseAction::Wheel { up: false }, application), "\x1bOB\x1bOB\x1bOB");
+        assert_eq!(bytes(MouseAction::Wheel { up: false }, Modes { wheel_is_quiet: true, ..full }), "");
+    }
+}

@@ -1,0 +1,137 @@
+// Real programs on the page, cell by cell; a mouse, a composition, addresses, and what scrolled away.
+
+import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
+
+/** Returns the cells of the screen as the page shows them: for each row its text, and for each character its column. */
+const shown = (page) => page.locator(".stage > .screen").evaluate((screen) => {
+  const width = screen.getBoundingClientRect().width / Number(getComputedStyle(screen).getPropertyValue("--cols"));
+  const left = screen.getBoundingClientRect().left;
+  return [...screen.querySelectorAll(".row")].map((row) => {
+    const text = row.textContent.replaceAll("\u200b", "").trimEnd();
+    const cells = [...row.querySelectorAll("span")].map((span) => Math.abs(((span.getBoundingClientRect().left - left) / width) % 1));
+    return { text, isAligned: cells.every((part) => part < 0.05 || part > 0.95) };
+  });
+});
+
+/** Waits until the page shows what the daemon has, row by row and in its columns. */
+async function isExact(page, what) {
+  for (let tries = 0; ; tries += 1) {
+    const expected = (await tell({ agent: "looks" })).screen_content.split("\n").map((row) => row.trimEnd());
+    const rows = await shown(page);
+    const texts = rows.map(({ text }) => text);
+    while (texts.length && !texts.at(-1)) texts.pop();
+    while (expected.length && !expected.at(-1)) expected.pop();
+    try {
+      assert.deepEqual(texts, expected, what);
+      assert.ok(rows.every(({ isAligned }) => isAligned), `${what}: a run of cells is not at its column`);
+      return;
+    } catch (error) {
+      // The program may have drawn in between.
+      if (tries > 20) throw error;
+    }
+  }
+}
+
+const sees = (page, text) => page.locator(".stage > .screen .row", { hasText: text }).first().waitFor();
+
+await play(async (browser) => {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, permissions: ["clipboard-read", "clipboard-write"] });
+  const page = await open(context, given.url);
+  const { session_id: id } = await tell({ agent: "opens" });
+  await page.goto(new URL(`#/terminals/${id}`, page.url()).href);
+  await page.getByRole("button", { name: "Take over" }).click();
+  await page.getByText("held by you").waitFor();
+
+  // Characters of two columns, combined ones and emoji.
+  await page.keyboard.type("clear; printf '漢字かな交じり|\\n한국어|\\ne\\xcc\\x81 o\\xcc\\x88|\\n👍🎉✅|\\n┌─┬─┐│█▓░\\n\\033[38;2;10;200;90mown colour\\033[0m \\033[48;5;24mground\\033[0m\\n'\n");
+  await sees(page, "own colour");
+  await isExact(page, "characters");
+  await shot(page, "characters");
+
+  // A progress bar, which draws over its own row.
+  await page.keyboard.type("clear; for i in 1 2 3 4 5 6 7 8; do printf '\\r[%-8s] %d%%' $(printf '#%.0s' $(seq $i)) $((i * 100 / 8)); sleep 0.05; done; echo ' end'\n");
+  await sees(page, "[########] 100% end");
+  await isExact(page, "a progress bar");
+
+  // Dead keys and input methods: what is composed is typed once, when it is complete.
+  const devtools = await context.newCDPSession(page);
+  await page.keyboard.type("clear; echo '");
+  for (const text of ["に", "にほ", "にほん"]) await devtools.send("Input.imeSetComposition", { text, selectionStart: text.length, selectionEnd: text.length });
+  await devtools.send("Input.insertText", { text: "日本" });
+  await devtools.send("Input.imeSetComposition", { text: "´", selectionStart: 1, selectionEnd: 1 });
+  await devtools.send("Input.insertText", { text: "é" });
+  await page.keyboard.type("'\n");
+  await sees(page, /^日本é$/);
+
+  // vim takes the mouse: a click moves its cursor, the wheel scrolls, and shift selects text as elsewhere.
+  await page.keyboard.type("seq -f 'line %g of the text' 200 > notes; vim -u NONE -c 'set mouse=a ttymouse=sgr number' notes\n");
+  await sees(page, "1 line 1 of the text");
+  await isExact(page, "vim");
+  const row = (text) => page.locator(".stage > .screen .row", { hasText: text }).first();
+  await row("line 7 of").click({ position: { x: 100, y: 5 } });
+  await page.keyboard.type("iclicked ");
+  await page.keyboard.press("Escape");
+  await sees(page, "clicked");
+  assert.match(await row("clicked").textContent(), /^\s+7 /);
+  await page.mouse.wheel(0, 400);
+  await page.locator(".stage > .screen .row", { hasText: "1 line 1 of the text" }).first().waitFor({ state: "detached" });
+  await isExact(page, "vim, scrolled");
+  await shot(page, "vim");
+  await page.keyboard.type(":q!\n");
+
+  // htop or top: colours, columns and a screen that draws itself anew.
+  await page.keyboard.type("clear; TERM=xterm-256color top -d 60\n");
+  await sees(page, "PID");
+  await isExact(page, "top");
+  await page.keyboard.type("q");
+
+  // A selection stays while the program prints, and what is shown catches up afterwards.
+  await page.keyboard.type("clear; echo select-me; for i in $(seq 30); do sleep 0.1; echo tick-$i; done\n");
+  await sees(page, "tick-2");
+  await row("select-me").last().dblclick({ position: { x: 20, y: 5 } });
+  await page.getByText("Paused while text is selected").waitFor();
+  const selected = await page.evaluate(() => getSelection().toString());
+  await page.getByText(/rows have changed/).waitFor();
+  assert.equal(await page.evaluate(() => getSelection().toString()), selected);
+  await page.keyboard.press("Control+c");
+  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /select|me/);
+  await page.keyboard.press("Escape");
+  await sees(page, "tick-30");
+
+  // An address is shown before it opens; others are text.
+  await page.keyboard.type("clear; echo 'look at https://example.org/a?b=1, not at javascript:alert(1)'\n");
+  const looks = page.locator(".stage > .screen .row", { hasText: /^look at/ }).first();
+  await looks.waitFor();
+  const box = await page.locator(".stage > .screen").boundingBox();
+  const cell = box.width / 120;
+  await looks.click({ position: { x: cell * 15, y: 5 } });
+  await page.getByRole("heading", { name: "Open this address?" }).waitFor();
+  const link = page.getByRole("link", { name: "Open in a new tab" });
+  assert.deepEqual([await link.getAttribute("href"), await link.getAttribute("rel")], ["https://example.org/a?b=1", "noopener noreferrer"]);
+  await isAccessible(page);
+  await page.getByRole("button", { name: "Leave it" }).click();
+
+  // What scrolled away has its colours, and is searched.
+  await page.keyboard.press("Control+Shift+Escape");
+  await page.locator(".stage > .screen").click({ position: { x: 5, y: 300 } });
+  await page.keyboard.type("clear; for i in $(seq 300); do printf '\\033[3%dmrow %d\\033[0m\\n' $((i % 7 + 1)) $i; done\n");
+  await sees(page, "row 300");
+  await page.mouse.wheel(0, -200);
+  await page.getByLabel("Find in the output").waitFor();
+  await page.locator(".scrollback .row", { hasText: /^row 1$/ }).first().waitFor();
+  await page.getByLabel("Find in the output").fill("row 27");
+  await page.getByText(/^11 of 11$/).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByText(/^10 of 11$/).waitFor();
+  const colour = await page.locator(".scrollback .row", { hasText: /^row 1$/ }).first().locator("span").first().evaluate((span) => getComputedStyle(span).color);
+  assert.equal(colour, "rgb(0, 205, 0)");
+  await isAccessible(page);
+  await shot(page, "scrollback");
+  await page.getByRole("button", { name: "Screen", exact: true }).click();
+
+  // A program that ended stays readable, and says how it ended.
+  await page.keyboard.type("exit 3\n");
+  await page.getByText("ended with 3").waitFor();
+  await isExact(page, "an ended terminal");
+  isClean(page);
+});

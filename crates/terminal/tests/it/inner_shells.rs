@@ -50,6 +50,12 @@ async fn an_inner_shell_is_integrated_at_its_prompt_and_left_again() {
         assert_eq!(gives(&session, "cd /tmp").await.1, Some(0), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some("/tmp"), "{shell}");
         assert_eq!(gives(&session, "seq 1 3").await.0, "1\n2\n3\n", "{shell}");
+        // A line editor that knows the width of its prompt does not break the line.
+        assert_eq!(
+            gives(&session, "echo one; echo two; sleep 0.1; echo three").await.0,
+            "one\ntwo\nthree\n",
+            "{shell}"
+        );
         // Waits for its prompt, and its exit codes.
         session.types("sleep 0.2; sh -c 'exit 4'\n").await;
         let (waited, view) = session.waits(until_input()).await;

@@ -1,6 +1,7 @@
 //! `steplatch terminal …`: open, use and close terminals.
 
 mod control;
+mod inputs;
 pub(super) mod wait;
 
 use std::fs::File;
@@ -62,6 +63,7 @@ pub(crate) enum Terminal {
         #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         idle_limit: Option<f64>,
     },
+    Inputs(inputs::Inputs),
     Resize(control::Resize),
     Signal(control::Signal),
     /// Close a terminal and end its processes
@@ -216,6 +218,7 @@ impl Terminal {
             Self::Wait(command) => command.run(place).await,
             Self::Screen(command) => command.run(place).await,
             Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
+            Self::Inputs(command) => command.run(place).await,
             Self::Resize(command) => command.run(place).await,
             Self::Signal(command) => command.run(place).await,
             Self::Close(command) => command.run(place).await,

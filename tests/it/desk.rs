@@ -52,6 +52,7 @@ impl Desk {
             input: None,
             until: Until::Match,
             timeout: Duration::from_secs(60),
+            by: None,
         };
         let (waited, view) = self.terminal.wait(wait).await.unwrap();
         assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);

@@ -77,6 +77,11 @@ impl Caller {
         }
     }
 
+    /// Returns what the log of a terminal calls the caller: the run, or the name of the client.
+    pub fn label(&self) -> Option<String> {
+        self.run.as_ref().map(ToString::to_string).or_else(|| self.name.clone())
+    }
+
     /// Returns the connection of the client that reads the reply itself. A run reads what its definition says, whatever
     /// its starter has seen.
     pub fn reader(&self) -> Option<ConnectionId> {

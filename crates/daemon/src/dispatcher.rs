@@ -277,6 +277,7 @@ impl Dispatcher {
                 let (reply, events) = Box::pin(sessions.watch_screen(verb)).await;
                 return (VerbReply::of(reply), events.map(|events| ReplyStream::Screen(Box::new(events))));
             }
+            Command::ReadInputs(verb) => VerbReply::of(Box::pin(sessions.inputs(verb)).await),
             Command::ReadScrollback(verb) => VerbReply::of(Box::pin(sessions.scrollback(verb)).await),
             Command::WatchTerminals(_) => {
                 let (reply, events) = sessions.watch_terminals();

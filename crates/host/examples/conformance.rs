@@ -49,6 +49,7 @@ async fn main() -> ExitCode {
         until: Until::Exit,
         input: None,
         timeout: LONGEST,
+        by: None,
     };
     let waited = terminal.wait(wait).await;
     let ended = match waited {

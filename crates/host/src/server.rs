@@ -337,6 +337,7 @@ impl Connection {
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
             TerminalAsk::Picture => self.say(number, terminal.picture().await?),
+            TerminalAsk::Inputs(from) => self.say(number, terminal.inputs(from).await?),
             TerminalAsk::Scrollback(most) => self.say(number, terminal.scrollback(most).await?),
             TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),
             TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
@@ -433,10 +434,10 @@ impl Connection {
 }
 
 fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
-    let WaitRequest { patterns, target, since, until, input, timeout } = wait;
+    let WaitRequest { patterns, target, since, until, input, timeout, by } = wait;
     let patterns =
         patterns.iter().map(|source| Pattern::new(source).map_err(|error| InvalidPattern(error.to_string())));
-    Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, input, timeout })
+    Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, input, timeout, by })
 }
 
 /// Numbers that are not used twice in a process.

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, Part, Picture, Quiet, RunError, ScreenUpdate, Sent, Signal, Size, Stage, Variable,
+    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenUpdate, Sent, Signal, Size, Stage, Variable,
     VariablesError, View, Waited,
 };
 
@@ -155,6 +155,14 @@ impl HostedTerminal {
     /// When the terminal is closed, or its host is of an older version.
     pub async fn scrollback(&self, most: usize) -> Result<Picture, AskError> {
         self.ask(TerminalAsk::Scrollback(most)).await
+    }
+
+    /// Returns the entries of the log of inputs from this number on, oldest first.
+    ///
+    /// # Errors
+    /// When the terminal is closed, or its host is of an older version.
+    pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, AskError> {
+        self.ask(TerminalAsk::Inputs(from)).await
     }
 
     /// Returns the screen once it is another one than the version that is known; at once if none is. A host of an older

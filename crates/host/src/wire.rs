@@ -84,6 +84,8 @@ pub enum TerminalAsk {
     Picture,
     /// Look at the cells, and at most so many rows that scrolled away. → `Picture`
     Scrollback(usize),
+    /// Report the log of inputs from this number on. → `Vec<LoggedInput>`
+    Inputs(u64),
     /// Look at the screen once it is another one than this version, or at once. → `ScreenUpdate`
     WatchScreen(Option<u64>),
     /// Read output. → `Excerpt`
@@ -222,6 +224,9 @@ pub struct WaitRequest {
     pub input: Option<InputWait>,
     /// How long it waits at the most.
     pub timeout: Duration,
+    /// The client or run that waits, for the log of inputs. A host of an older version overlooks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// What a new viewer sees first.

@@ -55,6 +55,7 @@ async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
         input: None,
         until: Until::Match,
         timeout: Duration::from_secs(60),
+        by: None,
     };
     let (waited, view) = terminal.wait(wait).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
@@ -86,6 +87,7 @@ async fn who_comes_later_finds_everything_as_it_was() {
             input: None,
             until: Until::Exit,
             timeout: Duration::from_secs(60),
+            by: None,
         })
         .await
         .unwrap()
@@ -201,6 +203,7 @@ async fn an_input_that_was_begun_and_can_not_be_finished_is_in_doubt() {
         input: None,
         until: Until::Exit,
         timeout: Duration::from_secs(60),
+        by: None,
     };
     terminal.wait(exit).await.unwrap();
     let again = terminal.send(input).await;

@@ -144,6 +144,7 @@ routes! {
     Get "/terminals" "LIST_TERMINAL_SESSIONS", Unprocessable;
     Post "/terminals" "OPEN_TERMINAL", Unprocessable;
     Get "/terminals/{session_id}" "GET_SCREEN_CONTENT" of Terminal, Unprocessable;
+    Get "/terminals/{session_id}/inputs" "READ_INPUTS" of Terminal, Unprocessable;
     Get "/terminals/{session_id}/scrollback" "READ_SCROLLBACK" of Terminal, Unprocessable;
     Delete "/terminals/{session_id}" "EXIT_TERMINAL" of Terminal, Conflict;
     Post "/terminals/{session_id}/input" "SEND_INPUT" of Terminal, Conflict;

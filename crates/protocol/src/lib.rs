@@ -15,6 +15,7 @@ mod daemon;
 mod follow;
 #[cfg(test)]
 mod fuzz;
+mod inputs;
 mod library;
 mod message;
 mod metrics;
@@ -48,6 +49,7 @@ pub use visible::{is_format, visible};
 // These modules consist of the types of verbs. All that is public in them is part of the contract.
 pub use approver::*;
 pub use daemon::*;
+pub use inputs::*;
 pub use library::*;
 pub use metrics::*;
 pub use nodes::*;

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{approver, daemon, library, metrics, nodes, page, remote, runs, screens, terminals, tools};
+use crate::{approver, daemon, inputs, library, metrics, nodes, page, remote, runs, screens, terminals, tools};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -145,6 +145,7 @@ verbs! {
     terminals::GetScreenContent => GetScreenContentReply, "GET_SCREEN_CONTENT", Some("get_screen_content"), "Read a terminal", READS;
     terminals::ListTerminalSessions => ListTerminalSessionsReply, "LIST_TERMINAL_SESSIONS", Some("list_terminal_sessions"), "List terminals", READS;
     terminals::ExitTerminal => ExitTerminalReply, "EXIT_TERMINAL", Some("exit_terminal"), "Close a terminal", ENDS;
+    inputs::ReadInputs => ReadInputsReply, "READ_INPUTS", None, "Tell what was typed into a terminal", READS;
     terminals::RunCommand => RunCommandReply, "RUN_COMMAND", Some("run_command"), "Run a command", ACTS_ONCE;
     terminals::GetVariables => GetVariablesReply, "GET_VARIABLES", None, "Tell variables of a shell", READS;
     terminals::SetVariables => SetVariablesReply, "SET_VARIABLES", None, "Set variables of a shell", SETS;

@@ -138,6 +138,7 @@ impl Sessions {
             input: caller.reader().is_some(),
             integrate,
             step,
+            by: caller.label(),
         };
         let session_id = Some(terminal.id().to_string());
         let mut ran = terminal.run(request.clone()).await;
@@ -322,6 +323,7 @@ async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
         until: Until::Prompt,
         input: Some(InputWait::Known),
         timeout: within,
+        by: None,
     };
     terminal.wait(wait).await.is_ok_and(|(waited, _)| waited.reason == Reason::Prompt)
 }

@@ -96,6 +96,7 @@ impl Sessions {
             until: Until::Prompt,
             input: Some(InputWait::Known),
             timeout: Duration::try_from_secs_f64(timeout).unwrap_or_default(),
+            by: caller.label(),
         };
         let (mut waited, mut view) = terminal.wait(wait.clone()).await?;
         if waited.replaced_by.is_some() {

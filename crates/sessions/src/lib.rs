@@ -14,6 +14,7 @@ mod ending;
 mod event_sink;
 mod held_terminals;
 mod highlights;
+mod inputs;
 mod readers;
 mod screen_part;
 mod search;

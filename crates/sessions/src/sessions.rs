@@ -301,7 +301,8 @@ impl Sessions {
         };
         let keys = verb.keys.unwrap_or_default();
         let run = self.approved_run(caller, key.as_ref());
-        let input = Input { text: verb.input_text, keys, settle, step, run, ..Input::default() };
+        let (by, secret) = (caller.label(), verb.secret);
+        let input = Input { text: verb.input_text, keys, settle, step, run, by, secret, ..Input::default() };
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
         self.count_input(caller, key.as_ref(), bytes).await;
@@ -627,7 +628,8 @@ impl Sessions {
             let holder = verb.hold_key.map(HoldKey);
             let mouse = verb.mouse.into_iter().map(mouse_input).collect::<Vec<_>>();
             let bytes = pasted.len() + verb.keys.len() + raw.len();
-            let input = Input { text: pasted, keys: verb.keys, mouse, raw, holder, step, ..Input::default() };
+            let by = caller.label();
+            let input = Input { text: pasted, keys: verb.keys, mouse, raw, holder, step, by, ..Input::default() };
             terminal.send(input).await?;
             self.count_input(caller, key.as_ref(), bytes).await;
             Ok::<_, SessionError>(())

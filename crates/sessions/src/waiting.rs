@@ -93,6 +93,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,
         },
         timeout: Duration::from_secs_f64(verb.timeout),
+        by: caller.label(),
     })
 }
 

@@ -42,6 +42,7 @@ async fn main() {
             input: None,
             until: Until::Match,
             timeout: Duration::from_secs(10),
+            by: None,
         };
         let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("1970 is over").as_secs_f64();

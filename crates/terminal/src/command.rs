@@ -31,6 +31,9 @@ pub struct CommandRequest {
     /// The id of the step that this command belongs to. A repeated request with the same step does not run the
     /// command again; it returns the recorded outcome.
     pub step: Option<String>,
+    /// The client or run, for the log of inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// The outcome of a command.

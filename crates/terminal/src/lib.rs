@@ -18,6 +18,7 @@ mod fuzz;
 mod guard;
 mod hidden_input;
 mod history;
+mod input_log;
 mod intake;
 mod integration;
 mod keys;
@@ -38,6 +39,10 @@ mod wait;
 pub use command::{CommandRequest, CommandResult, InputRequest, RunError};
 pub use exchange::{Variable, VariablesError};
 pub use hidden_input::{HiddenInputLog, SecretText};
+pub use input_log::{
+    CommandOutcome, InputContext, LoggedAction, LoggedInput, LoggedText, MOST_BYTES as MOST_LOGGED_BYTES,
+    MOST_ENTRIES as MOST_LOGGED_INPUTS,
+};
 pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use lines::settled;

@@ -29,6 +29,7 @@ pub(crate) use task::{TerminalParts, run};
 
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};
+use crate::input_log::LoggedInput;
 use crate::integration::{IntegrationSession, Kind};
 use crate::keys::UnknownKey;
 use crate::mouse::MouseInput;
@@ -141,6 +142,12 @@ pub struct Input {
     pub run: Option<String>,
     /// Proves that the sender holds the terminal.
     pub holder: Option<HoldKey>,
+    /// The client or run, for the log of inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Whether it is a secret, which the log of inputs does not keep, however it is shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
 }
 
 /// How long to wait for a program's answer to an input.
@@ -341,6 +348,8 @@ pub(crate) enum Request {
     View(bool, oneshot::Sender<View>),
     Picture(oneshot::Sender<Picture>),
     Scrollback(usize, oneshot::Sender<Picture>),
+    /// The entries of the log of inputs from this number on.
+    Inputs(u64, oneshot::Sender<Vec<LoggedInput>>),
     /// Answered once the screen is another one than the known version.
     WatchScreen(Option<u64>, oneshot::Sender<ScreenUpdate>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
@@ -380,6 +389,7 @@ impl Request {
             | Self::View(..)
             | Self::Picture(_)
             | Self::Scrollback(..)
+            | Self::Inputs(..)
             | Self::WatchScreen(..)
             | Self::Read(..)
             | Self::Exchange(_)
@@ -482,6 +492,14 @@ impl Terminal {
     /// When the terminal is closed.
     pub async fn scrollback(&self, most: usize) -> Result<Picture, TerminalClosed> {
         self.ask(|reply| Request::Scrollback(most, reply)).await
+    }
+
+    /// Returns the entries of the log of inputs from this number on, oldest first.
+    ///
+    /// # Errors
+    /// When the terminal is closed.
+    pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, TerminalClosed> {
+        self.ask(|reply| Request::Inputs(from, reply)).await
     }
 
     /// Returns the screen once it is another one than the version that is known; at once if none is.

@@ -31,6 +31,8 @@ pub struct Wait {
     pub input: Option<InputWait>,
     /// How long it waits at the most.
     pub timeout: Duration,
+    /// The client or run that waits. A wait without one is not in the log of inputs.
+    pub by: Option<String>,
 }
 
 /// Where a wait looks for its patterns.

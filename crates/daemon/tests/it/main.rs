@@ -12,6 +12,7 @@ mod document_examples;
 mod durable_runs;
 mod events;
 mod gates;
+mod inputs;
 mod library;
 mod locked;
 mod nodes;

@@ -6,6 +6,7 @@
 mod entry;
 mod exchanging;
 mod inner;
+mod logging;
 mod running;
 mod states;
 
@@ -37,6 +38,7 @@ use crate::activity::Activity;
 use crate::echo::{Echo, Followed};
 use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
+use crate::input_log::{InputLog, LoggedAction};
 use crate::intake::OutputPipeline;
 use crate::integration::IntegrationSession;
 use crate::keys;
@@ -108,6 +110,7 @@ struct Task {
     /// Answers to printed queries that no program can read yet.
     answers: Answers,
     ledger: Ledger,
+    inputs: InputLog,
     seat: WriteLock,
     idle: Option<Duration>,
     /// When there was last something to keep it open for.
@@ -166,7 +169,15 @@ struct Pending {
     heard: bool,
     deadline: Instant,
     missed_before: Option<u64>,
+    /// What the log of inputs has of it, once it is over.
+    logged: Option<LoggedWait>,
     reply: Reply,
+}
+
+/// A wait of a client that named itself.
+struct LoggedWait {
+    by: String,
+    patterns: Vec<String>,
 }
 
 enum Reply {
@@ -213,6 +224,7 @@ pub(crate) async fn run(
         outgoing: Outgoing::default(),
         answers: Answers::default(),
         ledger: Ledger::default(),
+        inputs: InputLog::default(),
         seat: WriteLock::default(),
         idle: parts.idle,
         last_use: Instant::now(),
@@ -354,6 +366,7 @@ impl Task {
             }
             Request::View(colours, reply) => drop(reply.send(self.view(colours, self.states()))),
             Request::Picture(reply) => drop(reply.send(self.intake.screen.picture())),
+            Request::Inputs(from, reply) => drop(reply.send(self.inputs.from(from))),
             Request::Scrollback(most, reply) => drop(reply.send(self.intake.screen.scrollback(most))),
             Request::WatchScreen(known, reply) => match known {
                 // Answered with the others, once more of the output is taken in.
@@ -379,6 +392,8 @@ impl Task {
                 let answer = match self.exit() {
                     Some(exit) => Err(Some(exit)),
                     None => {
+                        let context = self.input_context(false);
+                        self.log_input(None, context, LoggedAction::Signalled(signal.as_raw()));
                         signal_group(self.pty.foreground().unwrap_or(self.child.pid()), signal);
                         Ok(())
                     }
@@ -659,6 +674,7 @@ impl Task {
         } else {
             self.hushed_line.finish(&self.description.id, &self.hushed);
         }
+        self.log_typed(input, bytes, unseen);
         if let Some(step) = &input.step {
             let upto = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
             self.ledger.intend(step, !is_typed, offset, self.shell.prompts, upto);
@@ -779,6 +795,8 @@ impl Task {
             tracing::warn!(%error, "the kernel refused a size");
             return;
         }
+        let context = self.input_context(false);
+        self.log_input(None, context, LoggedAction::Resized(size));
         self.intake.screen.resize(size);
         self.description.size = size;
         self.drawn += 1;
@@ -809,12 +827,17 @@ impl Task {
             heard: false,
             deadline: now + at_most,
             missed_before: (from < start).then_some(start),
+            logged: None,
             reply,
         }
     }
 
     fn wait(&mut self, wait: Wait, number: u64, reply: oneshot::Sender<(Waited, View)>) {
         let from = wait.since.unwrap_or(self.input_offset);
+        let logged = wait.by.map(|by| LoggedWait {
+            by,
+            patterns: wait.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+        });
         let mut pending = match wait.target {
             Target::Output => self.pending(wait.patterns, from, wait.timeout, Reply::Wait(number, reply)),
             Target::Screen => {
@@ -833,6 +856,7 @@ impl Task {
             }
             Until::Quiet(quiet) => pending.quiet = Some(quiet),
         }
+        pending.logged = logged;
         pending.input = wait.input.map(|input| InputWatch::new(input, self.last_output.max(self.last_input)));
         self.waits.push(pending);
     }
@@ -850,6 +874,7 @@ impl Task {
                     if let Reply::Sent(_, Some(step), _) = &pending.reply {
                         self.ledger.finish(step);
                     }
+                    self.log_wait(&pending, reason, found.as_ref());
                     self.answer(pending, reason, found, gave_up);
                 }
                 Look::More => {

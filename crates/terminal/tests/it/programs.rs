@@ -108,6 +108,7 @@ fn wait_for(pattern: &str) -> Wait {
         until: Until::Match,
         input: None,
         timeout: Duration::from_secs(60),
+        by: None,
     }
 }
 

@@ -172,6 +172,7 @@ pub(crate) fn request(command: &str) -> CommandRequest {
         input: false,
         integrate: false,
         step: None,
+        by: None,
     }
 }
 
@@ -187,6 +188,7 @@ pub(crate) fn until_prompt() -> Wait {
         until: Until::Prompt,
         input: None,
         timeout: Duration::from_secs(60),
+        by: None,
     }
 }
 

@@ -19,6 +19,8 @@ use crate::terminal::{Limit, excerpt};
 pub(super) struct PromptEntry {
     replies: Vec<Reply>,
     step: Option<String>,
+    /// Its entry in the log of inputs.
+    logged: u64,
     limit: Limit,
     /// Whether it ends when the program asks for other input.
     input: bool,
@@ -167,6 +169,7 @@ impl Task {
         let pastes = is_edit && self.intake.screen.modes().bracketed_paste;
         let keys: String =
             if pastes { format!("\x1b[200~{text}\x1b[201~\r") } else { format!("{}\r", text.replace('\n', "\r")) };
+        let logged = self.log_command(&entering.request);
         let now = Instant::now();
         let offset = self.intake.transcript.history().end();
         self.input_offset = offset;
@@ -176,6 +179,7 @@ impl Task {
         self.entry = Some(PromptEntry {
             replies: entering.replies,
             step: entering.request.step,
+            logged,
             limit: entering.request.limit,
             input: entering.request.input,
             deadline: entering.deadline,
@@ -294,7 +298,7 @@ impl Task {
 
     fn refuse_entry(&mut self, error: &RunError) {
         if let Some(entry) = self.entry.take() {
-            self.report_result(entry.step, entry.replies, Err(error.clone()));
+            self.report_result(entry.step, entry.logged, entry.replies, Err(error.clone()));
         }
     }
 
@@ -336,7 +340,7 @@ impl Task {
             end: range.end,
         };
         fill(&mut result);
-        self.report_result(entry.step, entry.replies, Ok(result));
+        self.report_result(entry.step, entry.logged, entry.replies, Ok(result));
     }
 }
 

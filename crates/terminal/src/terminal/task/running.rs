@@ -131,6 +131,8 @@ fn size(ran: &Result<CommandResult, RunError>) -> usize {
 pub(super) struct Running {
     replies: Vec<Reply>,
     step: Option<String>,
+    /// Its entry in the log of inputs.
+    logged: u64,
     pub(super) deadline: Instant,
     limit: Limit,
     /// Ends when the command waits for input; none where the caller waits for its end only.
@@ -310,6 +312,7 @@ impl Task {
             }
             Err(error) => return Entering { request, replies, until, deadline }.refuse(&error),
         };
+        let logged = self.log_command(&request);
         let (first, then) = match change {
             Some(change) => (change, Some((command, request.working_directory.unwrap_or_default()))),
             None => (command, None),
@@ -317,6 +320,7 @@ impl Task {
         let running = Running {
             replies,
             step: request.step,
+            logged,
             deadline,
             limit: request.limit,
             input: request.input.then(|| InputWatch::new(InputWait::Known, Instant::now())),
@@ -447,26 +451,33 @@ impl Task {
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
-            return self.report_result(running.step, running.replies, Err(error));
+            return self.report_result(running.step, running.logged, running.replies, Err(error));
         }
         if matches!(over, CommandAbort::AtPrompt)
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
                 let said = self.ran(&running, over).output.trim_end().to_owned();
-                return self.report_result(running.step, running.replies, Err(RunError::NoFolder { folder, said }));
+                return self.report_result(
+                    running.step,
+                    running.logged,
+                    running.replies,
+                    Err(RunError::NoFolder { folder, said }),
+                );
             }
             // A person may have begun to type between the change of directory and the command.
             if let Err(holder) = self.seat.admits(None) {
-                return self.report_result(running.step, running.replies, Err(RunError::Held(holder)));
+                return self.report_result(running.step, running.logged, running.replies, Err(RunError::Held(holder)));
             }
             return match self.half_typed() {
                 None => self.enter(running, &line),
-                Some(text) => self.report_result(running.step, running.replies, Err(RunError::HalfTyped { text })),
+                Some(text) => {
+                    self.report_result(running.step, running.logged, running.replies, Err(RunError::HalfTyped { text }))
+                }
             };
         }
         let ran = self.ran(&running, over);
-        self.report_result(running.step, running.replies, Ok(ran));
+        self.report_result(running.step, running.logged, running.replies, Ok(ran));
     }
 
     /// Looks whether the command waits for input, if it is time to.
@@ -498,9 +509,11 @@ impl Task {
     pub(super) fn report_result(
         &mut self,
         step: Option<String>,
+        logged: u64,
         replies: Vec<Reply>,
         ran: Result<CommandResult, RunError>,
     ) {
+        self.log_outcome(logged, &ran);
         if let Some(step) = step {
             self.done.add(step, ran.clone());
         }

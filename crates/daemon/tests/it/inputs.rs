@@ -1,0 +1,89 @@
+//! The log of what was asked of a terminal.
+
+use serde_json::json;
+use steplatch_protocol::{AwaitOutput, AwaitUntil, InputKind, InputRecord, ReadInputs, RunCommand, SendInput};
+use steplatch_testkit::TestDaemon;
+
+async fn inputs(daemon: &TestDaemon, session: &str) -> Vec<InputRecord> {
+    let reply = daemon.call(ReadInputs { session_id: session.to_owned(), ..ReadInputs::default() }).await;
+    assert!(reply.success, "{reply:?}");
+    reply.inputs
+}
+
+fn until_input(session: &str, text: &str) -> SendInput {
+    SendInput {
+        session_id: session.to_owned(),
+        input_text: text.to_owned(),
+        until: Some(AwaitUntil::Input),
+        timeout: Some(20.0),
+        ..SendInput::default()
+    }
+}
+
+#[tokio::test]
+async fn what_was_typed_is_logged_with_its_question_and_what_is_not_shown_without_its_value() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let command = |command: &str| RunCommand {
+        session_id: Some(session.id.clone()),
+        command: command.to_owned(),
+        timeout: 20.0,
+        ..RunCommand::default()
+    };
+    daemon.call(command("sh -c 'exit 3'")).await;
+    daemon.call(until_input(&session.id, "read -p 'Name: ' n; read -s -p 'Password: ' p; echo; echo hello $n\n")).await;
+    daemon.call(until_input(&session.id, "ana\n")).await;
+    let password = SendInput { input_text: "hunter2-x\n".to_owned(), ..until_input(&session.id, "") };
+    daemon.call(password).await;
+    let wait = AwaitOutput {
+        session_id: session.id.clone(),
+        pattern: "hello (\\w+)".to_owned(),
+        timeout: 10.0,
+        ..AwaitOutput::default()
+    };
+    daemon.call(wait).await;
+    let session_id = session.id.clone();
+    let daemon = daemon.restarted().await;
+    let logged = inputs(&daemon, &session_id).await;
+    let kinds: Vec<(InputKind, &str)> = logged.iter().map(|one| (one.kind, one.context.as_str())).collect();
+    let (typed, wait) = (InputKind::Typed, InputKind::Wait);
+    assert_eq!(
+        kinds,
+        [
+            (InputKind::Command, "prompt"),
+            (typed, "prompt"),
+            (wait, "program"),
+            (typed, "program"),
+            (wait, "password"),
+            (InputKind::Hidden, "password"),
+            (wait, "prompt"),
+            (wait, "prompt")
+        ],
+        "{logged:#?}"
+    );
+    assert_eq!((logged[0].text.as_deref(), logged[0].exit_code), (Some("sh -c 'exit 3'"), Some(3)));
+    assert_eq!((logged[3].text.as_deref(), logged[3].row.as_deref()), (Some("ana\n"), Some("Name: ")));
+    assert_eq!(logged[5].row.as_deref(), Some("Password: "));
+    assert_eq!(
+        (logged[7].pattern.as_deref(), logged[7].match_text.as_deref()),
+        (Some("hello (\\w+)"), Some("hello ana"))
+    );
+    assert!(logged.windows(2).all(|two| two[0].offset <= two[1].offset && two[0].number < two[1].number));
+    assert!(!json!(logged).to_string().contains("hunter2"), "what is not shown is not kept");
+    let newest = ReadInputs { session_id, limit: Some(1), ..ReadInputs::default() };
+    assert_eq!(daemon.call(newest).await.inputs.len(), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_is_logged_without_its_value_also_where_it_is_shown() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    daemon.call(until_input(&session.id, "cat\n")).await;
+    let secret = SendInput { secret: true, ..until_input(&session.id, "s3cret-value\n") };
+    daemon.call(secret).await;
+    let logged = inputs(&daemon, &session.id).await;
+    assert!(logged.iter().any(|one| one.kind == InputKind::Hidden), "{logged:#?}");
+    assert!(!json!(logged).to_string().contains("s3cret-value"), "{logged:#?}");
+    daemon.stop().await;
+}

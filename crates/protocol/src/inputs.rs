@@ -1,0 +1,118 @@
+//! The verb about the log of a terminal's inputs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Tell what was asked of a terminal: what was typed and by whom, commands, waits, sizes and signals. Secrets, and what a
+/// program did not show, are left out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReadInputs {
+    /// Terminal to read
+    pub session_id: String,
+    /// Number of the first entry (default: the oldest that is held)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// The most entries, the newest ones (default: all)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// What was asked of a terminal.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReadInputsReply {
+    /// Whether there is such a terminal
+    pub success: bool,
+    /// The terminal's id, also where it was called by its name
+    #[serde(default)]
+    pub session_id: String,
+    /// The entries, oldest first
+    #[serde(default)]
+    pub inputs: Vec<InputRecord>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The kind of an entry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// Text and keys were typed
+    #[default]
+    Typed,
+    /// A person typed a line in an attached terminal
+    Attached,
+    /// Something was typed that is not shown
+    Hidden,
+    /// A command was run
+    Command,
+    /// Output was waited for
+    Wait,
+    /// The size was changed
+    Resize,
+    /// A signal was sent
+    Signal,
+}
+
+/// An entry of the log of inputs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InputRecord {
+    /// Its number; numbers are missing where older entries were dropped
+    pub number: u64,
+    /// When (ISO 8601, UTC)
+    pub timestamp: String,
+    /// The client or run
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The end of the output at that moment
+    pub offset: u64,
+    /// What the program showed: prompt, program, password or full_screen
+    pub context: String,
+    /// The row of the cursor, up to the cursor: the question of a program
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<String>,
+    /// What was asked
+    pub kind: InputKind,
+    /// The text, or the command
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Whether the end of the text is missing
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    /// Keys that were pressed after the text
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// The directory that the command changed to first
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// How a wait or a command ended: match, prompt, input, quiet, exit, timeout; ended, asked, refused, running
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Exit code of the command
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The patterns of a wait
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<String>,
+    /// The pattern that matched
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// What it matched
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_text: Option<String>,
+    /// Where the output of the command begins
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_begin: Option<u64>,
+    /// Where the output of the command, or the match of the wait, ends
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_end: Option<u64>,
+    /// Columns and rows
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<(u16, u16)>,
+    /// Number of the signal
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Why the command was not run
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

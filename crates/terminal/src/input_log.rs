@@ -1,0 +1,300 @@
+//! What was asked of a terminal, in order: typed input, commands, waits, sizes and signals.
+//!
+//! The log is what a workflow is captured from. Each entry has its position in the output and what the program showed at
+//! that moment. Input that is not shown is a mark without a value. The log is bounded: the oldest entries are dropped.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::{CommandResult, RunError};
+use crate::screen::Size;
+use crate::wait::Reason;
+
+/// The most entries that are held.
+pub const MOST_ENTRIES: usize = 4096;
+
+/// The most bytes of texts in the entries that are held.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// The most bytes of one text. The rest is cut off, which [`LoggedText::cut`] says.
+const LONGEST_TEXT: usize = 64 << 10;
+
+/// One entry of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedInput {
+    /// Its number, counted from 1. Numbers are missing where older entries were dropped.
+    pub number: u64,
+    /// When.
+    pub at: SystemTime,
+    /// The client or run, if it named itself.
+    pub by: Option<String>,
+    /// The end of the output at that moment.
+    pub offset: u64,
+    /// What the program showed.
+    pub context: InputContext,
+    /// What was asked.
+    pub action: LoggedAction,
+}
+
+/// What a program showed when something was typed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputContext {
+    /// A shell that reports its prompts was at one.
+    Prompt,
+    /// A program had the whole screen.
+    FullScreen,
+    /// A program read a line without showing it.
+    Password {
+        /// The row of the cursor, up to the cursor.
+        row: String,
+    },
+    /// A program was in the foreground.
+    Program {
+        /// The row of the cursor, up to the cursor: the question, if there is one.
+        row: String,
+    },
+}
+
+/// A text of the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedText {
+    /// The text, or its beginning.
+    pub text: String,
+    /// Whether its end is missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+}
+
+impl From<&str> for LoggedText {
+    fn from(text: &str) -> Self {
+        let end = crate::history::floor_char_boundary(text, text.len().min(LONGEST_TEXT));
+        Self { text: text[..end].to_owned(), cut: end < text.len() }
+    }
+}
+
+/// What was asked of a terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LoggedAction {
+    /// Text was typed, and keys after it.
+    Typed {
+        /// The text.
+        text: LoggedText,
+        /// The keys, by name.
+        keys: Vec<String>,
+    },
+    /// A person typed in a terminal that is attached: the bytes that it sent, as text.
+    Attached {
+        /// The bytes, one line at the most.
+        bytes: LoggedText,
+    },
+    /// Something was typed that is not shown.
+    Hidden {
+        /// Whether it was entered.
+        entered: bool,
+    },
+    /// A command was run, and its end was waited for.
+    Command {
+        /// The command.
+        command: LoggedText,
+        /// The directory that was changed to before it.
+        directory: Option<String>,
+        /// How it ended; none while it runs.
+        outcome: Option<CommandOutcome>,
+    },
+    /// Output was waited for, or the prompt.
+    Waited {
+        /// The patterns.
+        patterns: Vec<String>,
+        /// Why the wait ended.
+        reason: Reason,
+        /// Which pattern matched, from 0, and what it matched.
+        matched: Option<(usize, LoggedText)>,
+        /// The end of the match, or of the output.
+        until: u64,
+    },
+    /// The size was changed.
+    Resized(Size),
+    /// A signal was sent to the program.
+    Signalled(i32),
+}
+
+/// How a command of the log ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CommandOutcome {
+    /// It ended, with this exit code where the program tells one. The offsets are those of its output.
+    Ended {
+        /// The exit code.
+        exit_code: Option<i32>,
+        /// Where its output begins.
+        begin: u64,
+        /// Where it ends.
+        end: u64,
+    },
+    /// It asked for input, or its time was up: it went on.
+    Left {
+        /// Whether it asked.
+        asked: bool,
+        /// Where its output begins.
+        begin: u64,
+    },
+    /// It was not run.
+    Refused(String),
+}
+
+impl CommandOutcome {
+    pub(crate) fn of(result: &Result<CommandResult, RunError>) -> Self {
+        match result {
+            Err(error) => Self::Refused(error.to_string()),
+            Ok(result) if result.asks.is_some() || result.timed_out => {
+                Self::Left { asked: result.asks.is_some(), begin: result.offset }
+            }
+            Ok(result) => Self::Ended { exit_code: result.exit_code, begin: result.offset, end: result.end },
+        }
+    }
+}
+
+impl LoggedAction {
+    /// Returns the bytes of its texts.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Typed { text, keys } => text.text.len() + keys.iter().map(String::len).sum::<usize>(),
+            Self::Attached { bytes } => bytes.text.len(),
+            Self::Command { command, directory, .. } => command.text.len() + directory.as_ref().map_or(0, String::len),
+            Self::Waited { patterns, matched, .. } => {
+                let matched = matched.as_ref().map_or(0, |(_, text)| text.text.len());
+                patterns.iter().map(String::len).sum::<usize>() + matched
+            }
+            Self::Hidden { .. } | Self::Resized(_) | Self::Signalled(_) => 0,
+        }
+    }
+}
+
+impl InputContext {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Password { row } | Self::Program { row } => row.len(),
+            Self::Prompt | Self::FullScreen => 0,
+        }
+    }
+}
+
+/// The log of one terminal.
+#[derive(Debug, Default)]
+pub(crate) struct InputLog {
+    entries: VecDeque<LoggedInput>,
+    bytes: usize,
+    /// The number of the newest entry.
+    newest: u64,
+}
+
+impl InputLog {
+    /// Adds an entry, and returns its number. What a person types key by key in an attached terminal is one entry a line.
+    pub(crate) fn add(&mut self, by: Option<&str>, offset: u64, context: InputContext, action: LoggedAction) -> u64 {
+        if let Some(number) = self.continue_line(by, &action) {
+            return number;
+        }
+        self.newest += 1;
+        self.bytes += context.bytes() + action.bytes();
+        let (number, by) = (self.newest, by.map(str::to_owned));
+        self.entries.push_back(LoggedInput { number, at: SystemTime::now(), by, offset, context, action });
+        while self.entries.len() > MOST_ENTRIES || (self.bytes > MOST_BYTES && self.entries.len() > 1) {
+            if let Some(dropped) = self.entries.pop_front() {
+                self.bytes -= dropped.context.bytes() + dropped.action.bytes();
+            }
+        }
+        number
+    }
+
+    /// Appends attached bytes, or a hidden part of a line, to the newest entry where that is the beginning of the same
+    /// line.
+    fn continue_line(&mut self, by: Option<&str>, action: &LoggedAction) -> Option<u64> {
+        let newest = self.entries.back_mut().filter(|newest| newest.by.as_deref() == by)?;
+        match (&mut newest.action, action) {
+            (LoggedAction::Attached { bytes: line }, LoggedAction::Attached { bytes })
+                if !line.cut && !line.text.ends_with('\r') && line.text.len() + bytes.text.len() <= LONGEST_TEXT =>
+            {
+                line.text.push_str(&bytes.text);
+                line.cut = bytes.cut;
+                self.bytes += bytes.text.len();
+            }
+            (LoggedAction::Hidden { entered: line }, LoggedAction::Hidden { entered }) if !*line => *line = *entered,
+            _ => return None,
+        }
+        Some(newest.number)
+    }
+
+    /// Notes how the command of an entry ended, unless the entry was dropped.
+    pub(crate) fn finish(&mut self, number: u64, ended: CommandOutcome) {
+        let oldest = self.entries.front().map_or(0, |entry| entry.number);
+        let index = number.checked_sub(oldest).and_then(|index| usize::try_from(index).ok());
+        if let Some(LoggedAction::Command { outcome, .. }) =
+            index.and_then(|index| self.entries.get_mut(index)).map(|entry| &mut entry.action)
+        {
+            *outcome = Some(ended);
+        }
+    }
+
+    /// Returns the entries from this number on.
+    pub(crate) fn from(&self, number: u64) -> Vec<LoggedInput> {
+        self.entries.iter().filter(|entry| entry.number >= number).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &str) -> LoggedAction {
+        LoggedAction::Typed { text: text.into(), keys: Vec::new() }
+    }
+
+    fn attached(text: &str) -> LoggedAction {
+        LoggedAction::Attached { bytes: text.into() }
+    }
+
+    #[test]
+    fn the_oldest_entries_are_dropped() {
+        let mut log = InputLog::default();
+        for number in 0..MOST_ENTRIES as u64 + 10 {
+            log.add(None, number, InputContext::Prompt, typed("ls\n"));
+        }
+        let entries = log.from(0);
+        assert_eq!((entries.len(), entries[0].number), (MOST_ENTRIES, 11));
+        for _ in 0..40 {
+            log.add(None, 0, InputContext::Prompt, typed(&"x".repeat(2 * LONGEST_TEXT)));
+        }
+        let held: usize = log.from(0).iter().map(|entry| entry.action.bytes()).sum();
+        assert!(held <= MOST_BYTES && log.bytes == held, "{held} {}", log.bytes);
+        let LoggedAction::Typed { text, .. } = &log.from(0)[0].action else { panic!("typed") };
+        assert!(text.cut && text.text.len() == LONGEST_TEXT);
+    }
+
+    #[test]
+    fn what_is_typed_key_by_key_is_one_entry_a_line() {
+        let mut log = InputLog::default();
+        for keys in ["l", "s", "\r", "p", "wd\r"] {
+            log.add(Some("ana"), 0, InputContext::Prompt, attached(keys));
+        }
+        log.add(Some("bob"), 0, InputContext::Prompt, attached("x"));
+        for entered in [false, false, true, false] {
+            log.add(Some("bob"), 0, InputContext::Prompt, LoggedAction::Hidden { entered });
+        }
+        let actions: Vec<LoggedAction> = log.from(1).into_iter().map(|entry| entry.action).collect();
+        let hidden = |entered| LoggedAction::Hidden { entered };
+        assert_eq!(actions, [attached("ls\r"), attached("pwd\r"), attached("x"), hidden(true), hidden(false)]);
+    }
+
+    #[test]
+    fn the_end_of_a_command_is_noted_in_its_entry() {
+        let mut log = InputLog::default();
+        let command = |outcome| LoggedAction::Command { command: "make".into(), directory: None, outcome };
+        let number = log.add(None, 0, InputContext::Prompt, command(None));
+        log.add(None, 0, InputContext::Prompt, typed("x"));
+        let ended = CommandOutcome::Ended { exit_code: Some(2), begin: 5, end: 9 };
+        log.finish(number, ended.clone());
+        log.finish(99, ended.clone());
+        assert_eq!(log.from(number)[0].action, command(Some(ended)));
+    }
+}

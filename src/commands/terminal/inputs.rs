@@ -1,0 +1,85 @@
+//! `steplatch terminal inputs`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use steplatch_protocol::{DaemonPaths, InputKind, InputRecord, ReadInputs};
+
+use super::worked;
+use crate::failure::Failure;
+use crate::print::{self, QUIET, padded, visible};
+use crate::{completion, front, pick};
+
+/// List what was typed into a terminal and by whom, with commands, waits, sizes and signals
+#[derive(Debug, Args)]
+pub(crate) struct Inputs {
+    /// Id or name of the terminal; without one the only open terminal, or one picked from a list
+    #[arg(value_name = "TERMINAL", add = completion::terminals())]
+    id: Option<String>,
+    /// The newest so many
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    limit: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inputs {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let session_id = pick::terminal(place, self.id).await?;
+        let verb = ReadInputs { session_id, limit: self.limit, ..ReadInputs::default() };
+        let reply = front::ask(place, verb).await?;
+        worked(reply.success, reply.error.as_ref(), &reply)?;
+        if self.json {
+            print::json(&reply)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if reply.inputs.is_empty() {
+            print::note("nothing was typed into it");
+        }
+        for input in &reply.inputs {
+            print::line(line(input))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn line(input: &InputRecord) -> String {
+    let time = input.timestamp.get(11..19).unwrap_or_default();
+    let by = padded(&visible(input.by.as_deref().unwrap_or("-")), 18);
+    let (kind, what) = described(input);
+    format!("{QUIET}{time}  {by}{QUIET:#}  {}  {what}", padded(kind, 8)).trim_end().to_owned()
+}
+
+/// Returns the kind of an entry in one word, and what was asked.
+fn described(input: &InputRecord) -> (&'static str, String) {
+    let text = visible(input.text.as_deref().unwrap_or_default());
+    let question = input.row.as_deref().map(|row| format!("{} ← ", visible(row.trim_start()))).unwrap_or_default();
+    let reason = visible(input.reason.as_deref().unwrap_or_default());
+    match input.kind {
+        InputKind::Typed => {
+            let keys: String = input.keys.iter().map(|key| format!("<{}>", visible(key))).collect();
+            ("typed", format!("{question}{text}{keys}"))
+        }
+        InputKind::Attached => ("attached", format!("{question}{text}")),
+        InputKind::Hidden => ("hidden", format!("{question}••••••")),
+        InputKind::Command => {
+            let outcome = match (input.exit_code, &input.error) {
+                (Some(code), _) => format!("exit code {code}"),
+                (None, Some(error)) => visible(error),
+                (None, None) => reason,
+            };
+            ("command", format!("{text} → {outcome}"))
+        }
+        InputKind::Wait => {
+            let pattern = input.pattern.as_deref().map(|pattern| format!("/{}/ → ", visible(pattern)));
+            let found = input.match_text.as_deref().map_or(reason, visible);
+            ("wait", format!("{}{found}", pattern.unwrap_or_default()))
+        }
+        InputKind::Resize => {
+            let (cols, rows) = input.size.unwrap_or_default();
+            ("resize", format!("{cols}x{rows}"))
+        }
+        InputKind::Signal => ("signal", input.signal.map(|signal| signal.to_string()).unwrap_or_default()),
+    }
+}

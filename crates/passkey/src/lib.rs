@@ -3,7 +3,7 @@
 //! Pure: no files, no clock, no randomness. The challenge of a signature is a hash of the question and of the answer, so that it
 //! signs this answer to this question, and can be checked again later from what is stored. Keys are ECDSA on P-256 with SHA-256
 //! (ES256), which every authenticator has; user verification (a PIN, a fingerprint) is always required. Attestation is not: which
-//! device has the key is of no interest here.
+//! device has the key is of no interest here. Counters are not compared: keys that are synchronized between devices have none.
 
 mod challenge;
 mod key;

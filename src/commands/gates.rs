@@ -1,5 +1,6 @@
 //! `steplatch gates …`: list, show and answer the gates of runs.
 
+mod passkey;
 mod wait;
 
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ pub(crate) enum Gates {
     Wait(wait::Wait),
     /// Answer a gate
     Answer(Answer),
+    /// Register, list and remove passkeys, which sign answers on the page
+    #[command(subcommand)]
+    Passkey(passkey::PasskeyRequest),
 }
 
 #[derive(Debug, Args)]
@@ -83,6 +87,7 @@ impl Gates {
             Self::Show(command) => command.run(place).await,
             Self::Wait(command) => command.run(place).await,
             Self::Answer(command) => command.run(place).await,
+            Self::Passkey(command) => command.run(place).await,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Open {
             print::line(address)?;
             return Ok(ExitCode::SUCCESS);
         }
-        if open(&address).await {
+        if open_in_browser(&address).await {
             print::line(format!("opened {} in the browser", server.url()))?;
             print::line(format!(
                 "{QUIET}the server stays in the background; end it with: steplatch serve stop{QUIET:#}"
@@ -63,7 +63,7 @@ fn ticket(reply: steplatch_protocol::OpenPageReply) -> Result<String, Failure> {
 }
 
 /// Opens an address in the browser of the desktop. Returns whether a program took it.
-async fn open(address: &str) -> bool {
+pub(super) async fn open_in_browser(address: &str) -> bool {
     // Without a desktop, xdg-open starts a browser of the terminal, which has no scripts.
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     if !has_desktop && std::env::var_os("BROWSER").is_none() {

@@ -5,6 +5,7 @@ mod moment;
 mod pause;
 mod show;
 mod stories;
+mod verify;
 pub(super) mod wait;
 
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ pub(crate) enum Runs {
         #[arg(long)]
         json: bool,
     },
+    Verify(verify::Verify),
     /// Cancel runs
     Cancel {
         /// Runs: ids or unambiguous prefixes
@@ -94,6 +96,7 @@ impl Runs {
             Self::Show { id, json } => show::show(place, &pick::run(place, id).await?, json).await,
             Self::Events(command) => command.run(place).await,
             Self::Wait(command) => command.run(place).await,
+            Self::Verify(command) => command.run(place).await,
             Self::Pause { ids, json } => pause::pause(place, &ids, json).await,
             Self::Resume { ids, json } => pause::resume(place, &ids, json).await,
             Self::Cancel { ids, json } => cancel(place, &ids, json).await,

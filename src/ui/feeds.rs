@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PICTURE_MS: u64 = 33;
 
 /// How long changes of terminals are gathered before their states are looked up …
-const GATHERED: Duration = Duration::from_millis(150);
+const GATHERED: Duration = Duration::from_millis(300);
 
 /// … and after which times once more, in milliseconds: that a program waits for input changes without a report.
 const LOOKS_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];

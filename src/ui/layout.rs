@@ -28,7 +28,8 @@ impl Places {
         let (header, body, notice, keys) = frame(cols, rows);
         let (list, preview) = if cols >= WIDE && body.height >= 6 {
             let left = (cols * 9 / 20).min(90);
-            let list = Rect { width: left, ..body };
+            // A blank column keeps the two apart.
+            let list = Rect { width: left - 1, ..body };
             (list, Some(Rect { x: left, width: cols - left, ..body }))
         } else if body.height + 3 >= HIGH && cols >= NARROW {
             let upper = body.height * 9 / 20;

@@ -277,7 +277,11 @@ impl Model {
             mark,
             name: print::visible(&run.workflow_id),
             state,
-            detail: format!("{} {began}, {took} {about}", run.run_id).trim_end().to_owned(),
+            detail: if about.is_empty() {
+                format!("{began}, took {took}  {}", run.run_id)
+            } else {
+                format!("{began}, took {took}  {about}  {}", run.run_id)
+            },
             tone,
         }
     }

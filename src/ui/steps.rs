@@ -11,6 +11,10 @@ use crate::print;
 /// The most steps that are kept; the oldest are left out.
 const MOST_STEPS: usize = 5000;
 
+/// The most lines of a value that are shown, and the most characters of a line; what is longer is left out.
+const MOST_LINES: usize = 2000;
+const LONGEST_LINE: usize = 4000;
+
 /// How far a step has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepState {
@@ -21,6 +25,17 @@ pub(crate) enum StepState {
     Failed,
     TimedOut,
     Unknown,
+}
+
+impl StepState {
+    fn of(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Succeeded => Self::Succeeded,
+            Outcome::Failed => Self::Failed,
+            Outcome::TimedOut => Self::TimedOut,
+            Outcome::Unknown => Self::Unknown,
+        }
+    }
 }
 
 /// A step of a run.
@@ -68,17 +83,29 @@ impl Steps {
             "state_completed" => {
                 let key = format!("state {} {}", text("state"), number("visit"));
                 let result = value("result");
-                let state = match Outcome::of(data.get("outcome").and_then(Value::as_str), &result) {
-                    Outcome::Succeeded => StepState::Succeeded,
-                    Outcome::Failed => StepState::Failed,
-                    Outcome::TimedOut => StepState::TimedOut,
-                    Outcome::Unknown => StepState::Unknown,
-                };
+                let state = StepState::of(Outcome::of(data.get("outcome").and_then(Value::as_str), &result));
                 let child = result.get("run_id").and_then(Value::as_str).map(str::to_owned);
                 self.end(event, &key, state, result);
                 if let (Some(child), Some(step)) = (child, self.last_of(&key)) {
                     step.child.get_or_insert(child);
                 }
+            }
+            "branch_began" => {
+                let name = if text("name").is_empty() {
+                    format!("branch {}", number("branch"))
+                } else {
+                    text("name").to_owned()
+                };
+                let key = format!("branch {} {}", text("state"), number("branch"));
+                self.begin(event, key.clone(), &name, "branch", Value::Null);
+                if let Some(step) = self.last_of(&key) {
+                    step.child = Some(text("child_run_id").to_owned()).filter(|child| !child.is_empty());
+                }
+            }
+            "branch_ended" => {
+                let result = value("result");
+                let state = StepState::of(Outcome::of(None, &result));
+                self.end(event, &format!("branch {} {}", text("state"), number("branch")), state, result);
             }
             "node_started" | "graph_started" => {
                 let kind = if event.event_type == "graph_started" { "graph" } else { "node" };
@@ -196,23 +223,40 @@ impl Steps {
     }
 }
 
-/// Returns a value as lines that a person reads: the fields of an object one by one, texts as they are.
+/// Returns a value as lines that a person reads: the fields of an object one by one, texts as they are. A long value is cut, and
+/// says so.
 pub(crate) fn value_lines(value: &Value) -> Vec<String> {
+    let mut lines = all_lines(value);
+    if lines.len() > MOST_LINES {
+        lines.truncate(MOST_LINES);
+        lines.push("… the rest is left out here; all of it: steplatch runs events RUN".to_owned());
+    }
+    lines
+}
+
+/// Returns the lines of a text, one more of them than are shown.
+fn text_lines(text: &str) -> Vec<String> {
+    let line = |line: &str| match line.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => print::visible(&line[..end]) + "…",
+        None => print::visible(line),
+    };
+    text.lines().take(MOST_LINES + 1).map(line).collect()
+}
+
+fn all_lines(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),
-        Value::String(text) => text.trim_end().lines().map(print::visible).collect(),
+        Value::String(text) => text_lines(text.trim_end()),
         Value::Object(fields) => fields.iter().filter(|(_, value)| !value.is_null()).flat_map(field_lines).collect(),
-        other => serde_json::to_string_pretty(other).unwrap_or_default().lines().map(print::visible).collect(),
+        other => text_lines(&serde_json::to_string_pretty(other).unwrap_or_default()),
     }
 }
 
 fn field_lines((name, value): (&String, &Value)) -> Vec<String> {
     let name = print::visible(name);
     let lines = match value {
-        Value::Object(_) | Value::Array(_) => {
-            serde_json::to_string_pretty(value).unwrap_or_default().lines().map(print::visible).collect()
-        }
-        other => value_lines(other),
+        Value::Object(_) | Value::Array(_) => text_lines(&serde_json::to_string_pretty(value).unwrap_or_default()),
+        other => all_lines(other),
     };
     match &lines[..] {
         [] => vec![format!("{name}: {}", if value.is_string() { "(empty)" } else { "" }).trim_end().to_owned()],
@@ -268,6 +312,26 @@ mod tests {
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
         assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
         assert!(steps.is_over && steps.telling() == 1, "the step that failed comes first");
+    }
+
+    #[test]
+    fn branches_of_a_parallel_are_steps_with_their_runs() {
+        let mut steps = Steps::default();
+        let begun = json!({"state": "all", "branch": 1, "name": "eu", "child_run_id": "run_b"});
+        steps.record(&event("branch_began", begun, 0));
+        steps.record(&event("branch_began", json!({"state": "all", "branch": 2, "child_run_id": "run_c"}), 0));
+        steps.record(&event("branch_ended", json!({"state": "all", "branch": 1, "result": {"success": false}}), 1));
+        let told: Vec<_> = steps.steps.iter().map(|step| (&*step.name, step.state, step.child.as_deref())).collect();
+        assert_eq!(told, [("eu", StepState::Failed, Some("run_b")), ("branch 2", StepState::Running, Some("run_c"))]);
+    }
+
+    #[test]
+    fn a_long_value_is_cut_and_says_so() {
+        let lines = value_lines(&json!({"output": "x\n".repeat(10_000), "wide": "y".repeat(10_000)}));
+        assert_eq!(lines.len(), MOST_LINES + 1);
+        assert!(lines[MOST_LINES].contains("steplatch runs events"));
+        let wide = value_lines(&json!("y".repeat(10_000)));
+        assert_eq!(wide[0].chars().count(), LONGEST_LINE + 1);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use steplatch_testkit::{Agent, CommandOutput, Home};
 
 use crate::clients::{installed, node};
+use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -37,6 +38,22 @@ impl PageHome {
     fn command(&self, wanted: &Value) -> Option<Value> {
         let command: Vec<&str> = wanted["run"].as_array()?.iter().map(|word| word.as_str().unwrap()).collect();
         Some(self.home.runs(&command).json())
+    }
+
+    /// Sends a request with the token of the server, as an agent does. Returns the reply with its `status`.
+    fn posts(&self, path: &str, body: &Value) -> Value {
+        let token = self.home.runs(&["serve", "token", "--json"]).json();
+        let token = std::fs::read_to_string(token["file"].as_str().unwrap()).unwrap();
+        let open = self.person("open --print");
+        let origin = open.split("/#").next().unwrap();
+        let header = format!("Authorization: Bearer {}", token.trim());
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-w", "\n%{http_code}", "-H", &header, "-H", "Content-Type: application/json", "-d"]);
+        let said = CommandOutput::of(&curl.arg(body.to_string()).arg(format!("{origin}{path}")).output().unwrap());
+        let (reply, status) = said.stdout.rsplit_once('\n').unwrap();
+        let mut reply: Value = serde_json::from_str(reply).unwrap();
+        reply["status"] = status.parse::<u16>().unwrap().into();
+        reply
     }
 
     /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
@@ -134,6 +151,58 @@ fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
             agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
         })
     });
+}
+
+#[test]
+fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_them() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("passkey.mjs", |page, wanted| {
+        if let Some(answer) = page.command(wanted) {
+            return answer;
+        }
+        if let Some(word) = wanted.as_str() {
+            return match word {
+                "passkey" => json!({"url": page.person("gates passkey add --print").lines().last()}),
+                "remove" => json!(page.person("gates passkey remove \"Virtual key\"")),
+                other => panic!("the story asks for {other}"),
+            };
+        }
+        if wanted["registers"].is_object() {
+            return page.posts("/api/v1/passkeys", &wanted["registers"]);
+        }
+        let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
+        agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+    });
+}
+
+#[test]
+fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
+    let page = PageHome::new();
+    for command in [&["gates", "passkey", "add", "--print"][..], &["gates", "passkey", "remove", "x"]] {
+        let refused = page.home.runs(command);
+        assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
+    }
+    let agent = Agent::new(&page.home);
+    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let command = format!("{STEPLATCH} gates passkey add --print; echo exit-code-$?");
+    let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
+    assert!(told.to_string().contains("in a terminal of their own"), "{told}");
+}
+
+#[tokio::test]
+async fn with_a_passphrase_a_passkey_is_added_with_it_only() {
+    let page = PageHome::new();
+    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
+    let desk = Desk::runs(&page.home, page.home.path(), &command, (200, 20), &[]).await;
+    desk.shows("the approver's passphrase:").await;
+    desk.presses("wrong horse\r").await;
+    desk.shows("Wrong passphrase; try again in 1 s\n.*the approver's passphrase:").await;
+    // One that is typed before the pause is over is not checked.
+    desk.presses("correct horse\r").await;
+    let screen = desk.shows("#ticket=[\\w-]+&passkey=[\\w-]+|try again in").await;
+    assert!(!screen.contains("correct horse"), "{screen}");
 }
 
 #[test]

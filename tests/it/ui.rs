@@ -96,6 +96,37 @@ async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves(
 }
 
 #[tokio::test]
+async fn a_form_is_filled_in_field_by_field_and_the_passphrase_is_not_seen() {
+    let home = home();
+    home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    let form = r#"{"name": "fill", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {
+        "prompt": "Where to?", "form": {"properties": {"place": {"type": "string", "enum": ["eu", "us"]},
+        "count": {"type": "integer", "default": 2}}, "required": ["place"]}}}}}}"#;
+    fs::write(home.path().join("fill.json"), form).unwrap();
+    let run = starts(&home, "fill.json");
+    let desk = opens(&home, "", (80, 24), &[]).await;
+    desk.shows("1 question waits for you").await;
+    desk.presses("\x1b[H\r").await;
+    desk.shows("a begins an answer\\n.*the approver's passphrase is asked for after the answer").await;
+    desk.presses("a").await;
+    desk.shows("1  eu\\n.*2  us\\n.*place \\(by number or text\\):").await;
+    desk.presses("2\r").await;
+    desk.shows("count \\(a whole number; 2 if left empty\\):").await;
+    desk.presses("\r").await;
+    desk.shows("the approver's passphrase:").await;
+    desk.presses("wrong\r").await;
+    desk.shows("Wrong passphrase").await;
+    desk.presses("correct horse").await;
+    let screen = desk.shows("› •{13}").await;
+    assert!(!screen.contains("horse"), "{screen}");
+    desk.presses("\r").await;
+    desk.shows("answered: place=us count=2; run_").await;
+    let events = home.runs(&["runs", "events", &run, "--json"]).well();
+    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
+    assert!(answered.contains("\"proof\":\"passphrase\""), "{answered}");
+}
+
+#[tokio::test]
 async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
     let home = home();
     let opened = home.runs(&["terminal", "open", "--name", "mine"]).well();

@@ -1,11 +1,12 @@
 //! Callers, and the redaction of secrets.
 //!
-//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, logins to the page, and
+//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, passkeys, logins to the page, and
 //! the values that are redacted from every text that leaves the daemon. Knows no terminal session and no run.
 
 mod approver;
 mod caller;
 mod page;
+mod passkeys;
 mod peer;
 mod pins;
 mod private_file;
@@ -18,7 +19,9 @@ pub use approver::{
 };
 pub use caller::{Caller, ConnectionId};
 pub use page::PageLogins;
+pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::join_group;
 pub use pins::{DefinitionKind, PinError, Pins};
 pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};
 pub use standing::{OwnProcesses, PersonRefusal, Standing};
+pub use steplatch_passkey::SignedText;

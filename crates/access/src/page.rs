@@ -23,7 +23,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::private_file;
 use session::{LONGEST_SESSION, NamedSession, SessionTable};
-use ticket::{Exchange, TICKET_TIME, TicketTable};
+use ticket::TICKET_TIME;
+pub(crate) use ticket::{Exchange, TicketTable};
 
 /// Random bytes of a ticket and of each half of a session.
 const BYTES: usize = 32;
@@ -31,10 +32,10 @@ const BYTES: usize = 32;
 /// The SHA-256 hash of a secret, as it is stored. A secret is random, so that its hash cannot be guessed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-struct SecretHash(String);
+pub(crate) struct SecretHash(String);
 
 impl SecretHash {
-    fn of(secret: &str) -> Self {
+    pub(crate) fn of(secret: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret.as_bytes())))
     }
 
@@ -45,7 +46,7 @@ impl SecretHash {
 }
 
 /// Draws a new secret.
-fn secret() -> io::Result<PageSecret> {
+pub(crate) fn secret() -> io::Result<PageSecret> {
     let mut random = [0; BYTES];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(PageSecret(URL_SAFE_NO_PAD.encode(random)))
@@ -80,7 +81,7 @@ impl PageLogins {
                 SessionTable::default()
             }
         };
-        Self { file, clock, logins: Mutex::new(Logins { tickets: TicketTable::default(), sessions }) }
+        Self { file, clock, logins: Mutex::new(Logins { tickets: TicketTable::lasting(TICKET_TIME), sessions }) }
     }
 
     /// Issues a ticket. The caller has checked that a person asks.
@@ -174,7 +175,7 @@ impl PageLogins {
         let mut logins = self.logins.lock();
         let ended = match &verb.session_id {
             None => {
-                logins.tickets = TicketTable::default();
+                logins.tickets = TicketTable::lasting(TICKET_TIME);
                 logins.sessions.end_all(self.clock.now())
             }
             Some(name) => match logins.sessions.named(name, self.clock.now()) {

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
-use steplatch_access::{Approver, Caller, PageLogins, PersonRefusal, Redactor};
+use steplatch_access::{Approver, Caller, PageLogins, Passkeys, PersonRefusal, Redactor};
 use steplatch_clock::Clock;
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
-    Command, DaemonPaths, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric,
-    PROTOCOL_VERSION, Refusal, RunDetail, RunReply, StopDaemonReply, WatchReply,
+    AddPasskeyReply, Command, DaemonPaths, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo,
+    Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply, StopDaemonReply, WatchReply,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
@@ -44,6 +44,7 @@ pub(crate) struct Dispatcher {
     remotes: RemoteServices,
     approver: Arc<Approver>,
     page: PageLogins,
+    passkeys: Arc<Passkeys>,
     secrets: Arc<Redactor>,
     clients: AtomicUsize,
     started: Instant,
@@ -137,6 +138,7 @@ impl Dispatcher {
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let approver = Arc::new(Approver::new(place.state(), proof));
         let page = PageLogins::open(place.state(), clock.clone());
+        let passkeys = Arc::new(Passkeys::new(place.state(), clock.clone()));
         let surroundings = RunDependencies {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
@@ -145,6 +147,7 @@ impl Dispatcher {
             projects,
             hands,
             approver: approver.clone(),
+            passkeys: passkeys.clone(),
             remotes: remotes.clone(),
             secrets: secrets.clone(),
             listener: Arc::new(changes),
@@ -160,6 +163,7 @@ impl Dispatcher {
         Ok(Self {
             approver,
             page,
+            passkeys,
             place,
             stop,
             listen_again: Arc::default(),
@@ -327,6 +331,29 @@ impl Dispatcher {
                 true => VerbReply::of(self.page.issue()),
                 false => VerbReply::failure(
                     "The page is opened by a person, with 'steplatch open', in a terminal of their own".to_owned(),
+                ),
+            },
+            // A passkey answers for the person, so that a person at their terminal adds and removes it.
+            Command::AddPasskey(verb) => match caller.is_at_own_terminal().await {
+                true => match self.approver.passes(verb.passphrase.as_ref(), caller.source()).await {
+                    Ok(_) => VerbReply::of(self.passkeys.issue()),
+                    Err(why) => VerbReply::of(AddPasskeyReply {
+                        passphrase_wanted: why.wants_another(),
+                        error: Some(why.to_string()),
+                        ..AddPasskeyReply::default()
+                    }),
+                },
+                false => VerbReply::failure(
+                    "A passkey is added by a person, with 'steplatch gates passkey add', in a terminal of their own".to_owned(),
+                ),
+            },
+            Command::RegisterPasskey(verb) => VerbReply::of(self.passkeys.register(&verb)),
+            Command::ListPasskeys(_) => VerbReply::of(self.passkeys.list()),
+            Command::RemovePasskey(verb) => match caller.is_at_own_terminal().await {
+                true => VerbReply::of(self.passkeys.remove(&verb)),
+                false => VerbReply::failure(
+                    "A passkey is removed by a person, with 'steplatch gates passkey remove', in a terminal of their own"
+                        .to_owned(),
                 ),
             },
             Command::BeginPageSession(verb) => VerbReply::of(self.page.begin(&verb)),

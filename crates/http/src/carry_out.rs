@@ -269,8 +269,8 @@ impl ResourceKind {
 
 /// Passes an answer to a gate on to the daemon.
 ///
-/// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase, which the
-/// daemon checks. If no passphrase is set, no answer over HTTP counts as a person's.
+/// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase or the signature of
+/// a passkey, which the daemon checks. If no passphrase is set, no other answer over HTTP counts as a person's.
 async fn answer_gate(
     daemon: &ReconnectingClient,
     params: Value,
@@ -278,6 +278,9 @@ async fn answer_gate(
     surface: &str,
 ) -> Result<(Value, Vec<String>), AskError> {
     let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
+    if params["passkey"].is_object() {
+        return daemon.for_person(surface, peer).call_raw("ANSWER_GATE", params).await;
+    }
     if has_passphrase && daemon.call(GetApprover {}).await?.is_set {
         return daemon.for_person(surface, peer).call_raw("ANSWER_GATE", params).await;
     }

@@ -158,6 +158,9 @@ routes! {
 
     Get "/approver" "GET_APPROVER", Unprocessable;
 
+    Get "/passkeys" "LIST_PASSKEYS", Unprocessable;
+    Post "/passkeys" "REGISTER_PASSKEY", Conflict;
+
     Get "/page/sessions" "LIST_PAGE_SESSIONS", Unprocessable;
     Delete "/page/sessions" "END_PAGE_SESSIONS", Unprocessable;
 }
@@ -178,6 +181,8 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("BEGIN_PAGE_SESSION", "answers with a cookie: POST /page/session, for the page"),
     ("CHECK_PAGE_SESSION", "is what this server asks for a request of the page"),
     ("STOP_DAEMON", "would take the daemon from everybody else; a person stops it on their machine"),
+    ("ADD_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
+    ("REMOVE_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey remove"),
     ("SET_APPROVER", "is for a person in a terminal of their own"),
     (
         "UNLOCK_RUNS",

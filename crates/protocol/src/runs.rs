@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approver::Passphrase;
+use crate::passkey::PasskeyAssertion;
 use crate::visible;
 
 fn is_false(value: &bool) -> bool {
@@ -440,6 +441,9 @@ pub struct AnswerGate {
     /// The approver's passphrase, where one is set
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Passphrase>,
+    /// A signature of this answer by a passkey, instead of the passphrase. It signs `answer` and `number`, and needs the whole digest
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<Box<PasskeyAssertion>>,
     /// The digest of the gate as it was shown, or eight digits of its beginning or more; an answer to a gate that is shown otherwise
     /// by now is refused
     #[serde(default, skip_serializing_if = "Option::is_none")]

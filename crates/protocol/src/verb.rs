@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{approver, daemon, inputs, library, metrics, nodes, page, remote, runs, screens, terminals, tools};
+use crate::{
+    approver, daemon, inputs, library, metrics, nodes, page, passkey, remote, runs, screens, terminals, tools,
+};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -181,6 +183,11 @@ verbs! {
     page::CheckPageSession => CheckPageSessionReply, "CHECK_PAGE_SESSION", None, "Check a session of the page", READS;
     page::ListPageSessions => ListPageSessionsReply, "LIST_PAGE_SESSIONS", None, "List sessions of the page", READS;
     page::EndPageSessions => EndPageSessionsReply, "END_PAGE_SESSIONS", None, "End sessions of the page", ENDS;
+
+    passkey::AddPasskey => AddPasskeyReply, "ADD_PASSKEY", None, "Get a ticket for a passkey", SETS;
+    passkey::RegisterPasskey => RegisterPasskeyReply, "REGISTER_PASSKEY", None, "Register a passkey", DECIDES;
+    passkey::ListPasskeys => ListPasskeysReply, "LIST_PASSKEYS", None, "List passkeys", READS;
+    passkey::RemovePasskey => RemovePasskeyReply, "REMOVE_PASSKEY", None, "Remove a passkey", DECIDES;
 
     library::CreateWorkflow => CreateWorkflowReply, "CREATE_WORKFLOW", Some("create_workflow"), "Save a workflow", SAVES;
     library::LoadFunctions => LoadFunctionsReply, "LOAD_FUNCTIONS", None, "Load a file of functions", SETS;

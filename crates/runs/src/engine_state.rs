@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use steplatch_access::{Approver, Redactor, is_sealed};
+use steplatch_access::{Approver, Passkeys, Redactor, is_sealed};
 use steplatch_clock::Clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_project::{Projects, Workers, Workflows};
@@ -85,6 +85,8 @@ pub(super) struct Engine {
     pub(super) projects: Projects,
     pub(super) hands: ExecutorFactory,
     pub(super) approver: Arc<Approver>,
+    /// The keys that sign answers.
+    pub(super) passkeys: Arc<Passkeys>,
     /// Services that do the work of some runs.
     pub(super) remotes: RemoteServices,
     /// Receives the progress of runs.
@@ -136,6 +138,7 @@ impl Engine {
             projects,
             hands,
             approver,
+            passkeys,
             remotes,
             secrets,
             listener,
@@ -154,6 +157,7 @@ impl Engine {
             projects,
             hands,
             approver,
+            passkeys,
             remotes,
             listener,
             below: Mutex::default(),

@@ -112,13 +112,16 @@ pub(super) struct HistoryError(#[from] Unreadable);
 
 /// Adds the author of an answer to its data.
 pub(super) fn add_author(data: &mut Value, by: Option<By>) {
-    let By { who, through, proof, shown } = by.unwrap_or_default();
+    let By { who, through, proof, shown, signed } = by.unwrap_or_default();
     data["by"] = who.into();
     data["through"] = through.into();
     for (name, value) in [("proof", proof.map(|proof| proof.name().to_owned())), ("shown", shown)] {
         if let Some(value) = value {
             data[name] = value.into();
         }
+    }
+    if let Some(signed) = signed {
+        data["signed"] = serde_json::to_value(signed).unwrap_or_default();
     }
 }
 

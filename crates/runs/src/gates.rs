@@ -264,8 +264,8 @@ impl Runs {
             return Err(PersonRefusal::Agent.into());
         }
         match caller.no_person().await.filter(|_| human) {
-            // The passphrase proves what the kernel hides.
-            Some(PersonRefusal::Hidden) if approver.status().await.is_set => {}
+            // The passphrase, or a signature, proves what the kernel hides.
+            Some(PersonRefusal::Hidden) if given.passkey.is_some() || approver.status().await.is_set => {}
             Some(why) => return Err(why.into()),
             None => {}
         }
@@ -275,17 +275,24 @@ impl Runs {
             return Err(AnswerError::Changed { gate: info.gate_id.clone() });
         }
         let choice = gate.read(info, given)?;
-        let mut proof = None;
+        let (mut proof, mut signed) = (None, None);
         if human {
-            let knows_passphrase = approver.passes(given.passphrase.as_ref(), caller.source()).await?;
-            let shown = if knows_passphrase { Proof::Passphrase } else { caller.proof().await };
+            let shown = if let Some(assertion) = &given.passkey {
+                // A signature is of the whole digest, so that it is of this question.
+                signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
+                Proof::Passkey
+            } else if approver.passes(given.passphrase.as_ref(), caller.source()).await? {
+                Proof::Passphrase
+            } else {
+                caller.proof().await
+            };
             let required = approver.requires();
             if shown < required {
                 return Err(AnswerError::Unproved { required });
             }
             proof = Some(shown);
         }
-        Ok(VerifiedAnswer { choice, by: given.by(caller, proof).await })
+        Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
     }
 
     /// Returns how this gate was closed, or the last answer if no gate is named.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_access::{Approver, Caller, Redactor};
+use steplatch_access::{Approver, Caller, Passkeys, Redactor};
 use steplatch_clock::Clock;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
@@ -80,6 +80,8 @@ pub struct RunDependencies {
     pub hands: ExecutorFactory,
     /// Checks answers of people.
     pub approver: Arc<Approver>,
+    /// The keys that sign answers.
+    pub passkeys: Arc<Passkeys>,
     /// Remote services.
     pub remotes: RemoteServices,
     /// Values that are redacted.

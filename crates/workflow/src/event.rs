@@ -474,6 +474,30 @@ pub struct By {
     pub proof: Option<Proof>,
     /// The digest of the question as it was shown to them, if they gave it back with the answer.
     pub shown: Option<String>,
+    /// The signature of the answer, where a passkey proved it.
+    pub signed: Option<Box<SignedAnswer>>,
+}
+
+/// A signature of an answer by a passkey, with everything that is needed to check it again. Bytes are base64 for addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedAnswer {
+    /// The public key: a point of P-256, not compressed.
+    pub public_key: String,
+    /// What the person calls the passkey.
+    pub passkey: String,
+    /// The origin of the page for which it signs.
+    pub origin: String,
+    /// The answer as it was signed.
+    pub answer: String,
+    /// The number of the choice, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<usize>,
+    /// The data that the browser collected.
+    pub client_data: String,
+    /// The data of the authenticator.
+    pub authenticator_data: String,
+    /// The signature of both.
+    pub signature: String,
 }
 
 /// What proves that a person answered a gate, the weakest first.
@@ -489,11 +513,13 @@ pub enum Proof {
     Terminal,
     /// The approver's passphrase.
     Passphrase,
+    /// The signature of a passkey, whose device verified the person, over the question and the answer.
+    Passkey,
 }
 
 impl Proof {
     /// All of them, the weakest first.
-    pub const ALL: [Self; 4] = [Self::None, Self::Dialog, Self::Terminal, Self::Passphrase];
+    pub const ALL: [Self; 5] = [Self::None, Self::Dialog, Self::Terminal, Self::Passphrase, Self::Passkey];
 
     /// Returns its name in settings and histories.
     #[must_use]
@@ -503,6 +529,7 @@ impl Proof {
             Self::Dialog => "dialog",
             Self::Terminal => "terminal",
             Self::Passphrase => "passphrase",
+            Self::Passkey => "passkey",
         }
     }
 }
@@ -520,6 +547,8 @@ enum StoredBy {
         proof: Option<Proof>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shown: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signed: Option<Box<SignedAnswer>>,
     },
 }
 
@@ -527,7 +556,7 @@ impl From<StoredBy> for By {
     fn from(stored: StoredBy) -> Self {
         match stored {
             StoredBy::Who(who) => Self { who, ..Self::default() },
-            StoredBy::Whole { who, through, proof, shown } => Self { who, through, proof, shown },
+            StoredBy::Whole { who, through, proof, shown, signed } => Self { who, through, proof, shown, signed },
         }
     }
 }
@@ -535,8 +564,8 @@ impl From<StoredBy> for By {
 impl From<By> for StoredBy {
     fn from(by: By) -> Self {
         match by {
-            By { who, through: None, proof: None, shown: None } => Self::Who(who),
-            By { who, through, proof, shown } => Self::Whole { who, through, proof, shown },
+            By { who, through: None, proof: None, shown: None, signed: None } => Self::Who(who),
+            By { who, through, proof, shown, signed } => Self::Whole { who, through, proof, shown, signed },
         }
     }
 }

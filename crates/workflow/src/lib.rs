@@ -46,7 +46,7 @@ pub use definition::{
 pub use dialogue::{Conversation, DialogueScript};
 pub use event::{
     By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, InvalidLimits, LastScreen, Limits, Outcome, Proof,
-    Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
+    Purpose, SEMANTICS_VERSION, ShellAnswer, Side, SignedAnswer,
 };
 pub use form::{Field, Form, InvalidField};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, Pause, Status};

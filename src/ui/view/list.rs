@@ -2,6 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -68,7 +69,8 @@ fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
                 ]);
                 write(buffer, at, &line);
                 if index == selected {
-                    buffer.set_style(at, REVERSED);
+                    // Dim text is hard to read on the ground of the selection.
+                    buffer.set_style(at, REVERSED.remove_modifier(Modifier::DIM));
                 }
             }
         }

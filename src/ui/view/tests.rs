@@ -208,9 +208,9 @@ fn what_waits_comes_first_then_terminals_and_runs() {
         |  ▸ build                busy         bash in /srv, by claude
         |  ● term_yyyy            held by ana  ssh db
         | Runs 3
-        |  ? release              waiting      run_bbbb 35 s ago, 35.0 s Deploy ·everywhe
-        |  ✓ build                completed    run_aaaa 50 s ago, 10.0 s
-        |  ✗ nightly              failed       run_cccc 1 h ago, 1.0 s it broke
+        |  ? release              waiting      35 s ago, took 35.0 s  Deploy ·everywhere?
+        |  ✓ build                completed    50 s ago, took 10.0 s  run_aaaa
+        |  ✗ nightly              failed       1 h ago, took 1.0 s  it broke  run_cccc
         |─ release asks; asked 30 s ago, a person answers ───────────────────────────────
         | Deploy ·everywhere?
         |
@@ -238,12 +238,12 @@ fn a_wide_screen_has_the_preview_beside_the_list() {
         | Waits for you 1                                          ─ build: busy 40x5 ─────────────────────────────────────────────────────
         |  ? Deploy ·everywhere?  30 s ago     release run_bbbb     $ make 漢字
         | Terminals 2                                               ok
-        |  ▸ build                busy         bash in /srv, by cla
+        |  ▸ build                busy         bash in /srv, by cl
         |  ● term_yyyy            held by ana  ssh db
         | Runs 3
-        |  ? release              waiting      run_bbbb 35 s ago, 3
-        |  ✓ build                completed    run_aaaa 50 s ago, 1
-        |  ✗ nightly              failed       run_cccc 1 h ago, 1.
+        |  ? release              waiting      35 s ago, took 35.0
+        |  ✓ build                completed    50 s ago, took 10.0
+        |  ✗ nightly              failed       1 h ago, took 1.0 s
         |
         |
         |

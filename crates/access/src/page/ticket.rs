@@ -16,8 +16,10 @@ const MEMORY_TIME: Duration = Duration::from_secs(600);
 const MOST_TICKETS: usize = 32;
 
 /// All tickets.
-#[derive(Debug, Default)]
-pub(super) struct TicketTable {
+#[derive(Debug)]
+pub(crate) struct TicketTable {
+    /// How long a ticket lasts.
+    lasts: Duration,
     tickets: Vec<Ticket>,
 }
 
@@ -31,7 +33,7 @@ struct Ticket {
 
 /// The result of an exchange.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Exchange {
+pub(crate) enum Exchange {
     /// The ticket is valid, and is used now.
     First,
     /// The ticket was used before, for this session.
@@ -41,8 +43,13 @@ pub(super) enum Exchange {
 }
 
 impl TicketTable {
+    /// Creates a table of tickets that last so long.
+    pub(crate) fn lasting(lasts: Duration) -> Self {
+        Self { lasts, tickets: Vec::new() }
+    }
+
     /// Adds a ticket.
-    pub(super) fn issue(&mut self, hash: SecretHash, now: Timestamp) {
+    pub(crate) fn issue(&mut self, hash: SecretHash, now: Timestamp) {
         self.forget(now);
         if self.tickets.len() >= MOST_TICKETS {
             self.tickets.remove(0);
@@ -51,7 +58,7 @@ impl TicketTable {
     }
 
     /// Uses a ticket for the session `id`.
-    pub(super) fn exchange(&mut self, hash: &SecretHash, id: &str, now: Timestamp) -> Exchange {
+    pub(crate) fn exchange(&mut self, hash: &SecretHash, id: &str, now: Timestamp) -> Exchange {
         self.forget(now);
         let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.hash.is(hash)) else {
             return Exchange::Unknown;
@@ -66,8 +73,9 @@ impl TicketTable {
     }
 
     fn forget(&mut self, now: Timestamp) {
+        let lasts = self.lasts;
         self.tickets.retain(|ticket| {
-            let limit = if ticket.used_by.is_some() { MEMORY_TIME } else { TICKET_TIME };
+            let limit = if ticket.used_by.is_some() { MEMORY_TIME } else { lasts };
             // A clock that was set back ends a ticket rather than extending it.
             ticket.issued <= now && now.since(ticket.issued) < limit
         });

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use steplatch_daemon::Configuration;
 use steplatch_protocol::{
     AnswerGate, AnswerGateReply, Client, CreateWorkflow, Decide, ExitTerminal, GetApprover, GetGate, GetRun,
-    GetScreenContent, ListWorkflowRuns, Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal,
-    SetApprover, SetApproverReply, Subscribe,
+    GetScreenContent, ListWorkflowRuns, PasskeyAssertion, Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow,
+    SendInput, SendSignal, SetApprover, SetApproverReply, Subscribe,
 };
 use steplatch_testkit::{ManualClock, TestDaemon, Timestamp, eventually, user_name};
 use steplatch_workflow::Proof;
@@ -373,6 +373,7 @@ async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
         (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
         (Proof::Terminal, "typed in a terminal of your own"),
         (Proof::Passphrase, "given with the approver's passphrase"),
+        (Proof::Passkey, "signed with a passkey on the page"),
     ] {
         daemon.configure(Configuration { gate_proof: proof, ..Configuration::default() });
         let refused = person.call(answer(&asked, "yes")).await.unwrap().error.unwrap();
@@ -383,6 +384,10 @@ async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
     }
     assert!(sets(&person, Some("open sesame"), None).await.success);
     let passphrase = Some(Passphrase("open sesame".to_owned()));
+    let signed = PasskeyAssertion { credential_id: "none".to_owned(), ..PasskeyAssertion::default() };
+    let refused = person.call(AnswerGate { passkey: Some(Box::new(signed)), ..answer(&asked, "yes") }).await.unwrap();
+    assert!(refused.error.unwrap().starts_with("This passkey is not registered"));
+    daemon.configure(Configuration { gate_proof: Proof::Passphrase, ..Configuration::default() });
     let taken = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap();
     assert!(taken.success, "{taken:?}");
     let events = events_of(&daemon, &asked).await;

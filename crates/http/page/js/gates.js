@@ -7,6 +7,7 @@
 import { ApiError, ask } from "./api.js";
 import { announce, fill, h, setText } from "./dom.js";
 import { formFields, formValue } from "./form.js";
+import { registered, sign } from "./passkey.js";
 import { gates, listen } from "./store.js";
 import { timeAgo, visible } from "./words.js";
 
@@ -66,6 +67,8 @@ function card(first) {
   /** @type {HTMLInputElement | null} */
   let passphrase = null;
   let isAnswered = false;
+  /** The passkeys that sign for this page. @type {any[]} */
+  let passkeys = [];
   /** Whether all of the question is shown, which takes a request of its own. */
   let isWhole = false;
 
@@ -88,18 +91,34 @@ function card(first) {
     event.preventDefault();
     // A click that gave the window its focus, or that was meant for what was here before.
     if (performance.now() < inertUntil || isAnswered) return;
-    if (gate.answered_by === "human" && !passphrase?.value) {
+    const isSigned = gate.answered_by === "human" && !passphrase?.value && passkeys.length > 0;
+    if (gate.answered_by === "human" && !passphrase?.value && !isSigned) {
       tell("Type the approver's passphrase first: it proves that a person answers.");
       await wantPassphrase();
       return;
     }
     for (const button of buttons) button.disabled = true;
     told.hidden = true;
+    const shown = gate;
+    /** @type {any} */
+    let proof = { passphrase: passphrase?.value || undefined };
+    if (isSigned) {
+      // A signature is of a text, so that a form is sent as one.
+      if (answer["form"]) answer = { answer: JSON.stringify(answer["form"]) };
+      try {
+        proof = { passkey: await sign(shown, /** @type {any} */ (answer), passkeys) };
+      } catch (error) {
+        const why = error instanceof Error ? error.message : String(error);
+        tell(`The passkey did not sign: ${why} You can answer with the passphrase instead.`);
+        for (const button of buttons) button.disabled = false;
+        return;
+      }
+    }
     try {
       const reply = await ask("POST", `/runs/${encodeURIComponent(gate.run_id)}/gates/${encodeURIComponent(gate.gate_id)}`, {
         ...answer,
-        digest: gate.digest,
-        passphrase: passphrase?.value || undefined,
+        digest: shown.digest,
+        ...proof,
       });
       isAnswered = true;
       fill(element, h("p", { class: "done", role: "status" }, `Answered: the run is ${reply.status}.`));
@@ -128,6 +147,7 @@ function card(first) {
 
   /** Reads the whole question again, and shows it. */
   async function load() {
+    if (gate.answered_by === "human") passkeys = await registered();
     try {
       const { gate: whole } = await ask("GET", `/runs/${encodeURIComponent(gate.run_id)}/gates/${encodeURIComponent(gate.gate_id)}`);
       if (whole) gate = { ...whole, workflow: first.workflow };
@@ -187,7 +207,7 @@ function card(first) {
             ? gate.choices.map((/** @type {string} */ choice, /** @type {number} */ index) => button(choice, () => ({ answer: choice, number: index + 1 })))
             : [text, button("Answer", () => ({ answer: text.value }))],
       ),
-      h("div", { class: "proof line", hidden: !isForPeople }, h("label", { class: "line" }, "Passphrase", passphrase), h("span", { class: "hint" }, "proves that a person answers")),
+      h("div", { class: "proof line", hidden: !isForPeople }, h("label", { class: "line" }, "Passphrase", passphrase), h("span", { class: "hint" }, passkeys.length ? "or your passkey: leave this empty" : "proves that a person answers")),
     );
     inert();
     update(gate);

@@ -46,14 +46,14 @@ export function forget() {
 }
 
 /**
- * Takes the ticket out of the address, so that it stays in no history.
- * @returns {string | null}
+ * Takes the tickets out of the address, so that they stay in no history: that of the login, and that of a passkey.
+ * @returns {{ login: string, passkey: string | null } | null}
  */
-export function takeTicket() {
-  const found = /^#ticket=([\w-]+)$/.exec(location.hash);
+export function takeTickets() {
+  const found = /^#ticket=([\w-]+)(?:&passkey=([\w-]+))?$/.exec(location.hash);
   if (!found) return null;
   history.replaceState(null, "", location.pathname);
-  return found[1] ?? null;
+  return { login: found[1] ?? "", passkey: found[2] ?? null };
 }
 
 /**

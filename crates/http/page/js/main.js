@@ -3,10 +3,11 @@
 import { ask, whenLoggedOut } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import * as live from "./live.js";
-import { askOtherTabs, half, logIn, takeTicket, whenLoggedInElsewhere } from "./login.js";
+import { askOtherTabs, half, logIn, takeTickets, whenLoggedInElsewhere } from "./login.js";
 import * as gatesView from "./gates.js";
 import * as overview from "./overview.js";
 import { openPalette } from "./palette.js";
+import * as passkey from "./passkey.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
 import { follow, gates, listen } from "./store.js";
@@ -28,6 +29,7 @@ const VIEWS = {
   runs,
   workflows,
   overview,
+  passkey,
 };
 
 /** The views of one thing, at the address of its list with its id. @type {Record<string, View>} */
@@ -137,22 +139,26 @@ function showView(main) {
 }
 
 addEventListener("hashchange", () => {
-  const ticket = takeTicket();
-  if (ticket) {
-    start(ticket);
+  const tickets = takeTickets();
+  if (tickets) {
+    start(tickets);
     return;
   }
   const main = document.getElementById("main");
   if (main && half()) showView(main);
 });
 
-/** @param {string | null} ticket */
-async function start(ticket) {
-  if (ticket) {
-    const problem = await logIn(ticket);
+/** @param {{ login: string, passkey: string | null } | null} tickets */
+async function start(tickets) {
+  if (tickets) {
+    const problem = await logIn(tickets.login);
     if (problem) {
       showLogin(problem);
       return;
+    }
+    if (tickets.passkey) {
+      passkey.setTicket(tickets.passkey);
+      history.replaceState(null, "", "#/passkey");
     }
   }
   if (half() || (await askOtherTabs())) {
@@ -172,4 +178,4 @@ whenLoggedOut(() => {
   showLogin("The session has ended.");
 });
 whenLoggedInElsewhere(() => showFrame());
-start(takeTicket());
+start(takeTickets());

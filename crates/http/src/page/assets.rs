@@ -45,6 +45,7 @@ assets! {
         "js/overview.js"
         "js/paint.js"
         "js/palette.js"
+        "js/passkey.js"
         "js/pointer.js"
         "js/run.js"
         "js/runs.js"

@@ -1,9 +1,9 @@
 //! Answers to gates: their form, and what a gate accepts.
 
 use serde_json::{Map, Value};
-use steplatch_access::Caller;
-use steplatch_protocol::{AnswerGate, Decide, GateInfo, Passphrase};
-use steplatch_workflow::{By, Field, Form, Proof};
+use steplatch_access::{Caller, PasskeyRefusal, SignedText};
+use steplatch_protocol::{AnswerGate, Decide, GateInfo, PasskeyAssertion, Passphrase};
+use steplatch_workflow::{By, Field, Form, Proof, SignedAnswer};
 
 use super::error::InvalidAnswer;
 use super::open_gate::OpenGate;
@@ -17,6 +17,8 @@ pub struct GateAnswer {
     number: Option<usize>,
     form: Option<Map<String, Value>>,
     pub(super) passphrase: Option<Passphrase>,
+    /// The signature of a passkey.
+    pub(super) passkey: Option<Box<PasskeyAssertion>>,
     /// The digest of the gate that was shown.
     pub(super) digest: Option<String>,
     /// Whether it was sent as an agent's decision, which never answers a gate for people.
@@ -25,26 +27,49 @@ pub struct GateAnswer {
 
 impl From<AnswerGate> for GateAnswer {
     fn from(verb: AnswerGate) -> Self {
-        let AnswerGate { run_id, gate_id, answer, number, form, passphrase, digest } = verb;
-        Self { run_id, gate_id, answer, number, form, passphrase, digest, decides: false }
+        let AnswerGate { run_id, gate_id, answer, number, form, passphrase, passkey, digest } = verb;
+        Self { run_id, gate_id, answer, number, form, passphrase, passkey, digest, decides: false }
     }
 }
 
 impl From<Decide> for GateAnswer {
     fn from(verb: Decide) -> Self {
         let Decide { run_id, gate_id, answer, form } = verb;
-        Self { run_id, gate_id, answer, number: None, form, passphrase: None, digest: None, decides: true }
+        Self {
+            run_id,
+            gate_id,
+            answer,
+            number: None,
+            form,
+            passphrase: None,
+            passkey: None,
+            digest: None,
+            decides: true,
+        }
     }
 }
 
 impl GateAnswer {
     /// Returns the author of the answer, the surface that was used, and the proof.
-    pub(super) async fn by(&self, caller: &Caller, proof: Option<Proof>) -> By {
+    pub(super) async fn by(&self, caller: &Caller, proof: Option<Proof>, signed: Option<SignedAnswer>) -> By {
         let mut through = caller.through().await;
         if self.decides {
             through.push_str(" decide");
         }
-        By { who: caller.who().await, through: Some(through), proof, shown: self.digest.clone() }
+        let (shown, signed) = (self.digest.clone(), signed.map(Box::new));
+        By { who: caller.who().await, through: Some(through), proof, shown, signed }
+    }
+
+    /// Returns what a passkey signs of it.
+    ///
+    /// # Errors
+    /// When the answer has a part that is not signed.
+    pub(super) fn signed_text<'a>(&'a self, info: &'a GateInfo) -> Result<SignedText<'a>, PasskeyRefusal> {
+        if self.form.is_some() {
+            return Err(PasskeyRefusal::Unsigned);
+        }
+        let GateInfo { gate_id, digest, .. } = info;
+        Ok(SignedText { gate_id, digest, number: self.number, answer: &self.answer })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why an answer to a gate is rejected.
 
-use steplatch_access::{PassphraseError, PersonRefusal};
+use steplatch_access::{PasskeyRefusal, PassphraseError, PersonRefusal};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_workflow::{By, Proof, Timestamp};
@@ -77,6 +77,9 @@ pub(super) enum AnswerError {
     /// The passphrase is missing or wrong.
     #[error(transparent)]
     NotApproved(#[from] PassphraseError),
+    /// The signature of a passkey does not prove this answer.
+    #[error(transparent)]
+    NotSigned(#[from] PasskeyRefusal),
 }
 
 /// Several gates are open, and the request names none of them.
@@ -191,5 +194,6 @@ fn way_to_prove(required: Proof) -> &'static str {
         Proof::Dialog => "given in a dialog of an MCP client, or in a terminal of your own",
         Proof::Terminal => "typed in a terminal of your own, with 'steplatch gates answer'",
         Proof::Passphrase => "given with the approver's passphrase, which 'steplatch approver set' sets",
+        Proof::Passkey => "signed with a passkey on the page; 'steplatch gates passkey add' registers one",
     }
 }

@@ -1,0 +1,75 @@
+//! What a passkey signs: hashes with one form for each purpose.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
+
+/// The challenge of a registration or of a signature: a SHA-256 hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Challenge([u8; 32]);
+
+/// An answer to a gate as it is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignedText<'a> {
+    /// The id of the gate, which contains that of its run.
+    pub gate_id: &'a str,
+    /// The digest of the question as it was shown, whole.
+    pub digest: &'a str,
+    /// The number of the choice, from 1.
+    pub number: Option<usize>,
+    /// The choice as it was shown, the text, or the form as JSON.
+    pub answer: &'a str,
+}
+
+impl Challenge {
+    /// Returns the challenge of a registration with a ticket.
+    #[must_use]
+    pub fn of_ticket(ticket: &str) -> Self {
+        Self::of(&format!("steplatch passkey 1\n{ticket}"))
+    }
+
+    /// Returns the challenge of an answer. Line ends separate the parts; only the last one may contain some.
+    #[must_use]
+    pub fn of_answer(signed: &SignedText<'_>) -> Self {
+        let SignedText { gate_id, digest, number, answer } = signed;
+        let number = number.map(|number| number.to_string()).unwrap_or_default();
+        Self::of(&format!("steplatch answer 1\n{gate_id}\n{digest}\n{number}\n{answer}"))
+    }
+
+    fn of(text: &str) -> Self {
+        Self(Sha256::digest(text.as_bytes()).into())
+    }
+
+    /// Returns it as browsers write it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// Whether a browser's text is this challenge.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        crate::decoded(text).is_some_and(|bytes| bytes == self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_question_or_answer_is_another_challenge() {
+        let one = SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
+        let others = [
+            SignedText { gate_id: "run_a/ask/2", ..one },
+            SignedText { digest: "e", ..one },
+            SignedText { number: None, ..one },
+            SignedText { answer: "no", ..one },
+            SignedText { digest: "d\n1", number: None, answer: "yes", ..one },
+        ];
+        for other in others {
+            assert_ne!(Challenge::of_answer(&one), Challenge::of_answer(&other), "{other:?}");
+        }
+        // The page computes the same, see `crates/http/page/js/passkey.js`.
+        assert_eq!(Challenge::of_answer(&one).text(), "drdFf6_3DmQcNfpj-6ouTx92RehhTGPCEqB_x4bkLaA");
+    }
+}

@@ -1,0 +1,22 @@
+//! Checks of passkeys (Web Authentication Level 3, <https://www.w3.org/TR/webauthn-3/>): registrations, and signatures of answers.
+//!
+//! Pure: no files, no clock, no randomness. The challenge of a signature is a hash of the question and of the answer, so that it
+//! signs this answer to this question, and can be checked again later from what is stored. Keys are ECDSA on P-256 with SHA-256
+//! (ES256), which every authenticator has; user verification (a PIN, a fingerprint) is always required. Attestation is not: which
+//! device has the key is of no interest here. Counters are not compared: keys that are synchronized between devices have none.
+
+mod challenge;
+mod key;
+mod verify;
+
+pub use challenge::{Challenge, SignedText};
+pub use key::{InvalidKey, PublicKey};
+pub use verify::{Assertion, PasskeyError, Registered, Registration, register, verify};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// Reads base64 for addresses, as browsers write it; with padding or without.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
+}

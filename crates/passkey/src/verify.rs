@@ -1,0 +1,182 @@
+//! The checks of a registration and of a signature (Web Authentication Level 3, 7.1 and 7.2).
+
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::challenge::Challenge;
+use crate::decoded;
+use crate::key::PublicKey;
+
+/// Flags of the authenticator's data: a person was there, was recognized, and a key follows.
+const PRESENT: u8 = 0x01;
+const VERIFIED: u8 = 0x04;
+const HAS_KEY: u8 = 0x40;
+
+/// Bytes of the authenticator's data before the key: hash of the host, flags, counter.
+const HEAD: usize = 37;
+
+/// Bytes of the model of an authenticator.
+const MODEL: usize = 16;
+
+/// The longest id of a credential, in bytes.
+const LONGEST_ID: usize = 1023;
+
+/// What a browser returns for a new passkey. Everything is base64 for addresses.
+#[derive(Debug, Clone, Copy)]
+pub struct Registration<'a> {
+    /// The data that the browser has collected, as JSON.
+    pub client_data: &'a str,
+    /// The data of the authenticator, with the new key.
+    pub authenticator_data: &'a str,
+}
+
+/// A passkey as it was registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    /// Its id, base64 for addresses.
+    pub credential_id: String,
+    /// Its public key.
+    pub public_key: PublicKey,
+    /// The origin of the page on which it was registered, such as `http://localhost:7878`.
+    pub origin: String,
+}
+
+/// What a browser returns for a signature. Everything is base64 for addresses.
+#[derive(Debug, Clone, Copy)]
+pub struct Assertion<'a> {
+    /// The data that the browser has collected, as JSON.
+    pub client_data: &'a str,
+    /// The data of the authenticator.
+    pub authenticator_data: &'a str,
+    /// The signature of both.
+    pub signature: &'a str,
+}
+
+/// Why a registration or a signature is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PasskeyError {
+    /// A part of it can not be read.
+    #[error("its {0} can not be read")]
+    Malformed(&'static str),
+    /// It is for another purpose: a registration in place of a signature, or the reverse.
+    #[error("it is of another kind than what was asked for")]
+    OtherKind,
+    /// It signs another answer, or answers another ticket.
+    #[error("it is for another question or answer")]
+    OtherChallenge,
+    /// It was made by a page of another origin.
+    #[error("it was made by a page at {found}, and the passkey was registered at {registered}")]
+    OtherOrigin {
+        /// The origin of the page that made it.
+        found: String,
+        /// The origin of the page that registered the passkey.
+        registered: String,
+    },
+    /// It was made for another host, or within a page of another one.
+    #[error("it was made for another host")]
+    OtherHost,
+    /// The authenticator did not check who was there.
+    #[error("the authenticator did not verify the person (by PIN, fingerprint or face)")]
+    Unverified,
+    /// The new key is not of a kind that is checked here.
+    #[error("its key is not of ECDSA on P-256 (ES256)")]
+    OtherAlgorithm,
+    /// The signature is not that of the key.
+    #[error("its signature is not that of the passkey")]
+    WrongSignature,
+}
+
+/// The data that a browser collects. Fields of newer browsers are left out.
+#[derive(Deserialize)]
+struct ClientData {
+    #[serde(rename = "type")]
+    kind: String,
+    challenge: String,
+    origin: String,
+    #[serde(default, rename = "crossOrigin")]
+    cross_origin: bool,
+}
+
+/// Reads a new passkey.
+///
+/// # Errors
+/// When it is none for this challenge, from a page of the top level, by an authenticator that verified the person.
+pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result<Registered, PasskeyError> {
+    let (client, _) = client_data(registration.client_data, "webauthn.create", challenge)?;
+    let data = decoded(registration.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
+    let rest = checked_head(&data, &client.origin, HAS_KEY)?;
+    let malformed = PasskeyError::Malformed("key");
+    let rest = rest.get(MODEL..).ok_or(malformed.clone())?;
+    let (length, rest) = rest.split_at_checked(2).ok_or(malformed.clone())?;
+    let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+    let (id, key) = rest.split_at_checked(length).filter(|_| length <= LONGEST_ID).ok_or(malformed)?;
+    let public_key = PublicKey::from_cose(key).map_err(|_| PasskeyError::OtherAlgorithm)?;
+    let credential_id = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, id);
+    Ok(Registered { credential_id, public_key, origin: client.origin })
+}
+
+/// Checks a signature of a passkey that was registered at `origin`.
+///
+/// # Errors
+/// When it is none of this key for this challenge, from a page of that origin, by an authenticator that verified the person.
+pub fn verify(
+    key: &PublicKey,
+    origin: &str,
+    assertion: Assertion<'_>,
+    challenge: &Challenge,
+) -> Result<(), PasskeyError> {
+    let (client, bytes) = client_data(assertion.client_data, "webauthn.get", challenge)?;
+    if client.origin != origin {
+        return Err(PasskeyError::OtherOrigin { found: client.origin, registered: origin.to_owned() });
+    }
+    let mut signed = decoded(assertion.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
+    checked_head(&signed, origin, 0)?;
+    let signature = decoded(assertion.signature).ok_or(PasskeyError::Malformed("signature"))?;
+    signed.extend_from_slice(&Sha256::digest(bytes));
+    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key.point());
+    key.verify(&signed, &signature).map_err(|_| PasskeyError::WrongSignature)
+}
+
+/// Reads the data that a browser collected, and its bytes.
+fn client_data(text: &str, kind: &str, challenge: &Challenge) -> Result<(ClientData, Vec<u8>), PasskeyError> {
+    let malformed = || PasskeyError::Malformed("client data");
+    let bytes = decoded(text).ok_or_else(malformed)?;
+    let client: ClientData = serde_json::from_slice(&bytes).map_err(|_| malformed())?;
+    if client.kind != kind {
+        return Err(PasskeyError::OtherKind);
+    }
+    if client.cross_origin {
+        return Err(PasskeyError::OtherHost);
+    }
+    if !challenge.is(&client.challenge) {
+        return Err(PasskeyError::OtherChallenge);
+    }
+    Ok((client, bytes))
+}
+
+/// Checks the head of the authenticator's data, and returns what follows it.
+fn checked_head<'d>(data: &'d [u8], origin: &str, more: u8) -> Result<&'d [u8], PasskeyError> {
+    let (head, rest) = data.split_at_checked(HEAD).ok_or(PasskeyError::Malformed("authenticator data"))?;
+    let host = host(origin).ok_or(PasskeyError::OtherHost)?;
+    if head[..32] != Sha256::digest(host.as_bytes())[..] {
+        return Err(PasskeyError::OtherHost);
+    }
+    let flags = head[32];
+    match flags & (PRESENT | VERIFIED) == PRESENT | VERIFIED {
+        false => Err(PasskeyError::Unverified),
+        true if flags & more != more => Err(PasskeyError::Malformed("authenticator data")),
+        true => Ok(rest),
+    }
+}
+
+/// Returns the host of an origin. The page is at `localhost`, or behind TLS.
+fn host(origin: &str) -> Option<&str> {
+    let authority = origin.strip_prefix("https://").or_else(|| {
+        origin.strip_prefix("http://").filter(|authority| authority.split(':').next() == Some("localhost"))
+    })?;
+    authority.split([':', '/']).next().filter(|host| !host.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -136,6 +136,43 @@ fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
     });
 }
 
+/// Saves a workflow, as its first version or as a later one, which has a mistake.
+fn saved(page: &PageHome, name: &str, is_changed: bool) -> Value {
+    let mut definition = json!({
+        "name": name, "description": "Waits for a moment.", "initial_state": "work",
+        "states": {"work": {"action": {"tool": "sleep", "params": {"seconds": 0}}}},
+    });
+    if is_changed {
+        definition["states"]["work"]["action"]["params"]["seconds"] = json!(0.01);
+        definition["states"]["never"] = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    }
+    let file = page.home.path().join("saved.json");
+    std::fs::write(&file, definition.to_string()).unwrap();
+    let said = page.home.runs(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    json!({})
+}
+
+#[test]
+fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("runs.mjs", |page, wanted| match wanted {
+        _ if wanted["starts"].is_object() => {
+            let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
+                             "wait_seconds": 3, "save_on_success": false});
+            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        }
+        _ if wanted["answers"].is_string() => {
+            let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
+            page.home.answers(&word("answers"), &word("answer"));
+            json!({})
+        }
+        _ if wanted["saves"].is_string() => saved(page, wanted["saves"].as_str().unwrap(), false),
+        _ => saved(page, wanted["changes"].as_str().unwrap(), true),
+    });
+}
+
 #[test]
 fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server() {
     let page = PageHome::new();

@@ -29,12 +29,17 @@ assets! {
     "image/svg+xml": "icon.svg";
     "text/javascript; charset=utf-8":
         "js/api.js"
+        "js/beside.js"
+        "js/compare.js"
+        "js/diagram.js"
+        "js/differences.js"
         "js/dom.js"
         "js/find.js"
         "js/font.js"
         "js/form.js"
         "js/gates.js"
         "js/holding.js"
+        "js/json_lines.js"
         "js/keys.js"
         "js/links.js"
         "js/live.js"

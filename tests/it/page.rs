@@ -104,6 +104,10 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
         "opens" => agent.calls("open_terminal", json!({"shell": "bash", "name": "work"})),
         "types" => agent.calls("send_input", with("input_text", &wanted["text"])),
         "tries" => json!({"error": agent.begins("send_input", with("input_text", &json!("x"))).answer().to_string()}),
+        "hides" => {
+            let hidden = json!({"session_id": "work", "input_text": wanted["text"], "secret": true});
+            agent.calls("send_input", hidden)
+        }
         "looks" => agent.calls("get_screen_content", terminal()),
         other => panic!("the story asks for {other}"),
     }
@@ -133,6 +137,26 @@ fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
             let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
             agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
         })
+    });
+}
+
+#[test]
+fn what_goes_wrong_is_said_and_secrets_appear_nowhere() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.plays("trouble.mjs", |page, wanted| match wanted {
+        _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
+        _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
+        _ if wanted["starts"].is_object() => {
+            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
+            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        }
+        _ => {
+            let status = page.home.runs(&["daemon", "status", "--json"]).json();
+            let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
+            json!({"killed": killed.success()})
+        }
     });
 }
 

@@ -55,6 +55,7 @@ assets! {
         "js/runs.js"
         "js/screen.js"
         "js/scrollback.js"
+        "js/search.js"
         "js/store.js"
         "js/terminal.js"
         "js/terminals.js"

@@ -121,6 +121,10 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
         "opens" => agent.calls("open_terminal", json!({"shell": "bash", "name": "work"})),
         "types" => agent.calls("send_input", with("input_text", &wanted["text"])),
         "tries" => json!({"error": agent.begins("send_input", with("input_text", &json!("x"))).answer().to_string()}),
+        "hides" => {
+            let hidden = json!({"session_id": "work", "input_text": wanted["text"], "secret": true});
+            agent.calls("send_input", hidden)
+        }
         "looks" => agent.calls("get_screen_content", terminal()),
         other => panic!("the story asks for {other}"),
     }
@@ -173,6 +177,63 @@ fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_the
         }
         let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
         agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+    });
+}
+
+#[test]
+fn what_goes_wrong_is_said_and_secrets_appear_nowhere() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.plays("trouble.mjs", |page, wanted| match wanted {
+        _ if wanted["run"].is_array() => page.command(wanted).unwrap(),
+        _ if wanted["agent"].is_string() => as_agent(&agent, wanted),
+        _ if wanted["starts"].is_object() => {
+            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 3, "save_on_success": false});
+            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        }
+        _ => {
+            let status = page.home.runs(&["daemon", "status", "--json"]).json();
+            let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
+            json!({"killed": killed.success()})
+        }
+    });
+}
+
+/// Saves a workflow, as its first version or as a later one, which has a mistake.
+fn saved(page: &PageHome, name: &str, is_changed: bool) -> Value {
+    let mut definition = json!({
+        "name": name, "description": "Waits for a moment.", "initial_state": "work",
+        "states": {"work": {"action": {"tool": "sleep", "params": {"seconds": 0}}}},
+    });
+    if is_changed {
+        definition["states"]["work"]["action"]["params"]["seconds"] = json!(0.01);
+        definition["states"]["never"] = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    }
+    let file = page.home.path().join("saved.json");
+    std::fs::write(&file, definition.to_string()).unwrap();
+    let said = page.home.runs(&["workflow", "load", "--overwrite", file.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    json!({})
+}
+
+#[test]
+fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("runs.mjs", |page, wanted| match wanted {
+        _ if wanted["starts"].is_object() => {
+            let run = json!({"workflow_definition": wanted["starts"], "initial_variables": wanted["variables"],
+                             "wait_seconds": 3, "save_on_success": false});
+            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        }
+        _ if wanted["answers"].is_string() => {
+            let word = |key: &str| wanted[key].as_str().unwrap().to_owned();
+            page.home.answers(&word("answers"), &word("answer"));
+            json!({})
+        }
+        _ if wanted["saves"].is_string() => saved(page, wanted["saves"].as_str().unwrap(), false),
+        _ => saved(page, wanted["changes"].as_str().unwrap(), true),
     });
 }
 

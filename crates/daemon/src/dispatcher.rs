@@ -12,8 +12,8 @@ use steplatch_clock::Clock;
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
-    AddPasskeyReply, Command, DaemonPaths, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo,
-    Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply, StopDaemonReply, WatchReply,
+    AddPasskeyReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, ErrorCode, GetMetricsReply, Hello,
+    HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply, StopDaemonReply, WatchReply,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
@@ -374,6 +374,14 @@ impl Dispatcher {
             Command::LoadFunctions(verb) => VerbReply::of(Box::pin(self.workflows.load(caller, verb)).await),
             Command::GetWorkflowSchema(verb) => VerbReply::of(self.workflows.schema(&verb)),
             Command::ListWorkflows(verb) => VerbReply::of(Box::pin(self.tools.list_workflows(caller, verb)).await),
+            Command::DrawWorkflow(verb) => VerbReply::of(match (verb.name, verb.run_id) {
+                (Some(name), None) => Box::pin(self.workflows.draw(caller, name)).await,
+                (None, Some(run)) => Box::pin(self.runs.draw(&run)).await,
+                _ => DrawWorkflowReply {
+                    error: Some("Either name or run_id says what is drawn".to_owned()),
+                    ..DrawWorkflowReply::default()
+                },
+            }),
             Command::DescribeWorkflow(verb) => VerbReply::of(Box::pin(self.tools.describe(caller, verb)).await),
             Command::DeleteWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.delete(caller, verb)).await),
             Command::ListNodes(verb) => VerbReply::of(Box::pin(self.projects().list_nodes(caller, &verb)).await),

@@ -126,6 +126,7 @@ routes! {
     Get "/workflows/{name}" "DESCRIBE_WORKFLOW" of Workflow, Unprocessable;
     Delete "/workflows/{name}" "DELETE_WORKFLOW" of Workflow, Conflict;
     Post "/workflows/{name}/runs" "EXECUTE_WORKFLOW" {"name" = "workflow_id"} of Workflow, Run;
+    Get "/diagram" "DRAW_WORKFLOW", Unprocessable;
     Get "/workflow-schema" "GET_WORKFLOW_SCHEMA", Unprocessable;
     Post "/functions" "LOAD_FUNCTIONS", Conflict;
 

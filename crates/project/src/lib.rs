@@ -30,5 +30,6 @@ pub use node_not_found::NodeNotFound;
 pub use node_verbs::node_kind;
 pub use project::{FunctionWorkflow, InvalidDeclaration, NodeDeclaration, Project};
 pub use projects::Projects;
+pub use steplatch_diagram::svg as drawing;
 pub use workers::{Execution, Function, WorkerExited, WorkerStarter, Workers, WorkersError};
 pub use workflows::{SavedMachine, WorkflowRef, Workflows};

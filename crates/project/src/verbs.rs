@@ -6,8 +6,8 @@ use steplatch_diagram::mermaid;
 use steplatch_library::{CreateError, Entry, Library, LookupError, Metadata, Status};
 use steplatch_protocol::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
-    DescribeWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply,
-    VariableOfContract, WorkflowInfo, WorkflowMetadata, WorkflowTopic,
+    DescribeWorkflowReply, DrawWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows,
+    ListWorkflowsReply, VariableOfContract, WorkflowInfo, WorkflowMetadata, WorkflowTopic,
 };
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{
@@ -103,6 +103,24 @@ impl Workflows {
             error: Some(error.to_string()),
             ..DescribeWorkflowReply::default()
         })
+    }
+
+    /// Draws a saved machine.
+    pub async fn draw(&self, caller: &Caller, name: String) -> DrawWorkflowReply {
+        let refused = |error: String| DrawWorkflowReply { error: Some(error), ..DrawWorkflowReply::default() };
+        let described = self.describe(caller, DescribeWorkflow { name }).await;
+        let Some(document) = described.definition else {
+            return refused(described.error.unwrap_or_else(|| "Only machines are drawn".to_owned()));
+        };
+        match Definition::parse(&document, &TerminalTools) {
+            Ok(definition) => DrawWorkflowReply {
+                success: true,
+                svg: Some(steplatch_diagram::svg(&definition)),
+                definition: Some(document),
+                error: None,
+            },
+            Err(problems) => refused(format!("the definition is not valid:\n{problems}")),
+        }
     }
 
     /// Removes a saved workflow.

@@ -325,6 +325,34 @@ pub struct DescribeWorkflowReply {
     pub error: Option<String>,
 }
 
+/// Draw a machine: a saved one, or the one that a run executes, as it was when the run began.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DrawWorkflow {
+    /// The name of a saved workflow
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A run, instead of a name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+}
+
+/// A machine as a picture.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DrawWorkflowReply {
+    /// Whether there is such a machine
+    pub success: bool,
+    /// The picture, in SVG 1.1; a card for each state, with its name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub svg: Option<String>,
+    /// The definition that is drawn
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub definition: Option<Value>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// The file in which a function stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionSource {

@@ -193,6 +193,7 @@ verbs! {
     library::LoadFunctions => LoadFunctionsReply, "LOAD_FUNCTIONS", None, "Load a file of functions", SETS;
     library::GetWorkflowSchema => GetWorkflowSchemaReply, "GET_WORKFLOW_SCHEMA", Some("get_workflow_schema"), "Learn to write workflows", READS;
     library::ListWorkflows => ListWorkflowsReply, "LIST_WORKFLOWS", Some("list_workflows"), "List saved workflows", READS;
+    library::DrawWorkflow => DrawWorkflowReply, "DRAW_WORKFLOW", None, "Draw a machine", READS;
     library::DescribeWorkflow => DescribeWorkflowReply, "DESCRIBE_WORKFLOW", Some("describe_workflow"), "Look at a saved workflow", READS;
     library::DeleteWorkflow => DeleteWorkflowReply, "DELETE_WORKFLOW", Some("delete_workflow"), "Remove a saved workflow", ENDS;
 

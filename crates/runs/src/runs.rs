@@ -11,13 +11,14 @@ use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_project::{Project, Projects, SessionError, Workers, Workflows};
 use steplatch_protocol::{
-    CallTool, CancelWorkflow, CancelWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun, GetWorkflowRun,
-    GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
+    CallTool, CancelWorkflow, CancelWorkflowReply, DrawWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun,
+    GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    ToolInfo, Until,
 };
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
-use steplatch_sessions::{Sessions, ShutdownMode};
+use steplatch_sessions::{Sessions, ShutdownMode, TerminalTools};
 use steplatch_store::{AppendError, Journal, OpenError};
-use steplatch_workflow::{InvalidLimits, Limits, Start};
+use steplatch_workflow::{Definition, History, InvalidLimits, Limits, Start};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -30,6 +31,7 @@ use crate::machine::{self, MachineLaunch, prepare, rehearsed};
 use crate::remote::RemoteLaunch;
 use crate::result_error::NodeCallError;
 use crate::run::{Run, RunState, RunStatus};
+use crate::seal::Seal;
 use crate::source::RunTarget;
 use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
@@ -506,6 +508,27 @@ impl Runs {
                 GetWorkflowRunReply { success: true, run: Some(record), error: None }
             }
             Err(error) => GetWorkflowRunReply { error: Some(error.to_string()), ..GetWorkflowRunReply::default() },
+        }
+    }
+
+    /// Draws the machine that a run executes, as it was when the run began.
+    pub async fn draw(&self, run_id: &str) -> DrawWorkflowReply {
+        let drawn = async {
+            let run = self.named(run_id).await.map_err(|error| error.to_string())?;
+            if run.kind() != Kind::Machine {
+                return Err("Only machines are drawn".to_owned());
+            }
+            let events = self.shared.events_of(&run.id, 1, &Seal::default()).await.map_err(HistoryError::from);
+            let history = History::from_iter(&events.map_err(|error| error.to_string())?);
+            let document = history.definition().ok_or_else(|| "the run has no definition".to_owned())?.clone();
+            let definition = Definition::parse(&document, &TerminalTools).map_err(|problems| problems.to_string())?;
+            Ok((steplatch_project::drawing(&definition), document))
+        };
+        match drawn.await {
+            Ok((svg, definition)) => {
+                DrawWorkflowReply { success: true, svg: Some(svg), definition: Some(definition), error: None }
+            }
+            Err(error) => DrawWorkflowReply { error: Some(error), ..DrawWorkflowReply::default() },
         }
     }
 

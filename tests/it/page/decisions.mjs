@@ -6,6 +6,10 @@ import { test } from "node:test";
 const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
 const { apply, blank, cells, lastUsed, rowText } = await import(new URL("screen.js", modules));
+const { beside } = await import(new URL("beside.js", modules));
+const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
+const { differences, nearby } = await import(new URL("differences.js", modules));
+const { jsonLines, placed } = await import(new URL("json_lines.js", modules));
 const { places } = await import(new URL("find.js", modules));
 const { addressAt, addresses, openable } = await import(new URL("links.js", modules));
 const { cellAt, isReported, wheelSteps } = await import(new URL("mouse.js", modules));
@@ -172,4 +176,52 @@ test("text is found in rows, with its case where it has capitals", () => {
   assert.deepEqual(places(rows, ""), []);
   assert.equal(places(Array(200).fill("x".repeat(100)), "x").length, 5000);
   assert.deepEqual(places(["\u0130 x"], "x"), [{ row: 0, from: 2, to: 3 }], "a letter that is longer in lower case moves nothing");
+});
+
+test("a diagram has only elements and attributes that are known", () => {
+  const drawn = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" viewBox="0 0 9 9" onload="x()">\n<style>text{fill:red}</style><script>alert(1)</script>'
+    + '<foreignObject><g><text>inside</text></g></foreignObject><g class="plain" transform="translate(1 2)"><rect class="card" width="5" height="5" rx="7" style="x"/>'
+    + '<text class="name" x="1" y="2" xml:space="preserve">long…<title>long &amp; whole &lt;b&gt;</title></text><a href="javascript:x()"><path d="M0 0"/></a></g></svg>';
+  const root = readDiagram(drawn);
+  assert.deepEqual(root.attributes, [["width", "9"], ["height", "9"], ["viewBox", "0 0 9 9"]]);
+  assert.deepEqual(root.children.map(({ tag }) => tag), ["g"]);
+  assert.deepEqual(root.children[0].children.map(({ tag }) => tag), ["rect", "text"]);
+  assert.deepEqual(root.children[0].children[0].attributes.map(([name]) => name), ["class", "width", "height", "rx"]);
+  assert.equal(stateOf(root.children[0]), "long & whole <b>");
+  assert.equal(readDiagram("no picture"), null);
+  assert.equal(readDiagram("<g></g>"), null);
+});
+
+test("two texts are compared line by line", () => {
+  const told = (one, other) => differences(one.join("\n"), other.join("\n")).map(({ is, text }) => `${{ same: " ", gone: "-", new: "+" }[is]}${text}`);
+  assert.deepEqual(told(["a", "b", "c"], ["a", "x", "c", "d"]), [" a", "-b", "+x", " c", "+d"]);
+  assert.deepEqual(told(["a"], ["a"]), [" a"]);
+  assert.deepEqual(told(["a", "b"], ["b", "a"]), ["-a", " b", "+a"]);
+  // What was taken away and put in turns one into the other.
+  const lines = Array.from({ length: 60 }, (_, index) => String((index * 7) % 13));
+  const others = lines.filter((_, index) => index % 5).concat("end");
+  const all = differences(lines.join("\n"), others.join("\n"));
+  assert.deepEqual(all.filter(({ is }) => is !== "new").map(({ text }) => text), lines);
+  assert.deepEqual(all.filter(({ is }) => is !== "gone").map(({ text }) => text), others);
+  const near = nearby(differences([..."abcdefgh"].join("\n"), [..."abcdXfgh"].join("\n")), 1);
+  assert.deepEqual(near.map((line) => line && line.text), [null, "d", "e", "X", "f", null]);
+});
+
+test("a mistake is at the line of its place, or of what is around it", () => {
+  const lines = jsonLines({ name: "n", states: { "a/b": { action: {}, list: [1, 2] } } });
+  assert.deepEqual(lines.map(({ text }) => text).join("\n"), JSON.stringify({ name: "n", states: { "a/b": { action: {}, list: [1, 2] } } }, null, 2));
+  const at = (problem) => lines[placed(lines, [problem])[0].line].text.trim();
+  assert.equal(at("/states/a~1b/list/1: is wrong"), "2");
+  assert.equal(at("/states/a~1b/action/tool: is missing"), '"action": {},');
+  assert.equal(at("nothing is said of the place"), "{");
+  assert.deepEqual(placed(lines, ["/name: a: b"]), [{ line: 1, words: "a: b" }]);
+});
+
+test("steps of two runs are beside each other by state and visit", () => {
+  const step = (key, outcome, input, name = key) => ({ key, outcome, input, name, kind: "k" });
+  const one = [step("state a 1", "ok", 1), step("state b 1", "failed", 2), step("run x1", "ok", 1, "child")];
+  const other = [step("state a 1", "ok", 1), step("run x2", "ok", 1, "child"), step("state c 1", "ok", 3)];
+  assert.deepEqual(beside(one, other).map(({ one, other, differs }) => [one?.name ?? null, other?.name ?? null, differs]), [
+    ["state a 1", "state a 1", false], ["state b 1", null, true], ["child", "child", false], [null, "state c 1", true],
+  ]);
 });

@@ -10,6 +10,7 @@ import { openPalette } from "./palette.js";
 import * as passkey from "./passkey.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
+import * as search from "./search.js";
 import { follow, gates, listen } from "./store.js";
 import * as terminal from "./terminal.js";
 import * as terminals from "./terminals.js";
@@ -30,10 +31,11 @@ const VIEWS = {
   workflows,
   overview,
   passkey,
+  search,
 };
 
 /** The views of one thing, at the address of its list with its id. @type {Record<string, View>} */
-const SINGLE = { terminals: terminal, runs: run, workflows };
+const SINGLE = { terminals: terminal, runs: run, workflows, search };
 
 /** The entries of the navigation: address, name and icon. */
 const PLACES = [
@@ -41,6 +43,7 @@ const PLACES = [
   ["terminals", "Terminals", "terminal"],
   ["runs", "Runs", "run"],
   ["workflows", "Workflows", "workflow"],
+  ["search", "Search", "search"],
   ["overview", "Overview", "house"],
 ];
 

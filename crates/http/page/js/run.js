@@ -1,11 +1,13 @@
 // One run: what it did as a timeline of steps, the input and output of each, and what can be done with it.
 
 import { ask } from "./api.js";
+import { showBeside } from "./compare.js";
+import { diagram, showProgress } from "./diagram.js";
 import { fill, h, icon, setText } from "./dom.js";
 import { LongList } from "./long_list.js";
 import { keep, on } from "./live.js";
 import { TONES } from "./runs.js";
-import { gates, listen } from "./store.js";
+import { gates, lists, listen } from "./store.js";
 import { addEvent, duration, emptyTimeline, layOut } from "./timeline.js";
 import { showTitle } from "./title.js";
 import { timeAgo, visible } from "./words.js";
@@ -14,6 +16,9 @@ export const title = "Run";
 
 /** The longest stretch without a step that is drawn as long as it was, in milliseconds. */
 const IDLE = 2000;
+
+/** The most states of a diagram that is open from the beginning. */
+const MOST_OPEN = 12;
 
 /** The height of a step, in pixels; as in the style sheet. */
 const STEP = 28;
@@ -24,6 +29,7 @@ const STEP = 28;
  */
 export function show(into, parts) {
   const id = parts[0] ?? "";
+  if (parts[1] === "with" && parts[2]) return showBeside(into, id, parts[2]);
   let timeline = emptyTimeline();
   let seen = 0;
   /** @type {string | null} */
@@ -39,14 +45,19 @@ export function show(into, parts) {
   const pause = h("button", {}, "Pause");
   const resume = h("button", { hidden: true }, "Resume");
   const cancel = h("button", { class: "bad" }, "Cancel");
+  const again = h("a", { class: "button", hidden: true }, "Run again");
+  const other = h("select", { "aria-label": "Compare with another run", hidden: true });
+  const drawn = h("div", { class: "drawn" });
+  const drawnCard = h("details", { class: "card", hidden: true }, h("summary", {}, "Diagram"), drawn);
   const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
   const detail = h("div", { class: "detail" }, h("p", { class: "hint" }, "Choose a step to see its input and output."));
   fill(
     into,
-    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, pause, resume, cancel),
+    h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, other, again, pause, resume, cancel),
     problem,
     error,
     asked,
+    drawnCard,
     h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
   );
 
@@ -64,6 +75,32 @@ export function show(into, parts) {
   resume.addEventListener("click", does("resume"));
   cancel.addEventListener("click", does("cancel"));
 
+  /** The cards of the states, once the diagram is drawn. @type {Map<string, SVGElement> | null} */
+  let cards = null;
+  ask("GET", "/diagram", { run_id: id }).then(({ svg }) => {
+    const made = diagram(svg);
+    if (!made) return;
+    cards = made.cards;
+    made.element.setAttribute("aria-label", "Diagram of the states");
+    fill(drawn, made.element);
+    drawnCard.hidden = false;
+    drawnCard.open = cards.size <= MOST_OPEN;
+    showProgress(cards, timeline.steps);
+    for (const [state, card] of made.cards) {
+      card.addEventListener("click", () => {
+        const step = timeline.steps.findLast((step) => step.key.startsWith("state ") && step.name === state);
+        if (!step) return;
+        chosen = step.key;
+        shows = step;
+        draw();
+        describe(step);
+      });
+    }
+    // Functions and remote workflows have none.
+  }, () => {});
+  other.addEventListener("change", () => {
+    if (other.value) location.hash = `#/runs/${encodeURIComponent(id)}/with/${encodeURIComponent(other.value)}`;
+  });
   let now = Date.now();
   let layout = layOut(timeline, now, IDLE);
   /** A step to which the list is scrolled once. @type {import("./timeline.js").Step | null} */
@@ -109,6 +146,7 @@ export function show(into, parts) {
     now = Date.now();
     layout = layOut(timeline, now, IDLE);
     list.draw(timeline.steps.length);
+    if (cards) showProgress(cards, timeline.steps);
     if (shows) list.show(timeline.steps.indexOf(shows));
     shows = null;
     error.hidden = !timeline.error;
@@ -171,6 +209,13 @@ export function show(into, parts) {
     pause.hidden = isOver || Boolean(run.paused);
     resume.hidden = !run.paused;
     cancel.hidden = isOver;
+    again.hidden = false;
+    again.href = `#/workflows/${encodeURIComponent(run.workflow_id)}/${encodeURIComponent(id)}`;
+    const others = (lists()?.runs ?? []).filter((one) => one.workflow_id === run.workflow_id && one.run_id !== id);
+    other.hidden = others.length === 0;
+    if (other.options.length !== others.length + 1) {
+      fill(other, h("option", { value: "" }, "Compare with…"), others.map((one) => h("option", { value: one.run_id }, `${one.state}, ${timeAgo(one.started_at, Date.now())} (${one.run_id})`)));
+    }
     showTitle(`${run.workflow_id} ${run.state}`);
   }
 

@@ -1,8 +1,12 @@
 // The library: saved workflows, and one of them with a form to start it.
 
 import { ApiError, ask } from "./api.js";
+import { diagram } from "./diagram.js";
+import { differences, nearby } from "./differences.js";
 import { fill, h, icon } from "./dom.js";
 import { formFields, formValue } from "./form.js";
+import { jsonLines, placed } from "./json_lines.js";
+import { TONES } from "./runs.js";
 import { timeAgo, visible } from "./words.js";
 
 export const title = "Workflows";
@@ -12,7 +16,7 @@ export const title = "Workflows";
  * @param {string[]} parts
  */
 export function show(into, parts) {
-  if (parts[0]) return showOne(into, parts[0]);
+  if (parts[0]) return showOne(into, parts[0], parts[1]);
   const search = h("input", { type: "search", placeholder: "Name or words", "aria-label": "Name or words" });
   const rows = h("tbody");
   const none = h("p", { class: "hint", hidden: true });
@@ -61,11 +65,15 @@ function row(workflow) {
 /**
  * @param {HTMLElement} into
  * @param {string} name
+ * @param {string} [from] A run whose input is filled in.
  */
-function showOne(into, name) {
+function showOne(into, name, from) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const body = h("div", { class: "run" });
-  fill(into, h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/workflows", "aria-label": "All workflows" }, icon("back")), h("h1", {}, visible(name))), problem, body);
+  const drawn = h("div", { class: "drawn" });
+  const drawnCard = h("section", { class: "card", hidden: true, "aria-label": "Diagram" }, drawn);
+  const changed = h("section", { class: "card", hidden: true, "aria-labelledby": "changed" });
+  fill(into, h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/workflows", "aria-label": "All workflows" }, icon("back")), h("h1", {}, visible(name))), problem, body, drawnCard, changed);
 
   /** @param {unknown} error */
   const tell = (error) => {
@@ -75,32 +83,139 @@ function showOne(into, name) {
     problem.hidden = false;
   };
 
-  ask("GET", `/workflows/${encodeURIComponent(name)}`).then((workflow) => {
+  load().catch(tell);
+
+  async function load() {
+    const earlier = from ? (await ask("GET", `/runs/${encodeURIComponent(from)}/record`)).run : null;
+    let workflow;
+    try {
+      workflow = await ask("GET", `/workflows/${encodeURIComponent(name)}`);
+    } catch (error) {
+      if (!earlier) throw error;
+      // The run was given a definition that is not saved: it is started anew as it was.
+      const { definition } = await ask("GET", "/diagram", { run_id: earlier.run_id });
+      workflow = { kind: "machine", definition, input_schema: textSchema(earlier.input), isUnsaved: true };
+    }
+    showWorkflow(workflow, earlier);
+    if (workflow.kind !== "machine") return;
+    const picture = await ask("GET", "/diagram", workflow.isUnsaved ? { run_id: earlier.run_id } : { name }).catch(() => null);
+    const made = picture && diagram(picture.svg);
+    if (!made) return;
+    made.element.setAttribute("aria-label", "Diagram of the states");
+    fill(drawn, made.element);
+    drawnCard.hidden = false;
+  }
+
+  /** @param {any} workflow @param {any} earlier */
+  function showWorkflow(workflow, earlier) {
     const isFunction = workflow.kind === "function";
-    const fields = formFields(isFunction ? inputSchema(workflow.input_schema) : workflow.input_schema);
-    const start = h("button", { class: "primary" }, "Start");
-    const form = h("form", {}, fields.length ? fields.map(({ element }) => element) : h("p", { class: "hint" }, "It takes no arguments."), start);
+    const schema = isFunction ? inputSchema(workflow.input_schema) : (workflow.input_schema ?? {});
+    const fields = formFields(earlier ? withValues(schema, { ...earlier.params, ...(isFunction ? { input: earlier.input } : earlier.input) }) : schema);
+    const start = h("button", { class: "primary" }, earlier ? "Start again" : "Start");
+    const form = h(
+      "form",
+      {},
+      earlier ? h("p", { class: "hint" }, "Filled in from ", h("a", { href: `#/runs/${encodeURIComponent(earlier.run_id)}` }, earlier.run_id), ". Secrets are not: they are shown as dots, and have to be typed.") : null,
+      fields.length ? fields.map(({ element }) => element) : h("p", { class: "hint" }, "It takes no arguments."),
+      start,
+    );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       problem.hidden = true;
       start.disabled = true;
       const { input, ...rest } = formValue(fields);
       try {
-        const reply = await ask("POST", `/workflows/${encodeURIComponent(name)}/runs`, { input, params: rest });
+        const reply = workflow.isUnsaved
+          ? await ask("POST", "/runs", { workflow_definition: workflow.definition, initial_variables: texts({ ...rest, ...(input === undefined ? {} : { input }) }), wait_seconds: 0, save_on_success: false })
+          : await ask("POST", `/workflows/${encodeURIComponent(name)}/runs`, { input, params: rest });
         location.hash = `#/runs/${encodeURIComponent(reply.run_id)}`;
       } catch (error) {
         tell(error);
         start.disabled = false;
       }
     });
-    const source = workflow.source?.text ?? JSON.stringify(workflow.definition, null, 2);
-    const problems = (workflow.problems ?? []).map((/** @type {any} */ one) => h("p", { class: "problem" }, visible(typeof one === "string" ? one : `${one.path ?? ""} ${one.message ?? JSON.stringify(one)}`)));
     fill(
       body,
-      h("section", { class: "card", "aria-labelledby": "start" }, h("h2", { id: "start" }, "Start"), workflow.description ? h("p", {}, visible(workflow.description)) : null, form),
-      h("section", { class: "card", "aria-labelledby": "source" }, h("h2", { id: "source" }, "Definition"), problems, h("p", { class: "hint" }, workflow.file ?? ""), h("pre", { class: "judged source", tabindex: "0", "aria-label": "Definition" }, visible(source ?? ""))),
+      h("div", {}, h("section", { class: "card", "aria-labelledby": "start" }, h("h2", { id: "start" }, "Start"), workflow.description ? h("p", {}, visible(workflow.description)) : null, form), lastRuns(workflow)),
+      h("section", { class: "card", "aria-labelledby": "source" }, h("h2", { id: "source" }, "Definition"), h("p", { class: "hint" }, workflow.file ?? ""), source(workflow)),
     );
-  }, tell);
+  }
+
+  /** @param {any} workflow */
+  function lastRuns(workflow) {
+    const rows = h("tbody");
+    const card = h("section", { class: "card", "aria-labelledby": "last" }, h("h2", { id: "last" }, "Last runs"), h("table", {}, rows));
+    card.hidden = true;
+    ask("GET", "/runs", { workflow_id: name, limit: 8 }).then(async ({ runs }) => {
+      card.hidden = runs.length === 0;
+      fill(
+        rows,
+        runs.map((/** @type {any} */ run) =>
+          h("tr", {}, h("td", {}, h("span", { class: "chip", "data-tone": TONES[run.state] ?? "soft" }, run.state)), h("td", {}, h("a", { href: `#/runs/${encodeURIComponent(run.run_id)}` }, run.run_id)), h("td", { class: "nowrap" }, timeAgo(run.started_at, Date.now()))),
+        ),
+      );
+      if (runs[0] && workflow.definition && !workflow.isUnsaved) await showChanges(runs[0], workflow.definition);
+    }, () => {});
+    return card;
+  }
+
+  /** @param {any} run @param {any} definition */
+  async function showChanges(run, definition) {
+    const before = await ask("GET", "/diagram", { run_id: run.run_id }).catch(() => null);
+    if (!before?.definition) return;
+    const [one, other] = [before.definition, definition].map((value) => visible(JSON.stringify(value, null, 2)));
+    if (one === undefined || other === undefined || one === other) return;
+    changed.hidden = false;
+    fill(
+      changed,
+      h("h2", { id: "changed" }, "Changed since its last run"),
+      h("pre", { class: "judged difference", tabindex: "0", "aria-label": "What changed" }, nearby(differences(one, other), 3).map((line) => h("span", { class: "text-line", "data-is": line?.is ?? "left" }, `${{ same: "  ", gone: "− ", new: "+ " }[line?.is ?? "same"]}${line?.text ?? "…"}\n`))),
+    );
+  }
+}
+
+/**
+ * Returns the source of a workflow, with its problems at their places.
+ * @param {any} workflow
+ */
+function source(workflow) {
+  /** @type {string[]} */
+  const problems = workflow.problems ?? [];
+  const text = workflow.source?.text;
+  const lines = text === undefined ? jsonLines(workflow.definition ?? {}) : String(text).split("\n").map((line) => ({ pointer: "", text: line }));
+  const found = text === undefined ? placed(lines, problems) : problems.map((words) => ({ line: Number(/\bline (\d+)/.exec(words)?.[1] ?? 1) - 1, words }));
+  return h(
+    "pre",
+    { class: "judged source", tabindex: "0", "aria-label": "Definition" },
+    lines.flatMap((line, index) => [
+      h("span", { class: "text-line numbered", "data-line": index + 1 }, `${visible(line.text)}\n`),
+      ...found.filter((one) => one.line === index).map(({ words }) => h("span", { class: "text-line mistake" }, `${visible(words)}\n`)),
+    ]),
+  );
+}
+
+/**
+ * Returns a schema whose fields begin with values. Pure.
+ * @param {any} schema
+ * @param {Record<string, unknown>} values
+ */
+export function withValues(schema, values) {
+  const properties = Object.entries(schema.properties ?? {}).map(([name, property]) => {
+    const value = values[name];
+    const isHidden = typeof value === "string" && value.includes("•");
+    return [name, value === undefined || value === null || isHidden ? property : { .../** @type {any} */ (property), default: value }];
+  });
+  return { ...schema, properties: Object.fromEntries(properties) };
+}
+
+/** Returns the schema of variables of a definition that says nothing of them. @param {any} input */
+function textSchema(input) {
+  return { properties: Object.fromEntries(Object.keys(input ?? {}).map((name) => [name, { type: "string" }])) };
+}
+
+/** @param {Record<string, unknown>} values */
+function texts(values) {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
 }
 
 /** Returns the schema of a function's input, of which only its presence is known. @param {any} schema */

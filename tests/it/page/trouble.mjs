@@ -1,0 +1,142 @@
+// What goes wrong: a question that changed, a daemon that is killed, another build of the page, a session that is ended; and
+// secrets, which appear nowhere.
+
+import { assert, given, isAccessible, isClean, open, play, shot, tell } from "./browser.mjs";
+
+const SECRET = "tr0ub4dor-and-three";
+
+await play(async (browser) => {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 } });
+  const page = await open(context, given.url);
+  const at = (place) => page.goto(new URL(`#/${place}`, page.url()).href);
+
+  await page.getByRole("heading", { name: "Terminals" }).waitFor();
+
+  // A secret that was typed as such is in no element, no message and no answer of the server.
+  const frames = [];
+  page.on("websocket", (socket) => socket.on("framereceived", ({ payload }) => frames.push(String(payload))));
+  page.on("response", async (response) => {
+    const text = await response.text().catch(() => "");
+    frames.push(text);
+  });
+  await page.reload();
+  const { session_id: id } = await tell({ agent: "opens" });
+  await tell({ agent: "hides", text: SECRET });
+  await tell({ agent: "types", text: `; clear; for i in 1 2 3; do echo "<$i:${SECRET}>"; done; echo done-$((40+2))\n` });
+  const shown = async (what) => {
+    assert.ok(!(await page.content()).includes(SECRET), `${what} shows a secret`);
+  };
+  await page.locator(".thumb .row", { hasText: "done-42" }).waitFor();
+  await page.locator(".thumb .row", { hasText: "••••" }).first().waitFor();
+  await shown("the wall");
+  await at(`terminals/${id}`);
+  await page.locator(".stage > .screen .row", { hasText: "<3:••••" }).waitFor();
+  await shown("the terminal");
+  await page.getByRole("button", { name: "Output" }).click();
+  await page.locator(".scrollback .row", { hasText: "<3:••••" }).first().waitFor();
+  await page.getByRole("button", { name: "Older output, as text" }).click();
+  await page.locator(".output .text-line", { hasText: "<3:••••" }).first().waitFor();
+  await shown("the output");
+
+  // The search finds what is there, and not what is hidden.
+  await page.getByRole("link", { name: "Search" }).click();
+  await page.getByLabel("Search").fill("DONE-42");
+  await page.getByRole("heading", { name: "Terminals (1)" }).waitFor();
+  await isAccessible(page);
+  await shot(page, "search");
+  await page.getByLabel("Search").fill(SECRET.slice(0, -3));
+  await page.getByText("Nothing was found.").waitFor();
+  await page.getByLabel("Search").fill("");
+  await shown("the search");
+  assert.ok(frames.length > 20 && !frames.some((frame) => frame.includes(SECRET)), "a message has a secret in it");
+
+  // A question that changed since it was shown: the answer is refused, and the question shown again. A link answers nothing.
+  const machine = { name: "deploy", initial_state: "ask", states: { ask: { action: { tool: "gate", params: { prompt: "Deploy?", choices: ["deploy", "stop"] } } } } };
+  const { run_id: run } = await tell({ starts: machine });
+  await at("gates");
+  await page.getByRole("heading", { name: "Deploy?" }).waitFor();
+  await page.locator(".answers button:not([data-inert])").first().waitFor();
+  await page.route("**/gates/*", async (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    const body = route.request().postDataJSON();
+    await route.continue({ postData: JSON.stringify({ ...body, digest: `0${body.digest.slice(1)}` === body.digest ? `1${body.digest.slice(1)}` : `0${body.digest.slice(1)}` }) });
+  });
+  await page.getByLabel("Approver's passphrase").fill("correct horse");
+  await page.getByRole("button", { name: "deploy" }).click();
+  await page.getByRole("alert").filter({ hasText: /changed|shown/i }).waitFor();
+  await page.unroute("**/gates/*");
+  const gate = (await tell({ run: ["gates", "list", "--json"] })).gates[0];
+  const half = await page.evaluate(() => JSON.parse(sessionStorage.getItem("steplatch")).half);
+  const statuses = await page.evaluate(async ([path, half]) => {
+    const headers = { "steplatch-half": half };
+    const get = await fetch(`${path}?answer=deploy&passphrase=correct%20horse`, { headers });
+    const head = await fetch(path, { method: "HEAD", headers });
+    return [get.status, head.status];
+  }, [`/api/v1/runs/${run}/gates/${gate.gate_id}`, half]);
+  assert.ok(statuses.every((status) => status >= 200 && status < 500), String(statuses));
+  assert.equal((await tell({ run: ["gates", "list", "--json"] })).gates.length, 1, "looking answers nothing");
+
+  // A wrong passphrase is refused; the right one is taken.
+  await page.locator(".answers button:not([data-inert])").first().waitFor();
+  await page.getByLabel("Approver's passphrase").fill("wrong horse");
+  await page.getByRole("button", { name: "stop" }).click();
+  await page.getByRole("alert").filter({ hasText: /passphrase/i }).waitFor();
+  assert.equal((await tell({ run: ["gates", "list", "--json"] })).gates.length, 1);
+  // The next one is checked after a pause.
+  const answered = page.getByText("Answered: the run is");
+  await page.getByRole("alert").filter({ hasText: /wrong/i }).waitFor();
+  for (let tries = 0; tries < 60 && !(await answered.isVisible()); tries += 1) {
+    await page.getByLabel("Approver's passphrase").fill("correct horse").catch(() => {});
+    await page.getByRole("button", { name: "stop" }).click({ timeout: 1000 }).catch(() => {});
+    await answered.waitFor({ timeout: 1000 }).catch(() => {});
+  }
+  await answered.waitFor();
+
+  // The daemon is killed: the page says so, and goes on by itself when it is back. Terminals are still there.
+  await at(`terminals/${id}`);
+  await page.locator(".stage > .screen .row", { hasText: "done-42" }).first().waitFor();
+  await tell({ kills: "daemon" });
+  await page.getByText("The daemon is not running").waitFor();
+  await isAccessible(page);
+  await page.getByRole("button", { name: "Start it" }).click();
+  await page.getByText("The daemon is not running").waitFor({ state: "hidden" });
+  await page.getByRole("button", { name: "Take over" }).click();
+  await page.getByText("held by you").waitFor();
+  await page.keyboard.type("echo after-$((40+2))\n");
+  await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
+  await page.getByRole("button", { name: "Hand back" }).click();
+  await page.getByRole("button", { name: "Hand back" }).click();
+  await page.getByRole("button", { name: "Take over" }).waitFor();
+
+  // A page of another build loads the one that the server has.
+  await page.addInitScript(() => {
+    const loads = Number(sessionStorage.getItem("loads") ?? 0) + 1;
+    sessionStorage.setItem("loads", String(loads));
+    if (loads > 1) return;
+    const changes = new MutationObserver(() => {
+      if (!document.body) return;
+      document.body.dataset.build = "another";
+      changes.disconnect();
+    });
+    changes.observe(document, { childList: true, subtree: true });
+  });
+  await page.reload();
+  await page.waitForFunction(() => sessionStorage.getItem("loads") === "2");
+  await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.getItem("loads")), "2", "it was loaded once more");
+
+  // A session that is ended elsewhere acts on nothing more, a second later at the latest, also where the socket is open already.
+  await tell({ run: ["serve", "sessions", "end", "--all", "--json"] });
+  const ended = page.getByText("The session has ended");
+  await page.getByRole("button", { name: "Take over" }).click();
+  for (let tries = 0; tries < 60 && !(await ended.isVisible()); tries += 1) {
+    await page.keyboard.press("ArrowUp");
+    await ended.waitFor({ timeout: 250 }).catch(() => {});
+  }
+  await ended.waitFor();
+
+  // A ticket that is none is refused in words.
+  await page.goto(new URL("/#ticket=none", page.url()).href);
+  await page.getByRole("alert").waitFor();
+  isClean(page);
+});

@@ -3,7 +3,7 @@
 //! The events of a state's entry and of a function's call name the run that they start, so it can be followed from
 //! there on. The parent reports the outcome of a nested run, so one that cannot be followed is merely not shown.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub(crate) struct ChildRuns {
     received: mpsc::Receiver<ChildNews>,
     /// The runs that are followed, by their ids.
     children: HashMap<String, Child>,
+    /// Events that were received while the rest of another run was waited for.
+    queued: VecDeque<RunEvent>,
 }
 
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Drop for Child {
 impl ChildRuns {
     pub(crate) fn new(daemon: ReconnectingClient) -> Self {
         let (sender, received) = mpsc::channel(16);
-        Self { daemon, sender, received, children: HashMap::new() }
+        Self { daemon, sender, received, children: HashMap::new(), queued: VecDeque::new() }
     }
 
     /// Follows the run that `event` starts, if it starts one.
@@ -82,6 +84,9 @@ impl ChildRuns {
 
     /// Returns the next event of a nested run; pending forever if there is none. Cancellation-safe.
     pub(crate) async fn next(&mut self) -> RunEvent {
+        if let Some(event) = self.queued.pop_front() {
+            return event;
+        }
         loop {
             match self.received.recv().await {
                 Some(ChildNews::Event(event)) => return event,
@@ -104,11 +109,20 @@ impl ChildRuns {
             }
             _ => return Vec::new(),
         };
-        let mut rest = Vec::new();
+        let (mut rest, queued) = (Vec::new(), std::mem::take(&mut self.queued));
+        for event in queued {
+            if left.contains(&event.run_id) {
+                rest.push(event);
+            } else {
+                self.queued.push_back(event);
+            }
+        }
         let until_they_are_over = async {
             while left.iter().any(|run| self.children.contains_key(run)) {
                 match self.received.recv().await {
-                    Some(ChildNews::Event(event)) => rest.push(event),
+                    Some(ChildNews::Event(event)) if left.contains(&event.run_id) => rest.push(event),
+                    // Another nested run goes on, and may ask.
+                    Some(ChildNews::Event(event)) => self.queued.push_back(event),
                     Some(ChildNews::Over(run)) => drop(self.children.remove(&run)),
                     None => unreachable!("a sender is kept here"),
                 }

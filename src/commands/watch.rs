@@ -289,18 +289,28 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
         None
     };
     let (own, mut events) = mpsc::channel(1);
-    tokio::spawn(watch_terminal(daemon, session.session_id.clone(), Vec::new(), since, own));
+    tokio::spawn(watch_terminal(daemon.clone(), session.session_id.clone(), Vec::new(), since, own));
     while let Some(next) = events.recv().await {
         let next = match next {
             Ok(mut next) => {
                 next.data["terminal"] = name.as_str().into();
                 Event { subject: name.clone(), ..next }
             }
+            // The daemon may be gone instead.
+            Err(_) if is_listed(&daemon, &session.session_id).await => return,
             Err(_) => event("closed", String::new()),
         };
         if sender.send(Ok(next)).await.is_err() {
             return;
         }
+    }
+}
+
+/// Returns whether a terminal is open, as far as can be known.
+async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
+    match daemon.call(ListTerminalSessions {}).await {
+        Ok(listed) => listed.sessions.iter().any(|session| session.session_id == terminal),
+        Err(_) => true,
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::ExitTerminal;
 use steplatch_services::{arguments, check};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
@@ -155,6 +156,19 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError
 pub(super) async fn give_up(run: &Run) {
     run.cancel(LEFT_ALONE);
     run.over(ENDS_WITHIN).await;
+}
+
+/// Closes the terminals that a run has left to its parent, which does not wait for it any more: it completed just before
+/// it was given up.
+pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
+    if run.state() != RunState::Completed {
+        return;
+    }
+    let Outcome::Finished { result } = shared.outcome_of(run).await else { return };
+    let open = result.get("open_terminals").and_then(Value::as_array).into_iter().flatten();
+    for session_id in open.filter_map(Value::as_str).map(str::to_owned) {
+        shared.sessions.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+    }
 }
 
 /// Cancels a run when dropped: its caller no longer waits for it.

@@ -167,7 +167,8 @@ impl Sessions {
             }
             // The text at the prompt and the shell's message are output.
             Err(TerminalError::Refused(error)) => {
-                RunCommandReply { session_id, ..failed(self.secrets.masked(error.to_string())) }
+                let secrets = self.secrets.within(terminal.id());
+                RunCommandReply { session_id, ..failed(secrets.masked(error.to_string())) }
             }
             Err(TerminalError::Ask(error)) => failed(self.words(terminal.id().as_str(), error.into()).await),
         }

@@ -128,7 +128,7 @@ pub enum RunError {
     /// The program waits for more of the entry, and did not give it up at Ctrl-C, as sqlite3.
     #[error(
         "the entry is not complete, and its program does not give it up at Ctrl-C: it still waits for the rest behind \
-         {row:?}; type the rest with send_input, such as the closing quote"
+         '{row}'; type the rest with send_input, such as the closing quote"
     )]
     Unfinished {
         /// The row of the cursor.

@@ -13,7 +13,7 @@ use crate::event::{
     Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
 };
 use crate::items::ItemLoop;
-use crate::parallel::Branches;
+use crate::parallel::{Branches, Parallel, left_open};
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
 use crate::substitute::as_text;
@@ -79,9 +79,13 @@ const LEAST_LEFT: Duration = Duration::from_secs(1);
 impl CurrentStep {
     /// Returns the step with the rest of its time limit, for requesting its action again.
     pub(crate) fn with_time_left(&self, now: Timestamp) -> Self {
+        Self { limit: self.limit_left(now), ..self.clone() }
+    }
+
+    /// Returns the rest of its time limit.
+    pub(crate) fn limit_left(&self, now: Timestamp) -> Option<Duration> {
         let taken = now.since(self.entered_at);
-        let limit = self.limit.map(|limit| limit.saturating_sub(taken).max(LEAST_LEFT).min(limit));
-        Self { limit, ..self.clone() }
+        self.limit.map(|limit| limit.saturating_sub(taken).max(LEAST_LEFT).min(limit))
     }
 }
 
@@ -278,6 +282,8 @@ pub(crate) struct Terminals {
     last: Option<String>,
     /// Terminals that an action named although it reported failure. No action works on them.
     failed: Vec<String>,
+    /// Terminals that the branches of a `parallel` left open. No action works on them unless it names them.
+    of_branches: Vec<String>,
     /// Steps whose opening has no known outcome: each may have opened a terminal.
     unclaimed: Vec<StepId>,
 }
@@ -323,8 +329,6 @@ impl Terminals {
                 self.take_over(result);
             }
             tool::RUN_WORKFLOW if succeeded => self.take_over(result),
-            // The branches that completed leave their terminals, also where others have failed.
-            tool::PARALLEL => self.take_over(result),
             _ => {}
         }
     }
@@ -348,7 +352,7 @@ impl Terminals {
 
     /// Returns what has to be closed when the run ends without completing: terminals, and steps that may have opened one.
     pub(crate) fn leftover(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
-        (self.open.iter().chain(&self.failed), &self.unclaimed)
+        (self.open.iter().chain(&self.failed).chain(&self.of_branches), &self.unclaimed)
     }
 
     fn add(&mut self, opened: String) {
@@ -491,6 +495,7 @@ impl History {
             }
             Event::ChildEnded { step, .. } => {
                 self.children.remove(step);
+                self.waiting.remove(step);
             }
             Event::ChildWaits { step, .. } => {
                 self.waiting.insert(step.clone());
@@ -507,6 +512,7 @@ impl History {
                 self.waiting.remove(step);
                 if let (Some(number), Some(branches)) = (self.branch_number(step), &mut self.branches) {
                     branches.end(number, result.clone());
+                    self.terminals.of_branches.extend(left_open(result).map(str::to_owned));
                 }
             }
             Event::Paused { at, by, above } => {
@@ -830,7 +836,13 @@ impl History {
     /// Returns the number of the branch that a step is, if it is one in progress.
     pub(crate) fn open_branch(&self, step: &StepId) -> Option<usize> {
         let number = self.branch_number(step)?;
-        self.branches.as_ref().filter(|branches| branches.is_open(number)).map(|_| number)
+        self.branches.as_ref().filter(|branches| branches.is_open(number) && !self.branches_are_over()).map(|_| number)
+    }
+
+    /// Returns whether no branch of the current step is waited for any more.
+    fn branches_are_over(&self) -> bool {
+        let (Some(current), Some(branches)) = (&self.current, &self.branches) else { return true };
+        Parallel::read(&current.params).is_ok_and(|parallel| parallel.is_over(branches))
     }
 
     /// Returns whether the run waits for the outcome of the run that this step starts.
@@ -926,11 +938,11 @@ impl History {
     pub fn awaited_steps(&self) -> Vec<StepId> {
         let Some(current) = &self.current else { return Vec::new() };
         match &self.branches {
-            Some(branches) if branches.have_begun() => {
+            Some(branches) if branches.have_begun() && !self.branches_are_over() => {
                 branches.open().map(|number| current.step.part(number)).collect()
             }
             None if current.tool == tool::DIALOGUE => vec![current.step.part(self.answers.len() + 1)],
-            // A `parallel` without branches has its outcome at once.
+            // A `parallel` whose branches are over has its outcome at once.
             _ => vec![current.step.clone()],
         }
     }

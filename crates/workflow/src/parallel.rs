@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
 
 use crate::child;
 use crate::event::Outcome;
@@ -127,6 +128,8 @@ pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
 pub(crate) struct Parallel<'p> {
     /// The parameters of each branch, with its key.
     branches: Vec<(String, &'p Map<String, Value>)>,
+    /// The definition of all branches that have none of their own. A list that runs one definition has it once.
+    shared: Option<&'p Value>,
     /// Whether the branches have names of their own.
     named: bool,
     at_once: usize,
@@ -154,6 +157,7 @@ impl<'p> Parallel<'p> {
         };
         Ok(Self {
             branches: entries.into_iter().map(object).collect::<Result<_, _>>()?,
+            shared: params.get(child::DEFINITION),
             named: params.get(WORKFLOWS).is_some_and(Value::is_object),
             at_once: at_once(params.get(MAX_PARALLEL))? as usize,
             fail_fast,
@@ -161,8 +165,22 @@ impl<'p> Parallel<'p> {
     }
 
     /// Returns the parameters of a branch, which are those of a `run_workflow`.
-    pub(crate) fn branch(&self, number: usize) -> Option<&'p Map<String, Value>> {
+    pub(crate) fn branch(&self, number: usize) -> Option<Map<String, Value>> {
+        let mut params = self.own_params(number)?.clone();
+        if let Some(shared) = self.shared {
+            params.insert(child::DEFINITION.to_owned(), shared.clone());
+        }
+        Some(params)
+    }
+
+    fn own_params(&self, number: usize) -> Option<&'p Map<String, Value>> {
         self.branches.get(number.checked_sub(1)?).map(|(_, params)| *params)
+    }
+
+    /// Returns whether the terminals that a branch leaves open stay open until the run above ends.
+    pub(crate) fn keeps_terminals(&self, number: usize) -> bool {
+        let keeps = self.own_params(number).and_then(|params| params.get("keep_terminals"));
+        keeps.map(substitute::as_text).as_deref() == Some("true")
     }
 
     /// Returns the name of a branch, if its author gave it one.
@@ -173,6 +191,9 @@ impl<'p> Parallel<'p> {
 
     /// Returns the numbers of the branches that begin now.
     pub(crate) fn due(&self, branches: &Branches) -> std::ops::RangeInclusive<usize> {
+        if self.is_over(branches) {
+            return 1..=0;
+        }
         let free = self.at_once.saturating_sub(branches.open().count());
         branches.begun + 1..=(branches.begun + free).min(self.branches.len())
     }
@@ -183,8 +204,8 @@ impl<'p> Parallel<'p> {
             || (self.fail_fast && branches.ended.values().any(|result| !tool::succeeded(result)))
     }
 
-    /// Returns the outcome of the action. A branch without an end was cancelled, or never begun.
-    pub(crate) fn outcome(&self, branches: &Branches) -> Outcome {
+    /// Returns the outcome of the action, whose step is given. A branch without an end was cancelled, or never begun.
+    pub(crate) fn outcome(&self, step: &StepId, branches: &Branches) -> Outcome {
         let nothing = Map::new();
         let (mut results, mut runs, mut failed, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut failures = Vec::new();
@@ -200,7 +221,10 @@ impl<'p> Parallel<'p> {
             let mut run = Map::new();
             run.insert(if self.named { "name" } else { "index" }.to_owned(), self.label(index, key));
             run.insert("status".to_owned(), status.clone());
-            for field in ["run_id", "total_elapsed_time", "error"] {
+            if index < branches.begun {
+                run.insert("run_id".to_owned(), RunId::started_by(&step.part(index + 1)).as_str().into());
+            }
+            for field in ["total_elapsed_time", "error"] {
                 run.extend(result.get(field).map(|value| (field.to_owned(), value.clone())));
             }
             if ended.is_none_or(|result| !tool::succeeded(result)) {
@@ -210,7 +234,9 @@ impl<'p> Parallel<'p> {
             }
             results.push((key.clone(), value_of(result)));
             runs.push(Value::Object(run));
-            open.extend(result.get("open_terminals").and_then(Value::as_array).into_iter().flatten().cloned());
+            if self.keeps_terminals(index + 1) {
+                open.extend(left_open(result).map(Value::from));
+            }
             deepest = deepest.max(result.get("recursion_depth").and_then(Value::as_u64).unwrap_or_default());
         }
         let results = if self.named {
@@ -277,6 +303,13 @@ impl Branches {
     }
 }
 
+/// Returns the terminals that a branch has left open, if it succeeded.
+pub(crate) fn left_open(result: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let succeeded = tool::succeeded(result);
+    let open = result.get("open_terminals").and_then(Value::as_array).filter(|_| succeeded);
+    open.into_iter().flatten().filter_map(Value::as_str)
+}
+
 /// Returns what is kept of the outcome of a branch; `None` if the time of the action was up.
 pub(crate) fn kept(outcome: Outcome) -> Option<Map<String, Value>> {
     match outcome {
@@ -326,7 +359,8 @@ mod tests {
             branches.begin(number);
             branches.end(number, object(&json!({"success": success, "status": "x", "error": "no"})));
         }
-        let Outcome::Finished { result } = parallel.outcome(&branches) else { panic!("it has finished") };
+        let step = "run_0123456789abcdef/fan/1".parse().expect("a step");
+        let Outcome::Finished { result } = parallel.outcome(&step, &branches) else { panic!("it has finished") };
         assert_eq!(result["error"], "4 of 5 workflows did not complete: a: no; c: no; d: no; and 1 more");
         assert_eq!(result["failed"], json!(["a", "c", "d", "e"]));
     }

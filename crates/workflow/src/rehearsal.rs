@@ -186,11 +186,16 @@ pub fn rehearse(
         depth: 0,
     };
     let mut input = Input::Start(start);
+    // Branches that cannot be started have their outcomes at once, all of them.
+    let mut inputs = VecDeque::new();
     let stuck = loop {
         match stage.play(input) {
-            Ok(Some(next)) => input = next,
-            Ok(None) => break None,
+            Ok(more) => inputs.extend(more),
             Err(missing) => break Some(missing),
+        }
+        match inputs.pop_front() {
+            Some(next) => input = next,
+            None => break None,
         }
     };
     stage.curtain(stuck)
@@ -253,19 +258,17 @@ impl<'a> RehearsalState<'a> {
         }
     }
 
-    /// Decides an input and answers the decision's effects from the stubs. Returns the next input; `None` when the run
+    /// Decides an input and answers the decision's effects from the stubs. Returns the next inputs; none when the run
     /// is over.
-    fn play(&mut self, input: Input) -> Result<Option<Input>, Missing> {
+    fn play(&mut self, input: Input) -> Result<Vec<Input>, Missing> {
         let decision = decide(self.definition, &self.history, input, self.now);
         for event in &decision.events {
             self.add_event(event);
         }
         self.history.extend(&decision.events);
-        let mut next = None;
+        let mut next = Vec::new();
         for effect in decision.effects {
-            if let Some(answer) = self.answer(effect)? {
-                next = Some(answer);
-            }
+            next.extend(self.answer(effect)?);
         }
         Ok(next)
     }
@@ -274,6 +277,11 @@ impl<'a> RehearsalState<'a> {
         let input = match effect {
             Effect::Perform { step, tool, params, .. } if tool == tool::DIALOGUE => self.take_turn(step, &params)?,
             // The stub of a `parallel` is the result of all its branches.
+            Effect::StartRun { step, .. } if self.is_branch_without_stub(&step) => {
+                let fields = [("success", true.into()), ("status", "completed".into())];
+                let result = fields.map(|(name, value): (&str, Value)| (name.to_owned(), value)).into_iter().collect();
+                Input::Outcome { step, outcome: Outcome::Finished { result } }
+            }
             Effect::StartRun { .. } if self.history.current().is_some_and(|current| current.tool == tool::PARALLEL) => {
                 match self.history.current().map(|current| current.step.clone()) {
                     Some(step) if !self.answered_branches => {
@@ -397,6 +405,15 @@ impl<'a> RehearsalState<'a> {
             answer: choice.clone(),
         });
         Ok(Input::GateAnswered { step, choice: choice.clone(), by: "the stub file".into() })
+    }
+
+    /// Returns whether a step is a branch of a `parallel` for which nothing is stubbed: it completes.
+    fn is_branch_without_stub(&self, step: &StepId) -> bool {
+        self.history.current().is_some_and(|current| {
+            let is_stubbed =
+                self.stubs.states.contains_key(&current.step.place) || self.stubs.tools.contains_key(&current.tool);
+            step.number_within(&current.step).is_some() && !is_stubbed
+        })
     }
 
     fn source(&mut self, source: Source) {

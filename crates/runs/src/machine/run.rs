@@ -369,9 +369,17 @@ impl MachineRun {
     /// Performs the effects.
     async fn perform_all(&mut self, effects: Vec<Effect>, attempt: Attempt) {
         for effect in effects {
+            // What follows begins once the abandoned runs have ended: it may use what they use.
+            if matches!(effect, Effect::Perform { .. } | Effect::StartRun { .. }) {
+                self.await_closing().await;
+            }
             self.perform(effect, attempt);
         }
         // A run counts as finished once its terminals are closed, since its waiters may list the terminals.
+        self.await_closing().await;
+    }
+
+    async fn await_closing(&mut self) {
         for closed in std::mem::take(&mut self.closing) {
             let _ = closed.await;
         }
@@ -422,9 +430,15 @@ impl MachineRun {
                     task.abort();
                 }
                 // A child ends before this run counts as finished, since its terminals are closed then.
-                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
-                    self.closing.push(tokio::spawn(async move { child::give_up(&run).await }));
-                }
+                // It may have completed just before, with an outcome that is not read any more.
+                let (child, keep) = (RunId::started_by(&step), self.history.keep_terminals());
+                self.closing.push(tokio::spawn(async move {
+                    let Ok(Some(run)) = shared.find(&child).await else { return };
+                    child::give_up(&run).await;
+                    if !keep {
+                        child::close_left_open(&shared, &caller, &run).await;
+                    }
+                }));
             }
             Effect::ArmDeadline { after } => {
                 let (inputs, passed) = (self.recorder.run.inputs(), shared.clock.sleep(after));

@@ -87,6 +87,7 @@ impl PtyNodes {
             };
             return Err(PtyNodeError(kind, text("error").unwrap_or_default().to_owned()));
         }
+        pane.given_up = false;
         let attribute = |name: &str| Some((name.to_owned(), result.get(name)?.clone()));
         Ok((output.into(), ATTRIBUTES.iter().filter_map(|name| attribute(name)).collect()))
     }

@@ -166,10 +166,9 @@ impl PtyNodes {
         pane: &mut PtyNode,
         step: &str,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
-        let is_new = pane.session.is_none();
-        let session = self.opened(caller, nodes, node, pty, pane).await?;
+        let text = as_typed(input);
+        let (session, is_new) = self.opened(caller, nodes, node, pty, !text.is_empty(), pane).await?;
         if let Some(rules) = &pty.dialogue {
-            let text = as_typed(input);
             if !is_new && text.is_empty() {
                 let message = "The program was started by an earlier call: its input is what is typed now.".to_owned();
                 return Err(PtyNodeError(ErrorType::InvalidInput, message));
@@ -184,7 +183,6 @@ impl PtyNodes {
             self.ready(caller, if tells { pty } else { &quiet }, &session, None).await?;
             pane.given_up = false;
         }
-        let text = as_typed(input);
         let tail =
             GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(1), ..GetScreenContent::default() };
         let prompt = self.shown(caller, &session, tail).await.screen_content.unwrap_or_default();
@@ -253,20 +251,33 @@ impl PtyNodes {
         Ok(sent)
     }
 
-    /// Returns the terminal in which the program runs; opens one if there is none.
+    /// Returns the terminal in which the program runs, and whether it was opened just now, because there was none.
     async fn opened(
         &self,
         caller: &Arc<Caller>,
         nodes: &Nodes,
         node: &Node,
         pty: &Pty,
+        types: bool,
         pane: &mut PtyNode,
-    ) -> Result<PtyTerminal, PtyNodeError> {
-        if let Some(session) = &pane.session {
-            if self.sessions.exists(session.as_str()).await.is_ok() {
-                return Ok(session.clone());
+    ) -> Result<(PtyTerminal, bool), PtyNodeError> {
+        // A program that asks may be asked something before it is ready.
+        let waits = pty.dialogue.is_none() || types;
+        if let Some(session) = pane.session.clone() {
+            let exists = self.sessions.exists(session.as_str()).await.is_ok();
+            // The program of a dialogue often ends with it.
+            if exists && pty.dialogue.is_some() {
+                let shown = self.shown(caller, &session, GetScreenContent::default()).await;
+                if !shown.process_running {
+                    self.close_one(caller, &session).await;
+                    pane.lose();
+                }
             }
-            pane.lose();
+            match pane.session.clone() {
+                Some(session) if exists => return Ok((session, false)),
+                Some(_) => pane.lose(),
+                None => {}
+            }
         }
         let (folder, environment) = nodes.start_of(pty).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
         let command = shell_words::split(&pty.command)
@@ -278,7 +289,7 @@ impl PtyNodes {
                 environment: Some(environment.clone()).filter(|environment: &BTreeMap<_, _>| !environment.is_empty()),
                 cols: 120,
                 rows: 40,
-                wait_ready: pty.dialogue.is_none(),
+                wait_ready: waits,
                 name: Some(self.name_of(node.id.as_str())),
                 ..OpenTerminal::default()
             };
@@ -297,10 +308,10 @@ impl PtyNodes {
                 // The state of a terminal from before is kept.
                 if self.sessions.exists(session.as_str()).await.is_ok() {
                     // The opening of a shell has waited for its prompt.
-                    if pty.ready != Ready::Shell && pty.dialogue.is_none() {
+                    if pty.ready != Ready::Shell && waits {
                         self.ready(caller, pty, &session, Some(0)).await?;
                     }
-                    return Ok(session);
+                    return Ok((session, true));
                 }
                 pane.lose();
                 continue;
@@ -379,6 +390,10 @@ impl PtyNodes {
 
     /// Gives up on a program that did not become ready: interrupts a shell, and leaves any other program alone.
     async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut PtyNode) {
+        if pty.dialogue.is_some() {
+            // The program may be at work: only its questions were waited for.
+            return;
+        }
         if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
             let keys = Some(vec!["ctrl-c".to_owned()]);
             let send = SendInput { session_id: session.as_str().to_owned(), keys, ..SendInput::default() };

@@ -1,5 +1,7 @@
 //! Branches: the child runs of a `parallel`.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use super::{Decision, DecisionBuilder, Effect, Entering, params, starting};
@@ -8,7 +10,7 @@ use crate::definition::State;
 use crate::event::{ChildEnd, Event, Outcome};
 use crate::history::{CurrentStep, History, Terminals};
 use crate::items::{ForEach, ForEachParallel, ItemsError};
-use crate::parallel::{Branches, FAIL_FAST, MAX_PARALLEL, Parallel, WORKFLOWS, kept};
+use crate::parallel::{Branches, FAIL_FAST, MAX_PARALLEL, Parallel, WORKFLOWS, kept, left_open};
 use crate::substitute::Lookup;
 
 /// Why a state is not entered for its items.
@@ -28,6 +30,7 @@ pub(super) fn of_items(
 ) -> Result<Map<String, Value>, NotEntered> {
     let items = for_each.resolve(entering).map_err(NotEntered::Items)?;
     let mut branches = Vec::with_capacity(items.len());
+    let mut shared = None;
     for item in items {
         let item = Some((for_each.name.clone(), item));
         let variables = Entering { before: entering.before, visits: entering.visits.clone(), item };
@@ -35,11 +38,15 @@ pub(super) fn of_items(
             return Err(NotEntered::Unresolved(unresolved.to_owned()));
         }
         // No terminal is handed down: two runs would type into it at once.
-        branches.push(Value::Object(params(state, &variables, &Terminals::default())));
+        let mut branch = params(state, &variables, &Terminals::default());
+        // Its placeholders are its own, so it is the same for all.
+        shared = branch.shift_remove(child::DEFINITION);
+        branches.push(Value::Object(branch));
     }
+    let shared = shared.map(|definition| (child::DEFINITION, definition));
     let fields =
         [(WORKFLOWS, branches.into()), (MAX_PARALLEL, at_once.at_once.into()), (FAIL_FAST, at_once.fail_fast.into())];
-    Ok(fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
+    Ok(fields.into_iter().chain(shared).map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Returns the effects that bring the outcomes of the branches in progress, or that of the whole action where there is
@@ -48,13 +55,22 @@ pub(super) fn asking(current: &CurrentStep, branches: &Branches, history: &Histo
     let answer = |outcome| vec![Effect::Answer { step: current.step.clone(), outcome }];
     match Parallel::read(&current.params) {
         Err(error) => answer(child::refused(error.to_string())),
-        Ok(parallel) if parallel.is_over(branches) => answer(parallel.outcome(branches)),
-        Ok(parallel) => branches.open().filter_map(|number| branch(current, &parallel, number, history)).collect(),
+        Ok(parallel) if parallel.is_over(branches) => answer(parallel.outcome(&current.step, branches)),
+        Ok(parallel) => {
+            let asking = |number| branch(current, &parallel, number, current.limit, history);
+            branches.open().filter_map(asking).collect()
+        }
     }
 }
 
-fn branch(current: &CurrentStep, parallel: &Parallel<'_>, number: usize, history: &History) -> Option<Effect> {
-    Some(starting(current.step.part(number), parallel.branch(number)?, current.limit, history))
+fn branch(
+    current: &CurrentStep,
+    parallel: &Parallel<'_>,
+    number: usize,
+    limit: Option<Duration>,
+    history: &History,
+) -> Option<Effect> {
+    Some(starting(current.step.part(number), &parallel.branch(number)?, limit, history))
 }
 
 impl DecisionBuilder<'_> {
@@ -76,7 +92,7 @@ impl DecisionBuilder<'_> {
     /// Takes in the outcome of a branch. Begins the next ones, or ends the state.
     pub(super) fn end_branch(mut self, current: &CurrentStep, number: usize, outcome: Outcome) -> Decision {
         let step = current.step.part(number);
-        let waits_on = self.history.waiting_children().any(|waiting| *waiting != step);
+        let others_wait = self.history.waiting_children().any(|waiting| *waiting != step);
         self.record_child_end(&step, &outcome);
         let mut branches = self.history.branches().cloned().unwrap_or_default();
         let Ok(parallel) = Parallel::read(&current.params) else { return self.decision };
@@ -87,12 +103,20 @@ impl DecisionBuilder<'_> {
         };
         let (at, name) = (self.now, parallel.name(number));
         self.record(Event::BranchEnded { at, step: step.clone(), name, result: result.clone() });
-        branches.end(number, result);
-        if parallel.is_over(&branches) {
-            self.abandon_branches(current, &branches);
-            return self.complete(current, parallel.outcome(&branches));
+        if !parallel.keeps_terminals(number) {
+            // Nothing else works in them.
+            let close = |session: &str| Effect::CloseTerminal { session_id: session.to_owned() };
+            self.decision.effects.extend(left_open(&result).map(close));
         }
-        if self.history.child_waits() && !waits_on {
+        branches.end(number, result);
+        let is_over = parallel.is_over(&branches);
+        if is_over {
+            self.abandon_branches(current, &branches);
+            // The state ends with an outcome of its own, as any other: its conditions may need the screen.
+            let (step, outcome) = (current.step.clone(), parallel.outcome(&current.step, &branches));
+            self.decision.effects.push(Effect::Answer { step, outcome });
+        }
+        if self.history.child_waits() && (is_over || !others_wait) {
             // It ended at its gate, and the run's clock runs again.
             self.rearm();
         }
@@ -114,12 +138,12 @@ impl DecisionBuilder<'_> {
 
     /// Begins the branches that are due, and has their runs started.
     fn begin_branches(&mut self, current: &CurrentStep, parallel: &Parallel<'_>, branches: &mut Branches) {
-        let current = current.with_time_left(self.now);
+        let limit = current.limit_left(self.now);
         for number in parallel.due(branches) {
             branches.begin(number);
             let (at, name) = (self.now, parallel.name(number));
             self.record(Event::BranchBegan { at, step: current.step.part(number), name });
-            let effect = branch(&current, parallel, number, self.history);
+            let effect = branch(current, parallel, number, limit, self.history);
             self.decision.effects.extend(effect);
         }
     }

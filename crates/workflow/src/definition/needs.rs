@@ -48,7 +48,9 @@ pub(super) fn of(
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let patterns =
         patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
-    let items = states.iter().filter_map(State::for_each).map(|for_each| for_each.name.as_str());
+    // Where several runs go on at once, an item is known to the parameters of its run only.
+    let in_turn = states.iter().filter(|state| state.for_each_at_once().is_none());
+    let items = in_turn.filter_map(State::for_each).map(|for_each| for_each.name.as_str());
     let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).chain(items).collect();
     let is_known = |name: &str| {
         let of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
@@ -66,7 +68,12 @@ pub(super) fn of(
     let mut needs: Vec<NeededVariable> = Vec::new();
     let of_states = states.iter().flat_map(|state| {
         let is_optional = state.action.tool == tool::FAIL;
-        placeholders(state).into_iter().map(move |found| (is_optional, found))
+        let item = state.for_each_at_once().map(|(for_each, _)| for_each.name.as_str());
+        let params = format!("/states/{}/action/", escaped(&state.name));
+        let is_item =
+            move |one: &Placeholder<'_>, pointer: &str| Some(one.root()) == item && pointer.starts_with(&params);
+        let found = placeholders(state).into_iter().filter(move |(one, pointer)| !is_item(one, pointer));
+        found.map(move |found| (is_optional, found))
     });
     let of_returned = return_values.iter().flat_map(|value| {
         let pointer = format!("/return_values/{}/from", escaped(value.name()));

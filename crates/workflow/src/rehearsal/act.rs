@@ -184,7 +184,9 @@ fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<St
                 _ => Value::Null,
             };
             result.insert(items::RESULTS.to_owned(), results);
-            result.insert("failed".to_owned(), json!([]));
+            for list in ["runs", "failed", "open_terminals"] {
+                result.insert(list.to_owned(), json!([]));
+            }
         }
         call if tool::CALLS.contains(&call) => {
             let asked = |name: &str| params.get(name).cloned();

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_workflow::{ChildEnd, ChildWorkflow, Effect, Event, Input, Outcome, Start, resume};
+use steplatch_ids::RunId;
+use steplatch_workflow::{
+    ChildEnd, ChildWorkflow, Decision, Effect, Event, Input, Limits, Outcome, RehearsalEnd, Start, Stubs, rehearse,
+    resume,
+};
 
-use crate::machine::{Machine, fields, problems, start};
+use crate::machine::{Machine, definition, fields, problems, start};
 
 fn at_once(params: &Value) -> Value {
     json!({
@@ -28,18 +32,32 @@ fn started(run: &Machine) -> Vec<u32> {
     run.last.effects.iter().filter_map(step).collect()
 }
 
-fn abandoned(run: &Machine) -> Vec<u32> {
+fn abandoned(effects: &[Effect]) -> Vec<u32> {
     let step = |effect: &Effect| match effect {
         Effect::Abandon { step } => Some(step.visit),
         _ => None,
     };
-    run.last.effects.iter().filter_map(step).collect()
+    effects.iter().filter_map(step).collect()
 }
 
-fn end(run: &mut Machine, number: usize, result: &Value) {
+/// Brings the outcome of a branch, and that of the state if it follows. Returns the effects and events of the first.
+fn end(run: &mut Machine, number: usize, result: &Value) -> Decision {
     let step = run.step().part(number);
     run.wait(Duration::from_secs(1));
-    run.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(result) } });
+    let decision = run.input(Input::Outcome { step, outcome: Outcome::Finished { result: fields(result) } }).clone();
+    let own = run.history.current().map(|current| current.step.clone());
+    let known = decision.effects.iter().find_map(|effect| match effect {
+        Effect::Answer { step, outcome } if Some(step) == own.as_ref() => Some(outcome.clone()),
+        _ => None,
+    });
+    if let Some(outcome) = known {
+        assert_eq!(
+            resume(&run.history, run.now).last(),
+            decision.effects.iter().find(|one| matches!(one, Effect::Answer { .. }))
+        );
+        run.outcome(outcome);
+    }
+    decision
 }
 
 fn completed(value: &str) -> Value {
@@ -76,6 +94,7 @@ fn begin(document: &Value) -> Machine {
 #[test]
 fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document() {
     let mut run = begin(&three(&json!({"max_parallel": 2})));
+    let fan = run.step();
     assert_eq!(started(&run), [1, 2]);
     let [_, Effect::StartRun { child, .. }, _] = &run.last.effects[..] else { panic!("{:?}", run.last) };
     assert_eq!(child.workflow, ChildWorkflow::Named("a".parse().unwrap()));
@@ -93,7 +112,7 @@ fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document
     assert_eq!(returned(&mut run), json!(["one", "two", "three"]));
     assert_eq!(
         run.history.variables().get("fan_runs").unwrap()[1],
-        json!({"index": 1, "status": "completed", "run_id": "run_two"})
+        json!({"index": 1, "status": "completed", "run_id": RunId::started_by(&fan.part(2)).as_str()})
     );
     let ended = run.events.iter().find_map(|event| match event {
         Event::BranchEnded { result, .. } => Some(result.clone()),
@@ -106,8 +125,8 @@ fn branches_begin_as_others_end_and_their_results_keep_the_order_of_the_document
 fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
     let named = json!({"workflows": {"unit": {"workflow_name": "a"}, "lint": {"workflow_name": "b"}}});
     let mut run = begin(&at_once(&named));
-    end(&mut run, 1, &failed("no luck"));
-    assert_eq!((run.state(), abandoned(&run)), ("fan", vec![]));
+    let ended = end(&mut run, 1, &failed("no luck"));
+    assert_eq!((run.state(), abandoned(&ended.effects)), ("fan", vec![]));
     end(&mut run, 2, &completed("clean"));
     assert_eq!(run.state(), "sorry");
     let result = returned(&mut run);
@@ -117,14 +136,65 @@ fn every_branch_is_brought_to_its_end_unless_the_first_failure_counts() {
     let mut run = begin(&three(&json!({"max_parallel": 2, "fail_fast": true})));
     let step = run.step().part(2);
     run.input(Input::ChildBegan { step: step.clone(), workflow: "b".into() });
-    end(&mut run, 1, &failed("no"));
-    assert_eq!(abandoned(&run), [2]);
-    let cancelled =
-        Event::ChildEnded { at: run.now, step, workflow: "b".into(), end: ChildEnd::Cancelled, error: None };
-    assert!(run.last.events.contains(&cancelled), "{:?}", run.last.events);
+    let ended = end(&mut run, 1, &failed("no"));
+    assert_eq!(abandoned(&ended.effects), [2]);
+    let cancelled = Event::ChildEnded {
+        at: ended.events[0].at(),
+        step,
+        workflow: "b".into(),
+        end: ChildEnd::Cancelled,
+        error: None,
+    };
+    assert!(ended.events.contains(&cancelled), "{:?}", ended.events);
     assert_eq!(run.state(), "sorry");
     let runs = run.history.variables().get("fan_runs").cloned().unwrap();
     assert_eq!([&runs[1]["status"], &runs[2]["status"]], ["cancelled", "not_started"]);
+}
+
+#[test]
+fn terminals_of_branches_are_closed_as_they_end_and_no_action_works_in_them() {
+    let closed = |effects: &[Effect]| {
+        let session = |effect: &Effect| match effect {
+            Effect::CloseTerminal { session_id } => Some(session_id.clone()),
+            _ => None,
+        };
+        effects.iter().filter_map(session).collect::<Vec<_>>()
+    };
+    let left = |session: &str, success: bool| json!({"success": success, "status": "x", "open_terminals": [session], "result": 1});
+    let params = json!({"workflows": [
+        {"workflow_name": "a"}, {"workflow_name": "b", "keep_terminals": true}, {"workflow_name": "c", "keep_terminals": true}
+    ]});
+    let mut document = at_once(&params);
+    document["states"]["sorry"] = json!({"action": {"tool": "run_command", "params": {"command": "ls"}}});
+    let mut run = Machine::start(&document);
+    assert_eq!(closed(&end(&mut run, 1, &left("term_a", true)).effects), ["term_a"]);
+    assert_eq!(closed(&end(&mut run, 2, &left("term_b", true)).effects), [""; 0], "it keeps its terminal");
+    end(&mut run, 3, &left("term_c", false));
+    assert_eq!(run.params(), json!({"command": "ls"}), "a shell of its own");
+    run.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(run.closed(), ["term_a", "term_b"], "closing twice is harmless; one of a failed branch is kept");
+}
+
+#[test]
+fn a_definition_for_all_items_is_written_once() {
+    let inner = json!({"name": "inner", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+    let document = json!({
+        "initial_state": "each",
+        "states": {"each": {
+            "for_each": {"items": ["a", "b"], "max_parallel": 2},
+            "action": {"tool": "run_workflow", "params": {"workflow_definition": inner, "initial_variables": {"X": "{item}"}}}
+        }}
+    });
+    let run = Machine::start(&document);
+    assert_eq!(run.params().to_string().matches("inner").count(), 1, "{}", run.params());
+    let [_, Effect::StartRun { child, .. }, _] = &run.last.effects[..] else { panic!("{:?}", run.last) };
+    assert_eq!(child.workflow, ChildWorkflow::Inline(inner));
+    assert_eq!(child.variables["X"], "a");
+    let mut document = document;
+    document["states"]["each"]["transitions"] =
+        json!([{"condition": {"field_contains": {"error": "{item}"}}, "next_state": "each"}]);
+    let warnings: Vec<String> = definition(&document).warnings().iter().map(|one| one.message.clone()).collect();
+    assert!(warnings.iter().any(|warning| warning.contains("item")), "{warnings:?}");
 }
 
 #[test]
@@ -139,8 +209,8 @@ fn nothing_begins_while_the_run_is_paused() {
     assert_eq!(resume(&run.history, run.now), [], "nothing is in progress");
     run.input(Input::Resume { by: "ana".into(), above: false });
     assert_eq!(started(&run), [2]);
-    run.input(Input::Cancel { reason: "enough".into() });
-    assert_eq!(abandoned(&run), [2]);
+    let cancelled = run.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(abandoned(&cancelled.effects), [2]);
 }
 
 #[test]
@@ -169,8 +239,8 @@ fn the_time_of_the_state_bounds_all_branches() {
     let mut run = begin(&document);
     run.wait(Duration::from_secs(60));
     let step = run.step().part(2);
-    run.input(Input::Outcome { step, outcome: Outcome::TimedOut });
-    assert_eq!((run.state(), abandoned(&run)), ("late", vec![1, 3]));
+    let effects = run.input(Input::Outcome { step, outcome: Outcome::TimedOut }).effects.clone();
+    assert_eq!((run.state(), abandoned(&effects)), ("late", vec![1, 3]));
 }
 
 #[test]
@@ -215,4 +285,23 @@ fn what_is_wrong_is_named_with_its_place() {
     });
     expect_test::expect!["/states/each/for_each/max_parallel: only a run_workflow is done for several items at once: put the states into a workflow of their own, which gets a terminal for each item"]
         .assert_eq(&problems(&document));
+}
+
+#[test]
+fn branches_complete_in_a_rehearsal_unless_stubs_say_otherwise() {
+    let variables = fields(&json!({"host": "alpha", "which": "../no"}));
+    let played = |document: &Value, stubs: &Value| {
+        let stubs = Stubs::read(stubs, &definition(document), &crate::machine::Tools).expect("stubs");
+        rehearse(&definition(document), &stubs, variables.clone(), Limits::default())
+    };
+    let document = three(&json!({}));
+    let rehearsal = played(&document, &json!({}));
+    assert_eq!((&rehearsal.end, rehearsal.final_state.as_deref()), (&RehearsalEnd::Completed, Some("done")));
+    let failed = json!({"states": {"fan": {"success": false, "failed": [1], "error": "no"}}});
+    assert_eq!(played(&document, &failed).final_state.as_deref(), Some("sorry"));
+    // A workflow that cannot be started fails its branch, as in a run.
+    let wrong = at_once(
+        &json!({"workflows": [{"workflow_name": "{which}"}, {"workflow_name": "{which}"}, {"workflow_name": "a"}]}),
+    );
+    assert_eq!(played(&wrong, &json!({})).final_state.as_deref(), Some("sorry"));
 }

@@ -212,7 +212,9 @@ fn play(definition: &Definition, start: Start, lucks: &[Luck], rests: &[bool]) -
             let decision = decide(definition, &history, input, now);
             if paused {
                 prop_assert!(!decision.events.iter().any(begins), "{:?}", decision);
-                let starts = |effect: &Effect| !matches!(effect, Effect::Abandon { .. });
+                let starts = |effect: &Effect| {
+                    !matches!(effect, Effect::Abandon { .. } | Effect::Answer { .. } | Effect::CloseTerminal { .. })
+                };
                 prop_assert!(!decision.effects.iter().any(starts), "{:?}", decision);
             }
             history.extend(&decision.events);

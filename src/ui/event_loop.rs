@@ -1,6 +1,6 @@
 //! The loop of the full screen: events in, effects and cells out.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::time::{Duration, Instant};
 
 use ratatui::Terminal;
@@ -54,6 +54,7 @@ pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<L
     // As for every command, the daemon is started if there is none. Afterwards only the person starts one.
     daemon.client().await.map_err(|error| Failure::work(error.to_string()))?;
     let (sender, events) = mpsc::channel(AHEAD);
+    let _quiet = QuietLogs::begin();
     let screen = OwnScreen::take(print::coloured())?;
     let mut terminal = Terminal::new(screen)?;
     let size = terminal.size()?;
@@ -73,6 +74,24 @@ pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<L
 
 fn now() -> String {
     jiff::Timestamp::now().to_string()
+}
+
+/// Keeps logs off the screen until it is dropped. Where standard error is a file, they go there.
+struct QuietLogs;
+
+impl QuietLogs {
+    fn begin() -> Option<Self> {
+        io::stderr().is_terminal().then(|| {
+            print::log_filter(Some("off"));
+            Self
+        })
+    }
+}
+
+impl Drop for QuietLogs {
+    fn drop(&mut self) {
+        print::log_filter(None);
+    }
 }
 
 /// Everything that the loop has.

@@ -53,10 +53,14 @@ impl OwnScreen {
     }
 }
 
-/// Restores the terminal before the report of a panic, which would be lost on the alternate screen.
+/// Restores the terminal before the report of a panic, which would be lost on the alternate screen. A panic of a task ends the
+/// task and not the full screen, so its report is left out.
 pub(crate) fn restore_at_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        if tokio::task::try_id().is_some() {
+            return;
+        }
         let mut out = io::stdout().lock();
         let _ = out.write_all(RESTORE.as_bytes());
         let _ = out.flush();

@@ -500,7 +500,7 @@ fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
 
 /// Scrolls a question, and notes whether its end is on the screen.
 fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
-    let place = GatePlaces::of(cols, rows, answer_height(view)).question;
+    let place = GatePlaces::of(cols, rows, answer_height(view, cols)).question;
     if !place.is_empty() {
         view.scroll_by(lines, usize::from(place.width), usize::from(place.height));
     }

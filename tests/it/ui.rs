@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use steplatch_testkit::{Home, eventually_blocking};
+use serde_json::json;
+use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 use crate::desk::Desk;
 
@@ -140,6 +141,30 @@ async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
     desk.shows("you left mine and gave it back").await;
     home.runs(&["terminal", "send", "mine", "echo again", "-e"]).well();
     desk.shows("^ again").await;
+}
+
+#[test]
+fn an_agent_that_drives_it_in_a_kept_terminal_answers_no_gate() {
+    let home = home();
+    let agent = Agent::new(&home);
+    let run = starts(&home, "release.json");
+    eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
+    agent.calls("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
+    let shows = |pattern: &str| {
+        let asked =
+            json!({"session_id": "ui", "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
+        let waited = agent.calls("await_output", asked);
+        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
+    };
+    let types = |text: &str| agent.calls("send_input", json!({"session_id": "ui", "input_text": text}));
+    shows("1 question waits for you");
+    types("\n");
+    shows("a begins an answer");
+    types("a1");
+    shows("› 1");
+    types("\n");
+    shows("agent may type; answer it in a terminal of your own");
+    assert!(is_in_state(&home, &run, "waiting"));
 }
 
 #[tokio::test]

@@ -247,3 +247,76 @@ impl Passkeys {
         private_file::write(&self.file, &StoredPasskeys { version: VERSION, passkeys })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use steplatch_clock::ManualClock;
+    use steplatch_passkey::SoftAuthenticator;
+
+    use super::*;
+
+    const ORIGIN: &str = "http://localhost:7878";
+    const ANSWER: SignedText<'static> =
+        SignedText { gate_id: "run_a/ask/1", digest: "d", number: Some(1), answer: "yes" };
+
+    fn registration(key: &SoftAuthenticator, ticket: &str) -> RegisterPasskey {
+        let client = SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket(ticket), ORIGIN);
+        let [client_data, authenticator_data] = key.registers(&client, "localhost", SoftAuthenticator::REGISTERED);
+        let ticket = steplatch_protocol::PageSecret(ticket.to_owned());
+        RegisterPasskey { ticket, client_data, authenticator_data, name: "phone\n".to_owned() }
+    }
+
+    fn signature(key: &SoftAuthenticator) -> PasskeyAssertion {
+        let client = SoftAuthenticator::client_data("webauthn.get", &Challenge::of_answer(&ANSWER), ORIGIN);
+        let [client_data, authenticator_data, signature] = key.signs(&client, "localhost", SoftAuthenticator::VERIFIED);
+        PasskeyAssertion { credential_id: "YWJj".to_owned(), client_data, authenticator_data, signature }
+    }
+
+    #[test]
+    fn a_ticket_registers_one_passkey_which_signs_until_it_is_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let passkeys = Passkeys::new(state.path(), Clock::system());
+        let key = SoftAuthenticator::new();
+        let ticket = passkeys.issue().ticket.unwrap();
+        assert!(matches!(passkeys.check(&signature(&key), ANSWER), Err(PasskeyRefusal::Unknown)));
+        let registered = passkeys.register(&registration(&key, &ticket.0));
+        assert!(registered.success, "{registered:?}");
+        assert_eq!(passkeys.list().passkeys[0].name, "phone");
+        let again = passkeys.register(&registration(&SoftAuthenticator::new(), &ticket.0));
+        assert!(again.error.unwrap().contains("was used before"));
+        let file = state.path().join("passkeys.json");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+        let signed = passkeys.check(&signature(&key), ANSWER).unwrap();
+        assert_eq!((signed.passkey.as_str(), signed.answer.as_str(), signed.number), ("phone", "yes", Some(1)));
+        let other = SignedText { answer: "no", ..ANSWER };
+        assert!(matches!(passkeys.check(&signature(&key), other), Err(PasskeyRefusal::Refused(_))));
+        let forged = signature(&SoftAuthenticator::new());
+        assert!(matches!(passkeys.check(&forged, ANSWER), Err(PasskeyRefusal::Refused(_))));
+
+        let passkey_id = registered.passkey.unwrap().passkey_id[..4].to_owned();
+        assert!(passkeys.remove(&RemovePasskey { passkey_id }).success);
+        assert!(matches!(passkeys.check(&signature(&key), ANSWER), Err(PasskeyRefusal::Unknown)));
+        assert!(passkeys.remove(&RemovePasskey::default()).error.unwrap().contains("steplatch gates passkey list"));
+    }
+
+    #[test]
+    fn without_a_ticket_that_holds_nothing_is_registered() {
+        let state = tempfile::tempdir().unwrap();
+        let clock = ManualClock::new(steplatch_clock::now());
+        let passkeys = Passkeys::new(state.path(), clock.clock());
+        let key = SoftAuthenticator::new();
+        assert!(!passkeys.register(&registration(&key, "made-up")).success);
+        let ticket = passkeys.issue().ticket.unwrap();
+        let of_another = RegisterPasskey { ticket: ticket.clone(), ..registration(&key, "made-up") };
+        assert!(passkeys.register(&of_another).error.unwrap().contains("another question"));
+        clock.advance(TICKET_TIME + Duration::from_secs(1));
+        assert!(passkeys.register(&registration(&key, &ticket.0)).error.unwrap().contains("has expired"));
+        assert!(passkeys.list().passkeys.is_empty());
+        std::fs::write(state.path().join("passkeys.json"), r#"{"version": 9, "passkeys": []}"#).unwrap();
+        assert!(passkeys.list().error.unwrap().contains("of a newer steplatch"));
+        assert!(matches!(passkeys.check(&signature(&key), ANSWER), Err(PasskeyRefusal::Unreadable(_))));
+    }
+}

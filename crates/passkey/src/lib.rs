@@ -7,10 +7,14 @@
 
 mod challenge;
 mod key;
+#[cfg(any(test, feature = "soft-authenticator"))]
+mod soft_authenticator;
 mod verify;
 
 pub use challenge::{Challenge, SignedText};
 pub use key::{InvalidKey, PublicKey};
+#[cfg(any(test, feature = "soft-authenticator"))]
+pub use soft_authenticator::SoftAuthenticator;
 pub use verify::{Assertion, PasskeyError, Registered, Registration, register, verify};
 
 use base64::Engine as _;

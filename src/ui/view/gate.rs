@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
 use super::{header, keys, typed, write, write_all};
 use crate::print::{fitted, visible};
+use crate::question::wrapped;
 use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, asked, question_lines};
 use crate::ui::layout::GatePlaces;
 use crate::ui::model::Model;
@@ -24,17 +25,24 @@ pub(super) fn line_of(line: &QuestionLine) -> Line<'static> {
     }
 }
 
-/// Returns how many rows the answer takes: what leads to its next line, its prompt, what is typed, and a remark.
-pub(crate) fn answer_height(view: &GateView) -> u16 {
+/// Returns how many rows the answer takes on a screen of so many columns: a rule, what leads to its next line, its prompt, what is
+/// typed, and a remark.
+pub(crate) fn answer_height(view: &GateView, cols: u16) -> u16 {
     let lead = match view.step {
         AnswerStep::Typing(_) => view.prompt.lead().len(),
         _ => 0,
     };
-    u16::try_from(lead).unwrap_or(u16::MAX).saturating_add(4)
+    let remark = remark_lines(view, usize::from(cols.saturating_sub(4))).len().max(1);
+    u16::try_from(lead + remark).unwrap_or(u16::MAX).saturating_add(3)
+}
+
+/// Returns the remark, wrapped.
+fn remark_lines(view: &GateView, width: usize) -> Vec<String> {
+    view.remark.as_deref().map(|remark| wrapped(remark, width.max(8))).unwrap_or_default()
 }
 
 pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Option<Position> {
-    let places = GatePlaces::of(model.cols, model.rows, answer_height(view));
+    let places = GatePlaces::of(model.cols, model.rows, answer_height(view, model.cols));
     let gate = view.gate();
     let title = vec![
         Span::styled(format!(" {} asks ", visible(&view.workflow)), STRONG),
@@ -92,9 +100,9 @@ fn draw_answer(model: &Model, view: &GateView, below: usize, buffer: &mut Buffer
         AnswerStep::Sent => write(buffer, rows.next()?, &Line::styled("the answer is on its way", ACCENT)),
         AnswerStep::Closed => write(buffer, rows.next()?, &Line::styled("closed", QUIET)),
     }
-    if let (Some(remark), Some(row)) = (&view.remark, rows.next()) {
-        let style: Style = if matches!(view.step, AnswerStep::Closed) { WAITS } else { BAD };
-        write(buffer, row, &Line::styled(fitted(&visible(remark), width), style));
+    let style: Style = if matches!(view.step, AnswerStep::Closed) { WAITS } else { BAD };
+    for (row, remark) in rows.zip(remark_lines(view, width)) {
+        write(buffer, row, &Line::styled(remark, style));
     }
     cursor
 }

@@ -1,0 +1,81 @@
+//! An authenticator in software, for tests: it verifies no person and says what it is told to say.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use sha2::{Digest as _, Sha256};
+
+use crate::challenge::Challenge;
+
+/// An authenticator with one key, whose id is `YWJj`.
+#[derive(Debug)]
+pub struct SoftAuthenticator {
+    pair: EcdsaKeyPair,
+}
+
+impl Default for SoftAuthenticator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SoftAuthenticator {
+    /// The flags of a person who is there and was verified, and that of a registration.
+    pub const VERIFIED: u8 = 0x05;
+    /// As [`Self::VERIFIED`], with a key behind it.
+    pub const REGISTERED: u8 = 0x45;
+
+    /// Creates one with a new key.
+    ///
+    /// # Panics
+    /// When the system gives no random numbers.
+    #[must_use]
+    pub fn new() -> Self {
+        let random = SystemRandom::new();
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
+        let document = document.expect("the system gives random numbers");
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random);
+        Self { pair: pair.expect("a key that was just made can be read") }
+    }
+
+    /// Returns what a browser collects, as JSON.
+    #[must_use]
+    pub fn client_data(kind: &str, challenge: &Challenge, origin: &str) -> String {
+        let challenge = challenge.text();
+        format!(r#"{{"type":"{kind}","challenge":"{challenge}","origin":"{origin}","extra":[1]}}"#)
+    }
+
+    /// Returns the head of an authenticator's data.
+    pub(crate) fn head(host: &str, flags: u8) -> Vec<u8> {
+        let mut data = Sha256::digest(host.as_bytes()).to_vec();
+        data.extend([flags, 0, 0, 0, 0]);
+        data
+    }
+
+    /// Returns client data and authenticator data of a registration, as base64 for addresses.
+    #[must_use]
+    pub fn registers(&self, client_data: &str, host: &str, flags: u8) -> [String; 2] {
+        let mut data = Self::head(host, flags);
+        data.extend([0; 16]);
+        data.extend([0, 3, b'a', b'b', b'c']);
+        let point = self.pair.public_key().as_ref();
+        data.extend([0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20]);
+        data.extend(&point[1..33]);
+        data.extend([0x22, 0x58, 0x20]);
+        data.extend(&point[33..]);
+        [client_data.as_bytes(), &data].map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// Returns client data, authenticator data and signature, as base64 for addresses.
+    ///
+    /// # Panics
+    /// When the system gives no random numbers.
+    #[must_use]
+    pub fn signs(&self, client_data: &str, host: &str, flags: u8) -> [String; 3] {
+        let data = Self::head(host, flags);
+        let signed = [&data[..], &Sha256::digest(client_data.as_bytes())[..]].concat();
+        let signature = self.pair.sign(&SystemRandom::new(), &signed).expect("the system gives random numbers");
+        [client_data.as_bytes(), &data, signature.as_ref()].map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
+    }
+}

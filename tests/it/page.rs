@@ -237,6 +237,23 @@ fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
     });
 }
 
+/// The pictures are written into the directory of `STEPLATCH_PAGE_SHOTS`, if there is one.
+#[test]
+fn the_pictures_of_the_documentation_can_be_made() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("pictures.mjs", |_, wanted| match wanted["opens"].as_str() {
+        Some(name) => {
+            agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22}));
+            agent.calls("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
+        }
+        None => {
+            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 5, "save_on_success": false});
+            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+        }
+    });
+}
+
 #[test]
 fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
     let page = PageHome::new();

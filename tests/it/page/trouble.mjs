@@ -44,6 +44,9 @@ await play(async (browser) => {
   await page.getByRole("heading", { name: "Terminals (1)" }).waitFor();
   await isAccessible(page);
   await shot(page, "search");
+  await page.locator(".lines-found a", { hasText: "done-42" }).click();
+  await page.locator(".output .text-line", { hasText: /^done-42/ }).first().waitFor();
+  await page.goBack();
   await page.getByLabel("Search").fill(SECRET.slice(0, -3));
   await page.getByText("Nothing was found.").waitFor();
   await page.getByLabel("Search").fill("");

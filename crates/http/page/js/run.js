@@ -165,7 +165,7 @@ export function show(into, parts) {
       h("h2", {}, visible(step.name)),
       h("p", { class: "hint" }, [step.kind, new Date(step.began).toLocaleTimeString(), duration((step.ended ?? Date.now()) - step.began)].filter(Boolean).join(" · ")),
       step.because ? h("p", {}, visible(step.because)) : null,
-      step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`)) : null,
+      step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
       step.run ? h("p", {}, h("a", { href: `#/runs/${encodeURIComponent(step.run)}` }, `Run ${step.run}`)) : null,
       ...(part("Input", step.input) ?? []),
       ...(part("Output", step.output) ?? []),

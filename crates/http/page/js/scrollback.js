@@ -16,7 +16,7 @@ const HIGHLIGHTS = { all: "found", chosen: "chosen" };
  * Shows what a terminal printed.
  * @param {HTMLElement} into
  * @param {string} id
- * @returns {{ load: () => Promise<void>, focus: () => void, end: () => void }}
+ * @returns {{ load: (offset?: number) => Promise<void>, focus: () => void, end: () => void }}
  */
 export function scrollback(into, id) {
   const search = h("input", { type: "search", placeholder: "Find", "aria-label": "Find in the output", autocomplete: "off", spellcheck: "false" });
@@ -36,7 +36,14 @@ export function scrollback(into, id) {
   let found = [];
   let chosen = -1;
 
-  async function load() {
+  /** @param {number} [offset] A position in the output: what came from there on is shown, as text. */
+  async function load(offset) {
+    if (offset !== undefined) {
+      rows.hidden = true;
+      await showOlder({ content_mode: "history", offset, limit: OLDER.limit });
+      return;
+    }
+    text.hidden = true;
     try {
       const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}/scrollback`);
       rows.style.setProperty("--fg", reply.foreground);
@@ -53,7 +60,7 @@ export function scrollback(into, id) {
     } catch (error) {
       // A host of an older version has no cells to give.
       rows.hidden = true;
-      await showOlder();
+      await showOlder({ content_mode: "tail", ...OLDER });
       if (text.hidden) fill(text, error instanceof Error ? error.message : String(error));
       text.hidden = false;
     }
@@ -61,8 +68,9 @@ export function scrollback(into, id) {
     take();
   }
 
-  async function showOlder() {
-    const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}`, { content_mode: "tail", ...OLDER }).catch(() => null);
+  /** @param {Record<string, unknown>} part */
+  async function showOlder(part) {
+    const reply = await ask("GET", `/terminals/${encodeURIComponent(id)}`, part).catch(() => null);
     if (!reply) return;
     fill(text, visible(reply.screen_content ?? "").split("\n").map((line) => h("span", { class: "text-line" }, `${line}\n`)));
     text.hidden = false;
@@ -134,7 +142,7 @@ export function scrollback(into, id) {
   previous.addEventListener("click", () => go(-1));
   next.addEventListener("click", () => go(1));
   anew.addEventListener("click", () => load());
-  older.addEventListener("click", () => showOlder());
+  older.addEventListener("click", () => showOlder({ content_mode: "tail", ...OLDER }));
   return {
     load,
     focus: () => search.focus(),

@@ -126,7 +126,7 @@ async function inTerminals(wanted, isWanted) {
           {},
           h("a", { href: `#/terminals/${encodeURIComponent(terminal.session_id)}` }, visible(terminalName(terminal))),
           h("span", { class: "hint" }, matches.length > last.length ? ` the last ${last.length} lines of ${matches.length}` : ""),
-          h("pre", { class: "judged" }, last.map((/** @type {any} */ match) => `${visible(String(match.text)).trimEnd().slice(0, 300)}\n`).join("")),
+          h("ul", { class: "judged lines-found" }, last.map((/** @type {any} */ match) => h("li", {}, h("a", { href: `#/terminals/${encodeURIComponent(terminal.session_id)}/${match.offset}` }, visible(String(match.text)).trimEnd().slice(0, 300))))),
         ),
       );
     }

@@ -29,6 +29,8 @@ const QUICK = [["Esc", "escape"], ["Tab", "tab"], ["Ctrl-C", "ctrl-c"], ["↑", 
  */
 export function show(into, parts) {
   const id = parts[0] ?? "";
+  /** The position in the output at which it is shown first. @type {number | undefined} */
+  let offset = /^\d+$/.test(parts[1] ?? "") ? Number(parts[1]) : undefined;
   const screen = blank();
   /** @type {string | null} */
   let key = null;
@@ -404,8 +406,9 @@ export function show(into, parts) {
     );
     frame.hidden = what !== "screen";
     outputFrame.hidden = what !== "output";
-    if (what === "output") output.load().then(() => output.focus());
+    if (what === "output") output.load(offset).then(() => output.focus());
     else if (key) focus();
+    offset = undefined;
   }
 
   // ---- mouse ----
@@ -443,7 +446,7 @@ export function show(into, parts) {
     },
   });
 
-  choose("screen");
+  choose(offset === undefined ? "screen" : "output");
   const resized = new ResizeObserver(scale);
   resized.observe(frame);
   if (keyOf(id)) takeOver();

@@ -4,7 +4,7 @@
  * A step: something that began and, unless it is in progress, ended.
  * @typedef {{
  *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "skipped",
- *   input: unknown, output: unknown, because: string, depth: number, terminal: string | null, run: string | null,
+ *   input: unknown, output: unknown, because: string, depth: number, terminal: string | null, offset: number | null, run: string | null,
  * }} Step
  */
 
@@ -29,7 +29,7 @@ export function addEvent(timeline, event) {
   /** @param {string} key @param {string} name @param {string} kind @param {Partial<Step>} more */
   const begin = (key, name, kind, more) => {
     /** @type {Step} */
-    const step = { key, name, kind, began: at, ended: null, outcome: "running", input: undefined, output: undefined, because: "", depth: 0, terminal: null, run: null, ...more };
+    const step = { key, name, kind, began: at, ended: null, outcome: "running", input: undefined, output: undefined, because: "", depth: 0, terminal: null, offset: null, run: null, ...more };
     timeline.steps.push(step);
     timeline.open.set(key, step);
   };
@@ -40,6 +40,7 @@ export function addEvent(timeline, event) {
     timeline.open.delete(key);
     Object.assign(step, { ended: at, outcome, output });
     step.terminal ??= terminalOf(output);
+    step.offset ??= offsetOf(output);
   };
   switch (event.event_type) {
     case "state_entered":
@@ -87,6 +88,11 @@ export function addEvent(timeline, event) {
       timeline.error = data.error ?? (event.event_type === "workflow_cancelled" ? "cancelled" : null);
       for (const step of timeline.open.values()) Object.assign(step, { ended: at, outcome: "failed" });
   }
+}
+
+/** Returns the position in the output of a terminal at which a step was. @param {any} output @returns {number | null} */
+function offsetOf(output) {
+  return Number.isSafeInteger(output?.offset) ? output.offset : null;
 }
 
 /** @param {any} output @returns {string | null} */

@@ -149,7 +149,7 @@ fn an_agent_that_drives_it_in_a_kept_terminal_answers_no_gate() {
     let agent = Agent::new(&home);
     let run = starts(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
-    agent.calls("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
+    drop(agent.calls("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30})));
     let shows = |pattern: &str| {
         let asked =
             json!({"session_id": "ui", "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});

@@ -34,6 +34,7 @@ pub(crate) const HEAD: usize = 12;
 pub(crate) const SECRETS: u64 = 0;
 
 /// A request to a host.
+#[allow(clippy::large_enum_variant, reason = "nearly every request is the large one, and is moved once")]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Ask {
     /// Exchange versions and secrets. → [`crate::HostHello`]

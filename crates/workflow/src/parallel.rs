@@ -191,11 +191,9 @@ impl<'p> Parallel<'p> {
 
     /// Returns the numbers of the branches that begin now.
     pub(crate) fn due(&self, branches: &Branches) -> std::ops::RangeInclusive<usize> {
-        if self.is_over(branches) {
-            return 1..=0;
-        }
         let free = self.at_once.saturating_sub(branches.open().count());
-        branches.begun + 1..=(branches.begun + free).min(self.branches.len())
+        let last = if self.is_over(branches) { 0 } else { (branches.begun + free).min(self.branches.len()) };
+        branches.begun + 1..=last
     }
 
     /// Returns whether nothing is left to be waited for.

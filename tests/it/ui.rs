@@ -149,14 +149,19 @@ fn an_agent_that_drives_it_in_a_kept_terminal_answers_no_gate() {
     let agent = Agent::new(&home);
     let run = starts(&home, "release.json");
     eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
-    drop(agent.calls("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30})));
+    let opened =
+        agent.calls("open_terminal", json!({"command": [STEPLATCH, "ui"], "name": "ui", "cols": 100, "rows": 30}));
+    assert_eq!(opened["success"], true, "{opened}");
     let shows = |pattern: &str| {
         let asked =
             json!({"session_id": "ui", "pattern": pattern, "target": "screen", "timeout": 60, "screen": "full"});
         let waited = agent.calls("await_output", asked);
         assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
     };
-    let types = |text: &str| agent.calls("send_input", json!({"session_id": "ui", "input_text": text}));
+    let types = |text: &str| {
+        let sent = agent.calls("send_input", json!({"session_id": "ui", "input_text": text}));
+        assert_eq!(sent["success"], true, "{sent}");
+    };
     shows("1 question waits for you");
     types("\n");
     shows("a begins an answer");

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use steplatch_protocol::{
-    Change, Client, GetApprover, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, ReconnectingClient, RunEvent,
-    RunRecord, ScreenEvent, Subscribe, Watch, WatchScreen, WatchTerminals,
+    CallError, Change, Client, Events, GetApprover, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns,
+    ReconnectingClient, RunEvent, RunRecord, ScreenEvent, Subscribe, Watch, WatchScreen, WatchTerminals,
 };
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -113,7 +113,12 @@ impl<E: std::error::Error> From<E> for Ended {
 async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), Ended> {
     // Subscribed before the first look, so that nothing is missed in between.
     let (_, mut changes) = client.subscribe(Watch {}).await?;
-    let (_, mut stirs) = client.subscribe(WatchTerminals {}).await?;
+    let mut stirs = match client.subscribe(WatchTerminals {}).await {
+        Ok((_, events)) => Some(events),
+        Err(CallError::Lost) => return Err(Ended),
+        // A daemon of an older version does not report them, and is looked at now and then.
+        Err(_) => None,
+    };
     let newest = ListWorkflowRuns { limit: Some(RUNS), ..ListWorkflowRuns::default() };
     let mut runs: Vec<RunRecord> = client.call(newest.clone()).await?.runs;
     for state in ["waiting", "running"] {
@@ -140,7 +145,7 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
                 Some(Ok(Change::Tools) | Err(_)) => {}
                 None => return Ok(()),
             },
-            stirred = stirs.next() => {
+            stirred = next_of(stirs.as_mut()) => {
                 if stirred.is_none() {
                     return Ok(());
                 }
@@ -150,12 +155,20 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
                 looks = 0;
             }
             () = tokio::time::sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {
-                let next = LOOKS_MS.get(looks).map(|pause| Instant::now() + Duration::from_millis(*pause));
+                let unreported = LOOKS_MS.last().filter(|_| stirs.is_none());
+                let next = LOOKS_MS.get(looks).or(unreported).map(|pause| Instant::now() + Duration::from_millis(*pause));
                 (look_at, looks) = (next, looks + 1);
                 let terminals = client.call(ListTerminalSessions {}).await?.sessions;
                 sender.send(UiEvent::Terminals(terminals)).await?;
             }
         }
+    }
+}
+
+async fn next_of(events: Option<&mut Events>) -> Option<serde_json::Value> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -244,7 +244,8 @@ fn the_pictures_of_the_documentation_can_be_made() {
     let agent = Agent::new(&page.home);
     page.plays("pictures.mjs", |_, wanted| match wanted["opens"].as_str() {
         Some(name) => {
-            agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22}));
+            let opened = agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22}));
+            assert!(opened["session_id"].is_string(), "{opened}");
             agent.calls("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
         }
         None => {

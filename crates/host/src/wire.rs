@@ -35,6 +35,7 @@ pub(crate) const SECRETS: u64 = 0;
 
 /// A request to a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "a request is made, written and dropped; few are kept")]
 pub enum Ask {
     /// Exchange versions and secrets. → [`crate::HostHello`]
     Hello {

@@ -472,7 +472,12 @@ impl Task {
             return match self.half_typed() {
                 None => self.enter(running, &line),
                 Some(text) => {
-                    self.report_result(running.step, running.logged, running.replies, Err(RunError::HalfTyped { text }))
+                    self.report_result(
+                        running.step,
+                        running.logged,
+                        running.replies,
+                        Err(RunError::HalfTyped { text }),
+                    );
                 }
             };
         }

@@ -106,9 +106,12 @@ pub struct InputRecord {
     /// Where the output of the command, or the match of the wait, ends
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_end: Option<u64>,
-    /// Columns and rows
+    /// Columns of the new size
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<(u16, u16)>,
+    pub cols: Option<u16>,
+    /// Rows of the new size
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u16>,
     /// Number of the signal
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,

@@ -101,7 +101,7 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
             ..record
         },
         LoggedAction::Resized(size) => {
-            InputRecord { kind: InputKind::Resize, size: Some((size.cols, size.rows)), ..record }
+            InputRecord { kind: InputKind::Resize, cols: Some(size.cols), rows: Some(size.rows), ..record }
         }
         LoggedAction::Signalled(signal) => InputRecord { kind: InputKind::Signal, signal: Some(signal), ..record },
     }

@@ -77,8 +77,7 @@ fn described(input: &InputRecord) -> (&'static str, String) {
             ("wait", format!("{}{found}", pattern.unwrap_or_default()))
         }
         InputKind::Resize => {
-            let (cols, rows) = input.size.unwrap_or_default();
-            ("resize", format!("{cols}x{rows}"))
+            ("resize", format!("{}x{}", input.cols.unwrap_or_default(), input.rows.unwrap_or_default()))
         }
         InputKind::Signal => ("signal", input.signal.map(|signal| signal.to_string()).unwrap_or_default()),
     }

@@ -130,6 +130,10 @@ pub(crate) async fn listen(
             let Some(mut updates) = offer.follow(uri).await? else { continue };
             let (uri, sender) = (uri.clone(), sender.clone());
             following.spawn(async move {
+                // The request was acknowledged before this. Changes since then are unknown, so one is assumed.
+                if sender.send(uri.clone()).await.is_err() {
+                    return;
+                }
                 while updates.recv().await.is_some() && sender.send(uri.clone()).await.is_ok() {
                     tokio::time::sleep(PAUSE).await;
                 }

@@ -100,7 +100,7 @@ impl Hint {
 
 /// How a person left a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum AttachEnd {
     /// By the detach key; the terminal keeps running.
     Detached,
     /// Its program ended, with this exit code if that is known.
@@ -221,10 +221,10 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
     let (left, session) = visit(place, id, key, hold).await?;
     print::line("")?;
     match left {
-        Left::Detached => {
+        AttachEnd::Detached => {
             print::note(&format!("detached; the terminal keeps running: steplatch terminal attach {session}"));
         }
-        Left::Ended(code) => {
+        AttachEnd::Ended(code) => {
             let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
             print::note(&format!("the program in {session} ended{code}"));
         }
@@ -238,7 +238,7 @@ pub(crate) async fn visit(
     id: &str,
     key: DetachKey,
     hold: bool,
-) -> Result<(Left, String), Failure> {
+) -> Result<(AttachEnd, String), Failure> {
     let (mut joined, found) = Joined::join(place, id, key, hold).await?;
     let raw = RawMode::enter()?;
     let mut out = io::stdout();
@@ -258,13 +258,13 @@ pub(crate) async fn visit(
                     out.flush()?;
                 }
                 Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => draw(&mut out, &snapshot)?,
-                Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break Left::Ended(exit_code),
+                Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break AttachEnd::Ended(exit_code),
                 Some(Ok(TerminalEvent::TerminalResized { .. }) | Err(_)) => {}
                 // The daemon went away; the terminal still exists.
                 None => draw(&mut out, &joined.join_again().await?)?,
             },
             typed = keys.next() => {
-                let Some(typed) = typed else { break Left::Detached };
+                let Some(typed) = typed else { break AttachEnd::Detached };
                 hint.remove(&mut out)?;
                 let before = typed.iter().position(|byte| *byte == key.0);
                 let sent = &typed[..before.unwrap_or(typed.len())];
@@ -275,14 +275,14 @@ pub(crate) async fn visit(
                     name(&mut out, &refused)?;
                 }
                 if before.is_some() {
-                    break Left::Detached;
+                    break AttachEnd::Detached;
                 }
             }
             _ = resized.recv() => joined.fit().await?,
             () = tokio::time::sleep_until(hint.until), if hint.is_shown => hint.remove(&mut out)?,
         }
     };
-    if matches!(left, Left::Detached) {
+    if matches!(left, AttachEnd::Detached) {
         joined.leave(found.cols, found.rows).await;
     }
     drop(raw);

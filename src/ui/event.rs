@@ -79,9 +79,9 @@ pub(crate) enum Effect {
     Leave,
 }
 
-/// What the full screen needs to be told about, besides the lists.
+/// What the feeds of the full screen follow, besides the lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct FeedSelection {
     /// The terminal whose screen is shown.
     pub(crate) picture: Option<String>,
     /// The run whose events are shown, from the first one for each number of an opening.

@@ -17,7 +17,7 @@ use super::model::Model;
 use super::own_screen::OwnScreen;
 use super::update::update;
 use super::view;
-use crate::attach::{self, DetachKey, Left};
+use crate::attach::{self, AttachEnd, DetachKey};
 use crate::failure::Failure;
 use crate::keyboard::Keyboard;
 use crate::{front, print};
@@ -235,10 +235,10 @@ impl Desk<'_> {
         self.keys = KeyReader::default();
         self.keyboard = Some(Keyboard::open()?);
         Ok(match left {
-            Ok((Left::Detached, _)) if hold => Ok(format!("you left {name} and gave it back; it keeps running")),
-            Ok((Left::Detached, _)) => Ok(format!("you left {name}; it keeps running")),
-            Ok((Left::Ended(Some(code)), _)) => Ok(format!("the program in {name} ended with exit code {code}")),
-            Ok((Left::Ended(None), _)) => Ok(format!("the program in {name} ended")),
+            Ok((AttachEnd::Detached, _)) if hold => Ok(format!("you left {name} and gave it back; it keeps running")),
+            Ok((AttachEnd::Detached, _)) => Ok(format!("you left {name}; it keeps running")),
+            Ok((AttachEnd::Ended(Some(code)), _)) => Ok(format!("the program in {name} ended with exit code {code}")),
+            Ok((AttachEnd::Ended(None), _)) => Ok(format!("the program in {name} ended")),
             Err(failure) => Err(failure.message().to_owned()),
         })
     }

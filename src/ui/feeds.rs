@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::event::{UiEvent, Wanted};
+use super::event::{FeedSelection, UiEvent};
 
 /// The time between two attempts to reach a daemon that went away.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -51,7 +51,7 @@ impl Drop for Feed {
 pub(crate) struct Feeds {
     daemon: ReconnectingClient,
     sender: mpsc::Sender<UiEvent>,
-    wanted: Wanted,
+    wanted: FeedSelection,
     picture: Option<Feed>,
     run: Option<Feed>,
     _lists: Feed,
@@ -61,11 +61,11 @@ impl Feeds {
     /// Begins with the lists.
     pub(crate) fn begin(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) -> Self {
         let lists = Feed::of(lists(daemon.clone(), sender.clone()));
-        Self { daemon, sender, wanted: Wanted::default(), picture: None, run: None, _lists: lists }
+        Self { daemon, sender, wanted: FeedSelection::default(), picture: None, run: None, _lists: lists }
     }
 
     /// Subscribes to what is wanted, and to nothing else.
-    pub(crate) fn want(&mut self, wanted: Wanted) {
+    pub(crate) fn want(&mut self, wanted: FeedSelection) {
         if wanted == self.wanted {
             return;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use steplatch_protocol::{GateInfo, RunRecord, SessionInfo};
 
-use super::event::Wanted;
+use super::event::FeedSelection;
 use super::gate_view::GateView;
 use super::layout;
 use super::line_input::LineInput;
@@ -293,22 +293,22 @@ impl Model {
     }
 
     /// Returns what to subscribe to.
-    pub(crate) fn wanted(&self) -> Wanted {
+    pub(crate) fn wanted(&self) -> FeedSelection {
         if self.daemon != DaemonState::Here {
-            return Wanted::default();
+            return FeedSelection::default();
         }
         let run = self.opened.iter().rev().find_map(|opened| match opened {
             Opened::Run(view) => Some((view.run_id.clone(), view.opening)),
             Opened::Gate(_) => None,
         });
         match self.opened.last() {
-            Some(_) => Wanted { run, ..Wanted::default() },
+            Some(_) => FeedSelection { run, ..FeedSelection::default() },
             None => {
                 let list = self.list();
                 let places = layout::Places::of(self.cols, self.rows);
                 let selected = list.get(self.selected_index(&list)).filter(|row| row.id.section == Section::Terminals);
                 let picture = selected.filter(|_| places.preview.is_some()).map(|row| row.id.id.clone());
-                Wanted { picture, run: None }
+                FeedSelection { picture, run: None }
             }
         }
     }

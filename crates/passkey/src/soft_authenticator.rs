@@ -1,4 +1,4 @@
-//! An authenticator in software, for tests: it verifies no person and says what it is told to say.
+//! An authenticator in software, for tests: it verifies no person, and reports what the test chooses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -480,7 +480,7 @@ fn a_daemon_that_ends_is_said_and_waited_for() {
     desk.happens(UiEvent::DaemonAway);
     let screen = desk.screen();
     assert!(screen.contains("the daemon is away") && screen.contains("s start the daemon"), "{screen}");
-    assert_eq!(desk.model.wanted(), crate::ui::event::Wanted::default());
+    assert_eq!(desk.model.wanted(), crate::ui::event::FeedSelection::default());
     assert!(matches!(&desk.types("s")[..], [Effect::StartDaemon]));
     desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
     assert!(desk.model.daemon == DaemonState::Here && desk.screen().contains("the daemon is back"));

@@ -66,6 +66,7 @@ pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<L
         events,
         began: Instant::now(),
         keys: KeyReader::default(),
+        was_handed_over: false,
         keyboard: Some(Keyboard::open()?),
         continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
     };
@@ -103,6 +104,8 @@ struct Desk<'a> {
     events: mpsc::Receiver<UiEvent>,
     began: Instant,
     keys: KeyReader,
+    /// Whether the terminal was handed over to another program, or to the shell, since the last key.
+    was_handed_over: bool,
     /// Closed while another component reads the keyboard.
     keyboard: Option<Keyboard>,
     continued: tokio::signal::unix::Signal,
@@ -195,6 +198,10 @@ impl Desk<'_> {
             if self.take(UiEvent::Input(input), terminal).await? {
                 return Ok(true);
             }
+            // What was typed behind the key that handed the terminal over was not meant for the list.
+            if std::mem::take(&mut self.was_handed_over) {
+                break;
+            }
         }
         Ok(false)
     }
@@ -233,6 +240,7 @@ impl Desk<'_> {
         terminal.backend_mut().resume()?;
         terminal.clear()?;
         self.keys = KeyReader::default();
+        self.was_handed_over = true;
         self.keyboard = Some(Keyboard::open()?);
         Ok(match left {
             Ok((AttachEnd::Detached, _)) if hold => Ok(format!("you left {name} and gave it back; it keeps running")),
@@ -254,6 +262,7 @@ impl Desk<'_> {
         }
         terminal.backend_mut().resume()?;
         terminal.clear()?;
+        self.was_handed_over = true;
         self.keyboard = Some(Keyboard::open()?);
         Ok(())
     }

@@ -276,10 +276,13 @@ impl Runs {
         }
         let choice = gate.read(info, given)?;
         let (mut proof, mut signed) = (None, None);
+        if let Some(assertion) = &given.passkey {
+            // A signature is of the whole digest, so that it is of this question. It is checked also where none is needed:
+            // it says that a person answers.
+            signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
+        }
         if human {
-            let shown = if let Some(assertion) = &given.passkey {
-                // A signature is of the whole digest, so that it is of this question.
-                signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
+            let shown = if signed.is_some() {
                 Proof::Passkey
             } else if approver.passes(given.passphrase.as_ref(), caller.source()).await? {
                 Proof::Passphrase

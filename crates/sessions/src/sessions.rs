@@ -629,7 +629,17 @@ impl Sessions {
             let mouse = verb.mouse.into_iter().map(mouse_input).collect::<Vec<_>>();
             let bytes = pasted.len() + verb.keys.len() + raw.len();
             let by = caller.label();
-            let input = Input { text: pasted, keys: verb.keys, mouse, raw, holder, step, by, ..Input::default() };
+            let input = Input {
+                attached: true,
+                text: pasted,
+                keys: verb.keys,
+                mouse,
+                raw,
+                holder,
+                step,
+                by,
+                ..Input::default()
+            };
             terminal.send(input).await?;
             self.count_input(caller, key.as_ref(), bytes).await;
             Ok::<_, SessionError>(())

@@ -97,7 +97,8 @@ pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
     let pressed: u8 = modifiers.into_iter().filter(|(is_pressed, _)| *is_pressed).map(|(_, bit)| bit).sum();
     if modes.sgr_mouse {
         let end = if is_release { 'm' } else { 'M' };
-        return format!("\x1b[<{};{};{}{end}", code + pressed, input.col + 1, input.row + 1).into_bytes();
+        return format!("\x1b[<{};{};{}{end}", code + pressed, u32::from(input.col) + 1, u32::from(input.row) + 1)
+            .into_bytes();
     }
     if input.col > MOST_OLD || input.row > MOST_OLD {
         return Vec::new();

@@ -145,6 +145,9 @@ pub struct Input {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Whether a person types it in a terminal that is attached, for the log of inputs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
     /// Whether it is a secret, which the log of inputs does not keep, however it is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,

@@ -1,7 +1,11 @@
 //! The log of what was asked of a terminal.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use steplatch_protocol::{AwaitOutput, AwaitUntil, InputKind, InputRecord, ReadInputs, RunCommand, SendInput};
+use steplatch_protocol::{
+    AwaitOutput, AwaitUntil, InputKind, InputRecord, ReadInputs, RunCommand, SendInput, WriteTerminal,
+};
 use steplatch_testkit::TestDaemon;
 
 async fn inputs(daemon: &TestDaemon, session: &str) -> Vec<InputRecord> {
@@ -85,5 +89,35 @@ async fn a_secret_is_logged_without_its_value_also_where_it_is_shown() {
     let logged = inputs(&daemon, &session.id).await;
     assert!(logged.iter().any(|one| one.kind == InputKind::Hidden), "{logged:#?}");
     assert!(!json!(logged).to_string().contains("s3cret-value"), "{logged:#?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_person_types_into_a_program_that_reads_keys_is_not_kept() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let session_id = session.id.clone();
+    daemon.call(until_input(&session_id, "stty raw -echo; head -c 9 | wc -c; stty sane\n")).await;
+    let types = async |text: &str| {
+        let verb =
+            WriteTerminal { session_id: session_id.clone(), bytes: STANDARD.encode(text), ..WriteTerminal::default() };
+        let reply = daemon.call(verb).await;
+        assert!(reply.success, "{reply:?}");
+    };
+    types("remote-pw").await;
+    let prompt = AwaitOutput {
+        session_id: session_id.clone(),
+        until: AwaitUntil::Prompt,
+        timeout: 20.0,
+        ..AwaitOutput::default()
+    };
+    daemon.call(prompt.clone()).await;
+    types("echo shown\r").await;
+    daemon.call(prompt).await;
+    let logged = inputs(&daemon, &session_id).await;
+    assert!(!json!(logged).to_string().contains("remote-pw"), "{logged:#?}");
+    let attached: Vec<_> = logged.iter().filter(|one| one.kind == InputKind::Attached).collect();
+    assert_eq!(attached.len(), 1, "{logged:#?}");
+    assert_eq!(attached[0].text.as_deref(), Some("echo shown\r"));
     daemon.stop().await;
 }

@@ -110,7 +110,7 @@ function card(first) {
       } catch (error) {
         const why = error instanceof Error ? error.message : String(error);
         tell(`The passkey did not sign: ${why} You can answer with the passphrase instead.`);
-        for (const button of buttons) button.disabled = false;
+        for (const button of buttons) button.disabled = !isWhole;
         return;
       }
     }
@@ -128,7 +128,7 @@ function card(first) {
       tell(error instanceof Error ? error.message : String(error));
       if (reply.passphrase_wanted) await wantPassphrase(reply.retry_after_seconds);
       else if (error instanceof ApiError && error.status === 409) await load();
-      for (const button of buttons) button.disabled = false;
+      for (const button of buttons) button.disabled = !isWhole;
     }
   }
 
@@ -223,6 +223,7 @@ function card(first) {
     setText(since, timeAgo(now.created_at, Date.now()));
     if (now.digest && gate.digest && now.digest !== gate.digest && !isAnswered) {
       // Until it is painted, what is shown is another question: it takes no answer.
+      isWhole = false;
       for (const button of buttons) button.disabled = true;
       gate = { ...now, workflow: first.workflow };
       load().then(() => tell("The question has changed; this is how it is now."));

@@ -202,7 +202,7 @@ function source(workflow) {
 export function withValues(schema, values) {
   const properties = Object.entries(schema.properties ?? {}).map(([name, property]) => {
     const value = values[name];
-    const isHidden = typeof value === "string" && value.includes("•");
+    const isHidden = (JSON.stringify(value) ?? "").includes("•");
     return [name, value === undefined || value === null || isHidden ? property : { .../** @type {any} */ (property), default: value }];
   });
   return { ...schema, properties: Object.fromEntries(properties) };

@@ -36,13 +36,16 @@ impl Task {
             return;
         }
         let context = self.input_context(unseen);
-        let action = if unseen || input.secret {
+        // What a person types into a program that reads keys may be a password, such as that of a remote `sudo`.
+        let echoes = || self.pty.line_discipline().is_some_and(|now| now.whole_lines && now.echo);
+        let is_attached = input.attached || !input.raw.is_empty();
+        let may_be_unseen = is_attached && context != InputContext::Prompt && !echoes();
+        let action = if unseen || input.secret || may_be_unseen {
             LoggedAction::Hidden { entered: bytes.contains(&b'\r') }
-        } else if input.raw.is_empty() {
-            LoggedAction::Typed { text: input.text.as_str().into(), keys: input.keys.clone() }
+        } else if is_attached {
+            LoggedAction::Attached { bytes: String::from_utf8_lossy(bytes).as_ref().into() }
         } else {
-            let pasted = String::from_utf8_lossy(&input.raw);
-            LoggedAction::Attached { bytes: format!("{}{pasted}", input.text).as_str().into() }
+            LoggedAction::Typed { text: input.text.as_str().into(), keys: input.keys.clone() }
         };
         self.log_input(input.by.as_deref(), context, action);
     }

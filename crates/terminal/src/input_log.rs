@@ -13,10 +13,10 @@ use crate::screen::Size;
 use crate::wait::Reason;
 
 /// The most entries that are held.
-pub const MOST_ENTRIES: usize = 4096;
+const MOST_ENTRIES: usize = 4096;
 
 /// The most bytes of texts in the entries that are held.
-pub const MOST_BYTES: usize = 1 << 20;
+const MOST_BYTES: usize = 1 << 20;
 
 /// The most bytes of one text. The rest is cut off, which [`LoggedText::cut`] says.
 const LONGEST_TEXT: usize = 64 << 10;

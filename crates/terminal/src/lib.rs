@@ -39,10 +39,7 @@ mod wait;
 pub use command::{CommandRequest, CommandResult, InputRequest, RunError};
 pub use exchange::{Variable, VariablesError};
 pub use hidden_input::{HiddenInputLog, SecretText};
-pub use input_log::{
-    CommandOutcome, InputContext, LoggedAction, LoggedInput, LoggedText, MOST_BYTES as MOST_LOGGED_BYTES,
-    MOST_ENTRIES as MOST_LOGGED_INPUTS,
-};
+pub use input_log::{CommandOutcome, InputContext, LoggedAction, LoggedInput, LoggedText};
 pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use lines::settled;

@@ -175,6 +175,17 @@ impl TestDaemon {
         .await
     }
 
+    /// Begins a run of a workflow that is not saved, and returns its id without waiting for the run.
+    pub async fn begin(&self, definition: Value) -> String {
+        let verb = RunWorkflow {
+            workflow_definition: Some(definition),
+            save_on_success: false,
+            wait_seconds: Some(0.0),
+            ..RunWorkflow::default()
+        };
+        self.call(verb).await.run_id
+    }
+
     /// Stops the daemon and waits for its end.
     pub async fn stop(self) {
         drop(self.ended(ShutdownMode::CloseTerminals).await);

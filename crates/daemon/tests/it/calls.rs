@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use steplatch_protocol::{GetRun, ListWorkflowRuns, RunReply, RunWorkflow};
+use steplatch_protocol::{GetRun, ListWorkflowRuns, RunReply};
 use steplatch_testkit::{TestDaemon, eventually};
 
 const DECLARED: &str = r#"
@@ -53,16 +53,6 @@ fn calling(tool: &str, params: &Value, ways: &Value) -> Value {
 /// What the first action of a run returned.
 fn result(run: &RunReply) -> &Value {
     &run.execution_log[0]["result"]
-}
-
-async fn begin(daemon: &TestDaemon, definition: Value) -> String {
-    let verb = RunWorkflow {
-        workflow_definition: Some(definition),
-        save_on_success: false,
-        wait_seconds: Some(0.0),
-        ..RunWorkflow::default()
-    };
-    daemon.call(verb).await.run_id
 }
 
 fn pids(daemon: &TestDaemon) -> Vec<i32> {
@@ -129,7 +119,7 @@ async fn a_call_ends_with_its_time_and_with_its_run() {
     limited["states"]["call"]["timeout"] = json!(0.5);
     let run = daemon.run(limited).await;
     assert_eq!(run.error.as_deref(), Some("State 'call' timed out after 0.5s"));
-    let run = begin(&daemon, calling("run_node", &json!({"node_id": "slow"}), &json!([]))).await;
+    let run = daemon.begin(calling("run_node", &json!({"node_id": "slow"}), &json!([]))).await;
     eventually("all three nodes run", async || pids(&daemon).len() == 3).await;
     daemon.call(steplatch_protocol::CancelWorkflow { run_id: run }).await;
     eventually("all nodes end", async || !pids(&daemon).into_iter().any(lives)).await;
@@ -142,9 +132,9 @@ async fn a_call_ends_with_its_time_and_with_its_run() {
 async fn a_call_that_a_restart_interrupts_is_in_doubt_and_not_made_again() {
     let daemon = project().await;
     let doubt = json!([{"condition": {"outcome_unknown": true}, "next_state": "doubt"}]);
-    let node = begin(&daemon, calling("run_node", &json!({"node_id": "slow"}), &doubt)).await;
+    let node = daemon.begin(calling("run_node", &json!({"node_id": "slow"}), &doubt)).await;
     let failed = json!([{"condition": {"success": false, "outcome_unknown": false}, "next_state": "failed"}]);
-    let graph = begin(&daemon, calling("run_graph", &json!({"graph_id": "long"}), &failed)).await;
+    let graph = daemon.begin(calling("run_graph", &json!({"graph_id": "long"}), &failed)).await;
     eventually("both nodes run", async || pids(&daemon).len() == 2).await;
     let daemon = daemon.restarted().await;
     let over = |run: &str| GetRun { run_id: run.to_owned(), wait_seconds: Some(30.0), ..GetRun::default() };

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use steplatch_protocol::{
     AnswerGate, CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, PauseWorkflow,
-    ResumeWorkflow, RunReply, RunWorkflow,
+    ResumeWorkflow, RunReply,
 };
 use steplatch_testkit::{TestDaemon, eventually};
 
@@ -39,16 +39,6 @@ fn asking() -> Value {
     })
 }
 
-async fn begin(daemon: &TestDaemon, definition: Value) -> String {
-    let verb = RunWorkflow {
-        workflow_definition: Some(definition),
-        save_on_success: false,
-        wait_seconds: Some(0.0),
-        ..RunWorkflow::default()
-    };
-    daemon.call(verb).await.run_id
-}
-
 async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
     daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0), ..GetRun::default() }).await
 }
@@ -73,7 +63,7 @@ async fn runs_of_a_list_go_on_at_once_and_each_does_its_work_once_over_a_restart
             "done": {"action": {"tool": "return", "params": {"result": "{each_results}"}}}
         }
     });
-    let run = begin(&daemon, definition).await;
+    let run = daemon.begin(definition).await;
     eventually("two of them have begun", async || logged(folder.path()) == ["a", "b"]).await;
     let daemon = daemon.restarted().await;
     let open = daemon.call(ListTerminalSessions::default()).await;
@@ -123,7 +113,7 @@ async fn answer(daemon: &TestDaemon, run: &str, answer: &str) {
 #[tokio::test]
 async fn the_gates_of_several_runs_below_are_answered_one_by_one_also_by_the_next_daemon() {
     let daemon = TestDaemon::new().await;
-    let run = begin(&daemon, two_questions()).await;
+    let run = daemon.begin(two_questions()).await;
     let [ana, bob] = &at_gates(&daemon, &run).await[..] else { panic!("two gates") };
     answer(&daemon, bob, "yes").await;
     eventually("one is left", async || {
@@ -143,7 +133,7 @@ async fn the_gates_of_several_runs_below_are_answered_one_by_one_also_by_the_nex
 #[tokio::test]
 async fn a_failure_below_is_named_and_the_others_are_brought_to_their_ends() {
     let daemon = TestDaemon::new().await;
-    let run = begin(&daemon, two_questions()).await;
+    let run = daemon.begin(two_questions()).await;
     let [ana, bob] = &at_gates(&daemon, &run).await[..] else { panic!("two gates") };
     answer(&daemon, ana, "no").await;
     answer(&daemon, bob, "yes").await;
@@ -157,7 +147,7 @@ async fn a_failure_below_is_named_and_the_others_are_brought_to_their_ends() {
 #[tokio::test]
 async fn a_pause_and_a_cancel_reach_all_runs_below() {
     let daemon = TestDaemon::new().await;
-    let run = begin(&daemon, two_questions()).await;
+    let run = daemon.begin(two_questions()).await;
     let below = at_gates(&daemon, &run).await;
     let is_paused =
         async |run: &str| daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await.run.unwrap().paused.is_some();

@@ -27,16 +27,6 @@ fn nesting(inner: &Value) -> Value {
     json!({"name": "outer", "initial_state": "nest", "states": {"nest": {"action": action}}})
 }
 
-async fn begin(daemon: &TestDaemon, definition: Value) -> String {
-    let verb = RunWorkflow {
-        workflow_definition: Some(definition),
-        save_on_success: false,
-        wait_seconds: Some(0.0),
-        ..RunWorkflow::default()
-    };
-    daemon.call(verb).await.run_id
-}
-
 async fn pause(daemon: &TestDaemon, run: &str) -> PauseWorkflowReply {
     daemon.call(PauseWorkflow { run_id: run.to_owned() }).await
 }
@@ -79,7 +69,7 @@ async fn typed(daemon: &TestDaemon, text: &str) {
 #[tokio::test]
 async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
     let daemon = TestDaemon::new().await;
-    let run = begin(&daemon, listening()).await;
+    let run = daemon.begin(listening()).await;
     hears(&daemon, &run, "state_entered", Some("wait")).await;
     let paused = pause(&daemon, &run).await;
     assert!(paused.success && paused.message.starts_with("Run paused"), "{paused:?}");
@@ -114,7 +104,7 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
 #[tokio::test]
 async fn a_paused_run_is_cancelled_at_once_and_its_terminal_closed() {
     let daemon = TestDaemon::new().await;
-    let run = begin(&daemon, listening()).await;
+    let run = daemon.begin(listening()).await;
     hears(&daemon, &run, "state_entered", Some("wait")).await;
     pause(&daemon, &run).await;
     typed(&daemon, "echo go-on\n").await;
@@ -173,7 +163,7 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
 #[tokio::test]
 async fn a_run_below_rests_with_the_one_that_started_it_and_for_itself() {
     let daemon = TestDaemon::new().await;
-    let run = begin(&daemon, nesting(&listening())).await;
+    let run = daemon.begin(nesting(&listening())).await;
     let told = hears(&daemon, &run, "nested_workflow_started", None).await;
     let inner = told["child_run_id"].as_str().unwrap().to_owned();
     hears(&daemon, &inner, "state_entered", Some("wait")).await;

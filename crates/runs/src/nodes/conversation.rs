@@ -46,8 +46,6 @@ impl PtyNodes {
         } else {
             self.send(caller, session, first, pane, step).await?.offset.unwrap_or_default()
         };
-        // No other call may type until the program is ready again.
-        pane.given_up = true;
         let mut number = 0u32;
         let result = loop {
             number += 1;
@@ -87,7 +85,6 @@ impl PtyNodes {
             };
             return Err(PtyNodeError(kind, text("error").unwrap_or_default().to_owned()));
         }
-        pane.given_up = false;
         let attribute = |name: &str| Some((name.to_owned(), result.get(name)?.clone()));
         Ok((output.into(), ATTRIBUTES.iter().filter_map(|name| attribute(name)).collect()))
     }

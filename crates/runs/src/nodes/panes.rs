@@ -48,7 +48,7 @@ pub(super) struct PtyNode {
     /// The previous terminal, after which the opening of the next one is named.
     last: Option<PtyTerminal>,
     /// Whether a call was given up, so that the program may still be busy with it.
-    pub(super) given_up: bool,
+    given_up: bool,
 }
 
 /// How the terminal of a node is found.

@@ -188,7 +188,7 @@ impl World {
                     let is_idle = next.is_empty();
                     if is_idle && history.paused().is_some() && waited_for(&history).is_empty() {
                         // Nothing is in progress any more, and the run is resumed.
-                        next.push_back(Input::Resume { by: "somebody".into(), above: false });
+                        next.push_back(Input::Resume { by: "ana".into(), above: false });
                     } else if is_idle && history.started_at().is_none() {
                         // A run that did not begin is started again by its caller, and one whose deadline effect was
                         // lost keeps waiting.

@@ -9,6 +9,7 @@ pub(crate) mod graphs;
 mod host;
 mod man;
 mod mcp;
+mod moment;
 mod nodes;
 mod open;
 mod remote;

@@ -1,7 +1,6 @@
 //! `steplatch runs …`: list, show, follow and control runs.
 
 mod events;
-mod moment;
 mod pause;
 mod show;
 mod stories;
@@ -76,10 +75,10 @@ pub(crate) struct List {
     #[arg(long, value_name = "STATE", add = completion::run_states())]
     state: Option<String>,
     /// Only runs that started at this time or later: an age (30m, 2h, 3d), a day, or a timestamp (ISO 8601)
-    #[arg(long, value_name = "TIME", value_parser = moment::moment)]
+    #[arg(long, value_name = "TIME", value_parser = super::moment::moment)]
     since: Option<String>,
     /// Only runs that started before this time
-    #[arg(long, value_name = "TIME", value_parser = moment::moment)]
+    #[arg(long, value_name = "TIME", value_parser = super::moment::moment)]
     until: Option<String>,
     /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]

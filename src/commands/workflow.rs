@@ -1,5 +1,6 @@
 //! `steplatch workflow …`: the library of workflows.
 
+mod capture;
 mod graph;
 mod lint;
 mod list;
@@ -24,6 +25,7 @@ pub(crate) enum Workflow {
     List(list::List),
     /// Show a saved workflow: its arguments, its states and how its runs went
     Show(show::Show),
+    Capture(capture::Capture),
     /// Save workflows, to run them by name
     Load(load::Load),
     /// Remove saved workflows
@@ -42,6 +44,7 @@ impl Workflow {
         match self {
             Self::List(command) => command.run(place).await,
             Self::Show(command) => command.run(place).await,
+            Self::Capture(command) => command.run(place).await,
             Self::Load(command) => command.run(place).await,
             Self::Rm(command) => command.run(place).await,
             Self::Lint(command) => command.run(place).await,

@@ -370,6 +370,9 @@ impl Dispatcher {
                 let (reply, events) = Box::pin(self.runs.subscribe(&verb)).await;
                 return (VerbReply::of(reply), events.map(ReplyStream::Run));
             }
+            Command::CaptureWorkflow(verb) => {
+                VerbReply::of(Box::pin(self.workflows.capture(caller, sessions, verb)).await)
+            }
             Command::CreateWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.create(caller, verb)).await),
             Command::LoadFunctions(verb) => VerbReply::of(Box::pin(self.workflows.load(caller, verb)).await),
             Command::GetWorkflowSchema(verb) => VerbReply::of(self.workflows.schema(&verb)),

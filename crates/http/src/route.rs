@@ -123,6 +123,7 @@ routes! {
 
     Get "/workflows" "LIST_WORKFLOWS", Unprocessable;
     Post "/workflows" "CREATE_WORKFLOW", Conflict;
+    Post "/workflows/captures" "CAPTURE_WORKFLOW", Unprocessable;
     Get "/workflows/{name}" "DESCRIBE_WORKFLOW" of Workflow, Unprocessable;
     Delete "/workflows/{name}" "DELETE_WORKFLOW" of Workflow, Conflict;
     Post "/workflows/{name}/runs" "EXECUTE_WORKFLOW" {"name" = "workflow_id"} of Workflow, Run;

@@ -154,7 +154,25 @@ impl Library {
             return Err(not_found());
         }
         let locked = FolderLock::wait(&self.folder)?;
+        locked.remove(&golden_name(name))?;
         if locked.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
+    }
+
+    /// Puts the golden transcript of a workflow beside it: what each state did when it was captured, as lines of JSON.
+    /// Returns its file.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub fn put_golden(&self, name: &WorkflowName, text: &str) -> Result<PathBuf, FolderError> {
+        let locked = FolderLock::wait(&self.folder)?;
+        locked.put(&golden_name(name), text.as_bytes())?;
+        Ok(self.golden_file(name))
+    }
+
+    /// Returns the file of a workflow's golden transcript, whether or not there is one.
+    #[must_use]
+    pub fn golden_file(&self, name: &WorkflowName) -> PathBuf {
+        self.folder.join(golden_name(name))
     }
 
     /// Counts a run of the workflow `name` that is over: it executed so many states and was over at that time. A
@@ -225,6 +243,10 @@ impl Library {
 
 fn file_name(name: &WorkflowName) -> String {
     format!("{name}.json")
+}
+
+fn golden_name(name: &WorkflowName) -> String {
+    format!("{name}.golden.jsonl")
 }
 
 /// Returns whether a workflow of that name would have the file of the index.

@@ -5,6 +5,7 @@
 //! that hangs blocks nothing else. Readers and writers have separate threads: a reader needs no lock, and waits for
 //! none.
 
+mod capture;
 mod disk;
 mod error;
 mod folders;

@@ -46,6 +46,8 @@ pub enum InputKind {
     Hidden,
     /// A command was run
     Command,
+    /// The shell took a line that was typed at its prompt
+    Entered,
     /// Output was waited for
     Wait,
     /// The size was changed
@@ -71,9 +73,15 @@ pub struct InputRecord {
     /// The row of the cursor, up to the cursor: the question of a program
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<String>,
+    /// The rows of a full screen that something was typed into
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen: Option<String>,
+    /// The directory of the shell that was at its prompt
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// What was asked
     pub kind: InputKind,
-    /// The text, or the command
+    /// The text, the command, or the line as the shell's editor showed it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Whether the end of the text is missing
@@ -88,6 +96,9 @@ pub struct InputRecord {
     /// How a wait or a command ended: match, prompt, input, quiet, exit, timeout; ended, asked, refused, running
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Seconds that the command took
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_time: Option<f64>,
     /// Exit code of the command
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

@@ -8,6 +8,7 @@
 mod approver;
 mod arguments;
 mod brief;
+mod capture;
 mod client;
 mod codec;
 mod connect;
@@ -49,6 +50,7 @@ pub use visible::{is_format, visible};
 
 // These modules consist of the types of verbs. All that is public in them is part of the contract.
 pub use approver::*;
+pub use capture::*;
 pub use daemon::*;
 pub use inputs::*;
 pub use library::*;

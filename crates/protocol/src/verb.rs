@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
 use crate::{
-    approver, daemon, inputs, library, metrics, nodes, page, passkey, remote, runs, screens, terminals, tools,
+    approver, capture, daemon, inputs, library, metrics, nodes, page, passkey, remote, runs, screens, terminals, tools,
 };
 
 /// Something that can be asked of the daemon. The type holds the parameters.
@@ -189,6 +189,7 @@ verbs! {
     passkey::ListPasskeys => ListPasskeysReply, "LIST_PASSKEYS", None, "List passkeys", READS;
     passkey::RemovePasskey => RemovePasskeyReply, "REMOVE_PASSKEY", None, "Remove a passkey", DECIDES;
 
+    capture::CaptureWorkflow => CaptureWorkflowReply, "CAPTURE_WORKFLOW", Some("capture_workflow"), "Make a workflow of a session", SAVES;
     library::CreateWorkflow => CreateWorkflowReply, "CREATE_WORKFLOW", Some("create_workflow"), "Save a workflow", SAVES;
     library::LoadFunctions => LoadFunctionsReply, "LOAD_FUNCTIONS", None, "Load a file of functions", SETS;
     library::GetWorkflowSchema => GetWorkflowSchemaReply, "GET_WORKFLOW_SCHEMA", Some("get_workflow_schema"), "Learn to write workflows", READS;

@@ -21,7 +21,7 @@ impl Sessions {
         }
     }
 
-    async fn try_inputs(&self, verb: ReadInputs) -> Result<ReadInputsReply, SessionError> {
+    pub(crate) async fn try_inputs(&self, verb: ReadInputs) -> Result<ReadInputsReply, SessionError> {
         let terminal = self.find(&verb.session_id).await?;
         let inputs = terminal.inputs(verb.from.unwrap_or(0)).await?;
         let secrets = self.secrets.within(terminal.id());
@@ -34,7 +34,7 @@ impl Sessions {
 }
 
 fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
-    let LoggedInput { number, at, by, offset, context, action } = logged;
+    let LoggedInput { number, at, by, offset, context, screen, directory, took, action } = logged;
     let (context, row) = match context {
         InputContext::Prompt => ("prompt", None),
         InputContext::FullScreen => ("full_screen", None),
@@ -53,6 +53,9 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
         offset,
         context: context.to_owned(),
         row: row.filter(|row| !row.is_empty()).map(|row| secrets.masked(row)),
+        screen: screen.map(|screen| secrets.masked_screen(screen)),
+        directory: directory.map(|directory| secrets.masked(directory)),
+        elapsed_time: took.map(|took| (took.as_secs_f64() * 1e3).round() / 1e3),
         cut,
         ..InputRecord::default()
     };
@@ -61,7 +64,10 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
             InputRecord { kind: InputKind::Typed, text: masked(text), keys, ..record }
         }
         LoggedAction::Attached { bytes } => InputRecord { kind: InputKind::Attached, text: masked(bytes), ..record },
-        LoggedAction::Hidden { .. } => InputRecord { kind: InputKind::Hidden, ..record },
+        LoggedAction::Hidden { entered } => {
+            let keys = if entered { vec!["enter".to_owned()] } else { Vec::new() };
+            InputRecord { kind: InputKind::Hidden, keys, ..record }
+        }
         LoggedAction::Command { command, directory, outcome } => {
             let record = InputRecord {
                 kind: InputKind::Command,
@@ -69,24 +75,11 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
                 working_directory: directory.map(|directory| secrets.masked(directory)),
                 ..record
             };
-            match outcome {
-                None => InputRecord { reason: Some("running".to_owned()), ..record },
-                Some(CommandOutcome::Ended { exit_code, begin, end }) => InputRecord {
-                    reason: Some("ended".to_owned()),
-                    exit_code,
-                    output_begin: Some(begin),
-                    output_end: Some(end),
-                    ..record
-                },
-                Some(CommandOutcome::Left { asked, begin }) => InputRecord {
-                    reason: Some(if asked { "asked" } else { "timeout" }.to_owned()),
-                    output_begin: Some(begin),
-                    ..record
-                },
-                Some(CommandOutcome::Refused(error)) => {
-                    InputRecord { reason: Some("refused".to_owned()), error: Some(secrets.masked(error)), ..record }
-                }
-            }
+            with_outcome(record, outcome, secrets)
+        }
+        LoggedAction::Entered { line, outcome } => {
+            let record = InputRecord { kind: InputKind::Entered, text: line.and_then(masked), ..record };
+            with_outcome(record, outcome, secrets)
         }
         LoggedAction::Waited { patterns, reason, matched, until } => InputRecord {
             kind: InputKind::Wait,
@@ -107,11 +100,33 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
     }
 }
 
+fn with_outcome(record: InputRecord, outcome: Option<CommandOutcome>, secrets: &Redactor) -> InputRecord {
+    match outcome {
+        None => InputRecord { reason: Some("running".to_owned()), ..record },
+        Some(CommandOutcome::Ended { exit_code, begin, end }) => InputRecord {
+            reason: Some("ended".to_owned()),
+            exit_code,
+            output_begin: Some(begin),
+            output_end: Some(end),
+            ..record
+        },
+        Some(CommandOutcome::Left { asked, begin }) => InputRecord {
+            reason: Some(if asked { "asked" } else { "timeout" }.to_owned()),
+            output_begin: Some(begin),
+            ..record
+        },
+        Some(CommandOutcome::Refused(error)) => {
+            InputRecord { reason: Some("refused".to_owned()), error: Some(secrets.masked(error)), ..record }
+        }
+    }
+}
+
 fn is_cut(action: &LoggedAction) -> bool {
     match action {
         LoggedAction::Typed { text, .. }
         | LoggedAction::Attached { bytes: text }
         | LoggedAction::Command { command: text, .. } => text.cut,
+        LoggedAction::Entered { line, .. } => line.as_ref().is_some_and(|line| line.cut),
         LoggedAction::Hidden { .. }
         | LoggedAction::Waited { .. }
         | LoggedAction::Resized(_)

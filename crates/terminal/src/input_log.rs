@@ -4,7 +4,7 @@
 //! that moment. Input that is not shown is a mark without a value. The log is bounded: the oldest entries are dropped.
 
 use std::collections::VecDeque;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +34,27 @@ pub struct LoggedInput {
     pub offset: u64,
     /// What the program showed.
     pub context: InputContext,
+    /// The rows of a full screen that something was typed into, without empty ones at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen: Option<String>,
+    /// The directory of the shell that was at its prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// How long a command took, once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took: Option<Duration>,
     /// What was asked.
     pub action: LoggedAction,
+}
+
+/// A terminal at the moment of an entry.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    /// The end of the output.
+    pub(crate) offset: u64,
+    pub(crate) context: InputContext,
+    pub(crate) screen: Option<String>,
+    pub(crate) directory: Option<String>,
 }
 
 /// What a program showed when something was typed.
@@ -103,6 +122,14 @@ pub enum LoggedAction {
         /// How it ended; none while it runs.
         outcome: Option<CommandOutcome>,
     },
+    /// A shell took a line that was typed at its prompt.
+    Entered {
+        /// The line as the shell's editor showed it: with completions and entries of its history. None where a part of it
+        /// is not shown.
+        line: Option<LoggedText>,
+        /// How it ended; none while it runs.
+        outcome: Option<CommandOutcome>,
+    },
     /// Output was waited for, or the prompt.
     Waited {
         /// The patterns.
@@ -162,12 +189,21 @@ impl LoggedAction {
             Self::Typed { text, keys } => text.text.len() + keys.iter().map(String::len).sum::<usize>(),
             Self::Attached { bytes } => bytes.text.len(),
             Self::Command { command, directory, .. } => command.text.len() + directory.as_ref().map_or(0, String::len),
+            Self::Entered { line, .. } => line.as_ref().map_or(0, |line| line.text.len()),
             Self::Waited { patterns, matched, .. } => {
                 let matched = matched.as_ref().map_or(0, |(_, text)| text.text.len());
                 patterns.iter().map(String::len).sum::<usize>() + matched
             }
             Self::Hidden { .. } | Self::Resized(_) | Self::Signalled(_) => 0,
         }
+    }
+}
+
+impl LoggedInput {
+    /// Returns the bytes of its texts.
+    fn bytes(&self) -> usize {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        self.context.bytes() + self.action.bytes() + length(&self.screen) + length(&self.directory)
     }
 }
 
@@ -191,20 +227,27 @@ pub(crate) struct InputLog {
 
 impl InputLog {
     /// Adds an entry, and returns its number. What a person types key by key in an attached terminal is one entry a line.
-    pub(crate) fn add(&mut self, by: Option<&str>, offset: u64, context: InputContext, action: LoggedAction) -> u64 {
+    pub(crate) fn add(&mut self, by: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
         if let Some(number) = self.continue_line(by, &action) {
             return number;
         }
         self.newest += 1;
-        self.bytes += context.bytes() + action.bytes();
-        let (number, by) = (self.newest, by.map(str::to_owned));
-        self.entries.push_back(LoggedInput { number, at: SystemTime::now(), by, offset, context, action });
+        let Moment { offset, context, screen, directory } = moment;
+        let (number, at, by) = (self.newest, SystemTime::now(), by.map(str::to_owned));
+        let entry = LoggedInput { number, at, by, offset, context, screen, directory, took: None, action };
+        self.bytes += entry.bytes();
+        self.entries.push_back(entry);
         while self.entries.len() > MOST_ENTRIES || (self.bytes > MOST_BYTES && self.entries.len() > 1) {
             if let Some(dropped) = self.entries.pop_front() {
-                self.bytes -= dropped.context.bytes() + dropped.action.bytes();
+                self.bytes -= dropped.bytes();
             }
         }
         number
+    }
+
+    /// Whether the newest entry is of something that is not shown.
+    pub(crate) fn ends_hidden(&self) -> bool {
+        self.entries.back().is_some_and(|newest| matches!(newest.action, LoggedAction::Hidden { .. }))
     }
 
     /// Appends attached bytes, or a hidden part of a line, to the newest entry where that is the beginning of the same
@@ -229,10 +272,10 @@ impl InputLog {
     pub(crate) fn finish(&mut self, number: u64, ended: CommandOutcome) {
         let oldest = self.entries.front().map_or(0, |entry| entry.number);
         let index = number.checked_sub(oldest).and_then(|index| usize::try_from(index).ok());
-        if let Some(LoggedAction::Command { outcome, .. }) =
-            index.and_then(|index| self.entries.get_mut(index)).map(|entry| &mut entry.action)
-        {
+        let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) else { return };
+        if let LoggedAction::Command { outcome, .. } | LoggedAction::Entered { outcome, .. } = &mut entry.action {
             *outcome = Some(ended);
+            entry.took = entry.at.elapsed().ok();
         }
     }
 
@@ -250,6 +293,10 @@ mod tests {
         LoggedAction::Typed { text: text.into(), keys: Vec::new() }
     }
 
+    fn at(offset: u64) -> Moment {
+        Moment { offset, context: InputContext::Prompt, screen: None, directory: None }
+    }
+
     fn attached(text: &str) -> LoggedAction {
         LoggedAction::Attached { bytes: text.into() }
     }
@@ -258,14 +305,14 @@ mod tests {
     fn the_oldest_entries_are_dropped() {
         let mut log = InputLog::default();
         for number in 0..MOST_ENTRIES as u64 + 10 {
-            log.add(None, number, InputContext::Prompt, typed("ls\n"));
+            log.add(None, at(number), typed("ls\n"));
         }
         let entries = log.from(0);
         assert_eq!((entries.len(), entries[0].number), (MOST_ENTRIES, 11));
         for _ in 0..40 {
-            log.add(None, 0, InputContext::Prompt, typed(&"x".repeat(2 * LONGEST_TEXT)));
+            log.add(None, at(0), typed(&"x".repeat(2 * LONGEST_TEXT)));
         }
-        let held: usize = log.from(0).iter().map(|entry| entry.action.bytes()).sum();
+        let held: usize = log.from(0).iter().map(LoggedInput::bytes).sum();
         assert!(held <= MOST_BYTES && log.bytes == held, "{held} {}", log.bytes);
         let LoggedAction::Typed { text, .. } = &log.from(0)[0].action else { panic!("typed") };
         assert!(text.cut && text.text.len() == LONGEST_TEXT);
@@ -275,11 +322,11 @@ mod tests {
     fn what_is_typed_key_by_key_is_one_entry_a_line() {
         let mut log = InputLog::default();
         for keys in ["l", "s", "\r", "p", "wd\r"] {
-            log.add(Some("ana"), 0, InputContext::Prompt, attached(keys));
+            log.add(Some("ana"), at(0), attached(keys));
         }
-        log.add(Some("bob"), 0, InputContext::Prompt, attached("x"));
+        log.add(Some("bob"), at(0), attached("x"));
         for entered in [false, false, true, false] {
-            log.add(Some("bob"), 0, InputContext::Prompt, LoggedAction::Hidden { entered });
+            log.add(Some("bob"), at(0), LoggedAction::Hidden { entered });
         }
         let actions: Vec<LoggedAction> = log.from(1).into_iter().map(|entry| entry.action).collect();
         let hidden = |entered| LoggedAction::Hidden { entered };
@@ -290,8 +337,8 @@ mod tests {
     fn the_end_of_a_command_is_noted_in_its_entry() {
         let mut log = InputLog::default();
         let command = |outcome| LoggedAction::Command { command: "make".into(), directory: None, outcome };
-        let number = log.add(None, 0, InputContext::Prompt, command(None));
-        log.add(None, 0, InputContext::Prompt, typed("x"));
+        let number = log.add(None, at(0), command(None));
+        log.add(None, at(0), typed("x"));
         let ended = CommandOutcome::Ended { exit_code: Some(2), begin: 5, end: 9 };
         log.finish(number, ended.clone());
         log.finish(99, ended.clone());

@@ -156,6 +156,21 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
     replaced
 }
 
+/// Returns the template of which `text` is the text, whatever the variables are: what looks like a placeholder has its
+/// braces doubled.
+#[must_use]
+pub fn literal(text: &str) -> String {
+    let mut template = String::with_capacity(text.len());
+    for piece in pieces(text, true) {
+        match piece {
+            Piece::Text(text) => template.push_str(text),
+            Piece::Variable { written, .. } => template.extend(["{", written, "}"]),
+            Piece::Escaped(inside) => template.extend(["{{", inside, "}}"]),
+        }
+    }
+    template
+}
+
 /// Returns a value with the variables of all its strings replaced.
 ///
 /// With `keep_types`, a string that is nothing but `{name}` becomes the variable's value: a number stays one.

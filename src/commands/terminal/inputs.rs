@@ -63,13 +63,15 @@ fn described(input: &InputRecord) -> (&'static str, String) {
         }
         InputKind::Attached => ("attached", format!("{question}{text}")),
         InputKind::Hidden => ("hidden", format!("{question}••••••")),
-        InputKind::Command => {
+        InputKind::Command | InputKind::Entered => {
             let outcome = match (input.exit_code, &input.error) {
                 (Some(code), _) => format!("exit code {code}"),
                 (None, Some(error)) => visible(error),
                 (None, None) => reason,
             };
-            ("command", format!("{text} → {outcome}"))
+            let kind = if input.kind == InputKind::Command { "command" } else { "entered" };
+            let text = if input.text.is_some() { text } else { "••••••".to_owned() };
+            (kind, format!("{text} → {outcome}"))
         }
         InputKind::Wait => {
             let pattern = input.pattern.as_deref().map(|pattern| format!("/{}/ → ", visible(pattern)));

@@ -50,12 +50,13 @@ async fn what_was_typed_is_logged_with_its_question_and_what_is_not_shown_withou
     let daemon = daemon.restarted().await;
     let logged = inputs(&daemon, &session_id).await;
     let kinds: Vec<(InputKind, &str)> = logged.iter().map(|one| (one.kind, one.context.as_str())).collect();
-    let (typed, wait) = (InputKind::Typed, InputKind::Wait);
+    let (typed, entered, wait) = (InputKind::Typed, InputKind::Entered, InputKind::Wait);
     assert_eq!(
         kinds,
         [
             (InputKind::Command, "prompt"),
             (typed, "prompt"),
+            (entered, "prompt"),
             (wait, "program"),
             (typed, "program"),
             (wait, "password"),
@@ -66,10 +67,13 @@ async fn what_was_typed_is_logged_with_its_question_and_what_is_not_shown_withou
         "{logged:#?}"
     );
     assert_eq!((logged[0].text.as_deref(), logged[0].exit_code), (Some("sh -c 'exit 3'"), Some(3)));
-    assert_eq!((logged[3].text.as_deref(), logged[3].row.as_deref()), (Some("ana\n"), Some("Name: ")));
-    assert_eq!(logged[5].row.as_deref(), Some("Password: "));
+    assert_eq!((logged[4].text.as_deref(), logged[4].row.as_deref()), (Some("ana\n"), Some("Name: ")));
+    let line = "read -p 'Name: ' n; read -s -p 'Password: ' p; echo; echo hello $n";
+    assert_eq!((logged[2].text.as_deref(), logged[2].exit_code), (Some(line), Some(0)));
+    assert!(logged[2].elapsed_time.is_some() && logged[0].directory.is_some(), "{logged:#?}");
+    assert_eq!(logged[6].row.as_deref(), Some("Password: "));
     assert_eq!(
-        (logged[7].pattern.as_deref(), logged[7].match_text.as_deref()),
+        (logged[8].pattern.as_deref(), logged[8].match_text.as_deref()),
         (Some("hello (\\w+)"), Some("hello ana"))
     );
     assert!(logged.windows(2).all(|two| two[0].offset <= two[1].offset && two[0].number < two[1].number));

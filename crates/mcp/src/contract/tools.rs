@@ -36,6 +36,7 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
         _ => String::new(),
     };
     shorten(&mut parameters);
+    leave_out(&mut parameters, NOT_OFFERED.iter().filter(|(tool, _)| *tool == name).flat_map(|(_, names)| *names));
     let nature = verb.nature;
     Tool::new(name, description, Arc::new(parameters))
         .with_title(verb.title)
@@ -47,6 +48,18 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
                 .idempotent(nature.idempotent)
                 .open_world(nature.open_world),
         )
+}
+
+/// Parameters that a call may have and the list of tools does not name: they are for people, and each costs every model.
+const NOT_OFFERED: [(&str, &[&str]); 1] =
+    [("capture_workflow", &["since", "last", "expect", "keep", "overwrite_existing"])];
+
+/// Removes parameters from a schema.
+fn leave_out<'n>(parameters: &mut JsonObject, names: impl Iterator<Item = &'n &'n str>) {
+    let Some(Value::Object(fields)) = parameters.get_mut("properties") else { return };
+    for name in names {
+        fields.remove(*name);
+    }
 }
 
 /// Leaves out of a schema what a model does not need to make a call: bounds, which an error names, and the description of
@@ -118,10 +131,11 @@ mod tests {
     use super::*;
 
     /// The size of all tools' definitions, in bytes. Raise it only with a reason.
-    const BUDGET: usize = 24_000;
+    const BUDGET: usize = 25_000;
 
-    /// The size of what clients pass to a model: names, descriptions and parameters. 3.2k tokens of four bytes.
-    const BUDGET_OF_MODELS: usize = 12_800;
+    /// The size of what clients pass to a model: names, descriptions and parameters. 3.4k tokens of four bytes, of which
+    /// capture takes 0.2k.
+    const BUDGET_OF_MODELS: usize = 13_500;
 
     #[test]
     fn the_list_of_tools_is_the_committed_one() {

@@ -111,6 +111,8 @@ struct Task {
     answers: Answers,
     ledger: Ledger,
     inputs: InputLog,
+    /// The entry of the line that the shell took last and that runs, and where its output begins.
+    entered: Option<(u64, u64)>,
     seat: WriteLock,
     idle: Option<Duration>,
     /// When there was last something to keep it open for.
@@ -225,6 +227,7 @@ pub(crate) async fn run(
         answers: Answers::default(),
         ledger: Ledger::default(),
         inputs: InputLog::default(),
+        entered: None,
         seat: WriteLock::default(),
         idle: parts.idle,
         last_use: Instant::now(),
@@ -546,6 +549,7 @@ impl Task {
             if marked.mark == Mark::InnerShellEnded {
                 self.leave_inner_shell();
             }
+            self.log_mark(&marked);
             self.shell.apply(&marked.mark);
             self.follow_command(&marked);
             self.follow_exchange(&marked.mark);

@@ -2,13 +2,22 @@
 
 use super::{LoggedWait, Pending, Task};
 use crate::command::{CommandRequest, CommandResult, RunError};
-use crate::input_log::{CommandOutcome, InputContext, LoggedAction};
+use crate::history::Zone;
+use crate::input_log::{CommandOutcome, InputContext, LoggedAction, Moment};
+use crate::lines::settled;
 use crate::process::Discipline;
 use crate::terminal::Input;
+use crate::transcript::{Mark, Marked};
 use crate::wait::{PatternMatch, Reason};
 
 /// The most characters of a question that an entry has.
 const LONGEST_ROW: usize = 400;
+
+/// The most characters of a screen that an entry has.
+const LONGEST_SCREEN: usize = 8192;
+
+/// How far back the beginning of a line is looked for that a shell took, in bytes.
+const LONGEST_LINE: u64 = 16 * 1024;
 
 impl Task {
     /// Returns what the program shows at this moment. `unseen` says that it reads without showing what is typed.
@@ -27,7 +36,46 @@ impl Task {
 
     pub(super) fn log_input(&mut self, by: Option<&str>, context: InputContext, action: LoggedAction) -> u64 {
         let offset = self.intake.transcript.history().end();
-        self.inputs.add(by, offset, context, action)
+        let is_typed = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Hidden { .. });
+        let screen = (is_typed && context == InputContext::FullScreen).then(|| self.logged_screen());
+        let enters = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Command { .. });
+        let directory = if enters && context == InputContext::Prompt { self.states().cwd } else { None };
+        self.inputs.add(by, Moment { offset, context, screen, directory }, action)
+    }
+
+    fn logged_screen(&self) -> String {
+        let screen = self.intake.screen.text();
+        screen.trim_end().chars().take(LONGEST_SCREEN).collect()
+    }
+
+    /// Logs a line that the shell takes, and how its command ends. A command of a request has an entry of its own.
+    pub(super) fn log_mark(&mut self, marked: &Marked) {
+        match marked.mark {
+            Mark::CommandStarted
+                if self.running.is_none() && self.typed_line.is_none() && self.exchanging.is_none() =>
+            {
+                let line = (!self.inputs.ends_hidden()).then(|| self.line_before(marked.offset).as_str().into());
+                let context = InputContext::Prompt;
+                let number = self.log_input(None, context, LoggedAction::Entered { line, outcome: None });
+                self.entered = Some((number, marked.offset));
+            }
+            Mark::CommandEnded(exit_code) => {
+                if let Some((number, begin)) = self.entered.take() {
+                    let outcome = CommandOutcome::Ended { exit_code, begin, end: marked.offset };
+                    self.inputs.finish(number, outcome);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the line that ends at an offset, as the editor of the shell showed it.
+    fn line_before(&self, offset: u64) -> String {
+        let history = self.intake.transcript.history();
+        let zones = history.zones(offset.saturating_sub(LONGEST_LINE)..offset);
+        let line = zones.filter(|(_, zone)| *zone == Zone::Input).last();
+        let text = line.map(|(range, _)| history.read(range).1).unwrap_or_default();
+        settled(text.trim_end_matches(['\n', '\r'])).trim().to_owned()
     }
 
     /// Logs an input that is about to be typed as these bytes.
@@ -58,9 +106,13 @@ impl Task {
         self.log_input(request.by.as_deref(), context, action)
     }
 
-    /// Logs how a command ended.
+    /// Logs how a command ended, or that it goes on without its caller: its end is logged when it comes.
     pub(super) fn log_outcome(&mut self, entry: u64, result: &Result<CommandResult, RunError>) {
-        self.inputs.finish(entry, CommandOutcome::of(result));
+        let outcome = CommandOutcome::of(result);
+        if let CommandOutcome::Left { begin, .. } = outcome {
+            self.entered = Some((entry, begin));
+        }
+        self.inputs.finish(entry, outcome);
     }
 
     /// Logs a wait that is over.

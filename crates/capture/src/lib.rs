@@ -1,0 +1,86 @@
+//! Capture: a machine made of what was done in terminals.
+//!
+//! [`capture`] takes recordings, the logs of inputs with what the programs printed, and returns a machine that does the
+//! same again, with the reason of each guess. Pure: no clock, no files, no terminals.
+//!
+//! The parts, in the order in which they work:
+//! `turn` pairs each input with what came of it, `noise` names what is left out, `template` and `provenance` replace
+//! values by variables, `question` makes patterns of what programs ask, and `machine` writes the states.
+
+mod machine;
+mod noise;
+mod provenance;
+mod question;
+mod recording;
+mod template;
+mod turn;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use machine::capture;
+pub use recording::{Moment, Recording, Surroundings};
+
+/// What to capture, besides the recordings.
+#[derive(Debug, Clone, Default)]
+pub struct CaptureRequest {
+    /// The name of the workflow.
+    pub name: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Values that become arguments, by the argument's name.
+    pub inputs: Vec<(String, String)>,
+    /// Keeps commands that only look around.
+    pub keeps_looks: bool,
+    /// Files that must be there at the end.
+    pub expects: Vec<String>,
+}
+
+/// A captured machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Captured {
+    /// The machine, as a document.
+    pub definition: Value,
+    /// What was assumed, state by state.
+    pub guesses: Vec<Guess>,
+    /// Inputs that are not in the machine.
+    pub left_out: Vec<LeftOut>,
+    /// What a person or an agent has to decide.
+    pub undecided: Vec<String>,
+    /// The values of its arguments when it was recorded, without secrets and what a run takes from its client.
+    pub inputs: Vec<(String, String)>,
+    /// What each state did when it was recorded, in order.
+    pub golden: Vec<GoldenStep>,
+}
+
+/// An assumption about a state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Guess {
+    /// The state.
+    pub state: String,
+    /// What was assumed.
+    pub guess: String,
+    /// What it was concluded from.
+    pub reason: String,
+}
+
+/// An input that is not in the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The input.
+    pub input: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a state did when it was recorded: a line of a golden transcript.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, serde::Deserialize)]
+pub struct GoldenStep {
+    /// The state.
+    pub state: String,
+    /// What the program printed, with secrets masked.
+    pub prints: String,
+    /// The exit code of the command that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}

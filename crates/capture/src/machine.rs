@@ -1,0 +1,540 @@
+//! The states of a captured machine, and the capture itself.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use steplatch_workflow::substitute::literal;
+
+use crate::provenance::{Extraction, extractions};
+use crate::question::{general, landmark, question};
+use crate::recording::{Recording, Surroundings};
+use crate::template::{Binding, Use, typed};
+use crate::turn::{Act, Ending, Turn, turns};
+use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
+
+/// The shortest time that a state waits, in seconds, and the longest.
+const SHORTEST: f64 = 30.0;
+const LONGEST: f64 = 3600.0;
+
+/// How much longer a state waits than it took when it was recorded.
+const ROOM: f64 = 5.0;
+
+/// The most states of a machine, without the one that it ends with.
+const MOST_STATES: usize = 98;
+
+/// Returns the machine that does what these recordings show. Never fails: what cannot be captured is named in the reply.
+#[must_use]
+pub fn capture(recordings: &[Recording], around: &Surroundings, request: &CaptureRequest) -> Captured {
+    let (mut all, mut left_out): (Vec<Turn>, Vec<LeftOut>) = (Vec::new(), Vec::new());
+    for (index, recording) in recordings.iter().enumerate() {
+        let (turns, not_turns) = turns(index, recording);
+        all.extend(turns);
+        left_out.extend(not_turns);
+    }
+    all.sort_by(|one, other| {
+        (&one.timestamp, one.recording, one.number).cmp(&(&other.timestamp, other.recording, other.number))
+    });
+    let request = &CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
+    let inputs = request.inputs.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
+    let bindings: Vec<Binding> = inputs.chain(known(around)).filter(|binding| !binding.value.is_empty()).collect();
+    let found = extractions(&all, &bindings, around);
+    let is_source = |turn: usize| found.iter().any(|one| one.source == turn);
+    let reasons = noise::reasons(&all, request.keeps_looks, is_source);
+    left_out.extend(noise::left_out(&all, &reasons));
+    let mut writer = Writer {
+        recordings,
+        around,
+        bindings,
+        used: BTreeMap::new(),
+        secrets: Vec::new(),
+        states: Vec::new(),
+        captured: Captured { left_out, ..Captured::default() },
+    };
+    writer.open(&all);
+    let mut before: Vec<Option<String>> = vec![None; recordings.len()];
+    for (index, turn) in all.iter().enumerate() {
+        if reasons[index].is_none() {
+            writer.turn(turn, before.get(turn.recording).cloned().flatten().as_deref());
+        }
+        if let Some(screen) = before.get_mut(turn.recording) {
+            *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
+        }
+        for one in found.iter().filter(|one| one.source == index) {
+            writer.extraction(one, turn);
+        }
+    }
+    writer.expect(&request.expects);
+    writer.finish(request)
+}
+
+/// Returns inputs under the names that arguments of machines may have: upper-case letters, digits and `_`.
+fn argument_names(inputs: &[(String, String)]) -> Vec<(String, String)> {
+    let name = |name: &str| {
+        let name: String = name
+            .chars()
+            .map(|sign| if sign.is_ascii_alphanumeric() { sign.to_ascii_uppercase() } else { '_' })
+            .take(LONGEST_ARGUMENT)
+            .collect();
+        if name.starts_with(|first: char| first.is_ascii_uppercase()) { name } else { format!("INPUT_{name}") }
+    };
+    inputs.iter().map(|(given, value)| (name(given), value.clone())).collect()
+}
+
+/// The most characters of a given name that the name of an argument has.
+const LONGEST_ARGUMENT: usize = 50;
+
+/// Returns what is known of the machine and its user, as variables that a run takes from its client's environment.
+fn known(around: &Surroundings) -> Vec<Binding> {
+    let bindings = [(&around.directory, "PWD"), (&around.home, "HOME")];
+    let is_known = |value: &str| value.len() > 2 && value.starts_with('/');
+    let known = bindings.into_iter().filter(|(value, _)| is_known(value));
+    known.map(|(value, name)| Binding { value: value.clone(), name: name.to_owned() }).collect()
+}
+
+/// A state of the machine, without the way on.
+struct DraftState {
+    name: String,
+    tool: &'static str,
+    params: Map<String, Value>,
+    /// When the next state follows.
+    condition: Value,
+    timeout: Option<f64>,
+}
+
+struct Writer<'r> {
+    recordings: &'r [Recording],
+    around: &'r Surroundings,
+    bindings: Vec<Binding>,
+    /// The variables that a text has in place of a value.
+    used: BTreeMap<String, String>,
+    /// The secret arguments, by the row that they were typed behind.
+    secrets: Vec<(String, String)>,
+    states: Vec<DraftState>,
+    captured: Captured,
+}
+
+/// How a state waits.
+struct Wait {
+    params: Vec<(&'static str, Value)>,
+    condition: Value,
+    on_screen: bool,
+}
+
+impl Wait {
+    fn pattern(pattern: String) -> Self {
+        Self { params: vec![("pattern", pattern.into())], condition: "success".into(), on_screen: false }
+    }
+}
+
+impl Writer<'_> {
+    fn guess(&mut self, state: &str, guess: impl Into<String>, reason: impl Into<String>) {
+        self.captured.guesses.push(Guess { state: state.to_owned(), guess: guess.into(), reason: reason.into() });
+    }
+
+    /// Adds a state under a name that no other has, and returns the name.
+    fn add(&mut self, base: &str, tool: &'static str, params: Map<String, Value>, condition: Value) -> String {
+        let base = slug(base);
+        let is_taken = |name: &String| self.states.iter().any(|state| state.name == *name);
+        let numbered = (2..).map(|number| format!("{base}_{number}"));
+        let name = std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base);
+        self.states.push(DraftState { name: name.clone(), tool, params, condition, timeout: None });
+        name
+    }
+
+    fn golden(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
+        let golden = GoldenStep { state: state.to_owned(), prints: prints.to_owned(), exit_code };
+        self.captured.golden.push(golden);
+    }
+
+    /// Returns the terminal of a turn as a parameter, where there are several.
+    fn session(&self, recording: usize) -> Option<Value> {
+        (self.recordings.len() > 1).then(|| format!("{{{}_session_id}}", open_state(recording)).into())
+    }
+
+    /// Adds the states that open the terminals.
+    fn open(&mut self, turns: &[Turn]) {
+        for (index, recording) in self.recordings.iter().enumerate() {
+            if !turns.iter().any(|turn| turn.recording == index) && self.recordings.len() > 1 {
+                continue;
+            }
+            let shell = if recording.shell.is_empty() { "bash" } else { &recording.shell };
+            let mut params = Map::from_iter([("shell".to_owned(), Value::from(literal(shell)))]);
+            let begin = recording.moments.iter().find_map(|moment| moment.input.directory.as_deref());
+            let directory = begin.unwrap_or(&recording.directory);
+            let name = open_state(index);
+            if !directory.is_empty() && directory != self.around.directory {
+                let (directory, names) = typed(directory, &self.bindings, Use::Plain);
+                self.note_used(&names);
+                params.insert("working_directory".to_owned(), directory.into());
+            } else if !directory.is_empty() {
+                self.guess(
+                    &name,
+                    "it starts in the directory of its caller",
+                    format!("it was captured in {directory}"),
+                );
+            }
+            let name = self.add(&name, "open_terminal", params, "success".into());
+            self.golden(&name, "", None);
+        }
+    }
+
+    fn note_used(&mut self, names: &[String]) {
+        for name in names {
+            let value = self.bindings.iter().find(|binding| binding.name == *name).map(|binding| binding.value.clone());
+            self.used.insert(name.clone(), value.unwrap_or_default());
+        }
+    }
+
+    /// Returns the template of a text that is typed at a prompt or into a program.
+    fn typed(&mut self, state: &str, text: &str, at_prompt: bool) -> String {
+        let usage = if at_prompt { Use::Shell } else { Use::Plain };
+        let (template, names) = typed(text, &self.bindings, usage);
+        self.note_used(&names);
+        let around = self.around;
+        for (name, value) in [("host name", &around.host), ("user name", &around.user)] {
+            if value.len() >= 3 && crate::template::typed(text, &[binding(value)], Use::Plain).1.len() == 1 {
+                let sentence =
+                    format!("state '{state}' types the {name} '{value}': give it as an input to make it an argument");
+                self.captured.undecided.push(sentence);
+            }
+        }
+        template
+    }
+
+    fn turn(&mut self, turn: &Turn, screen: Option<&str>) {
+        match &turn.act {
+            Act::Command { command, directory, exit_code, output } => {
+                self.command(turn, command, directory.as_deref(), *exit_code, output);
+            }
+            Act::Typed { text, keys } => {
+                let base = if turn.at_prompt { text.clone() } else { format!("answer {}", subject(text, keys)) };
+                let name = slug(&base);
+                let template = self.typed(&name, text, turn.at_prompt);
+                let mut params = Map::new();
+                if !template.is_empty() || keys.is_empty() {
+                    params.insert("input_text".to_owned(), template.into());
+                }
+                if !keys.is_empty() {
+                    params.insert("keys".to_owned(), json!(keys));
+                }
+                self.input(turn, &base, params, screen);
+            }
+            Act::Hidden { entered, row } => {
+                let secret = self.secret(row);
+                let text = format!("{{{secret}}}{}", if *entered { "\n" } else { "" });
+                let params =
+                    Map::from_iter([("input_text".to_owned(), text.into()), ("secret".to_owned(), true.into())]);
+                self.input(turn, &format!("give {secret}"), params, screen);
+            }
+        }
+    }
+
+    /// Returns the name of the secret argument that is typed behind a row.
+    fn secret(&mut self, row: &str) -> String {
+        let row = general(row.trim(), &[], self.around);
+        if let Some((_, name)) = self.secrets.iter().find(|(known, _)| *known == row) {
+            return name.clone();
+        }
+        let lower = row.to_ascii_lowercase();
+        let words = [
+            ("passphrase", "PASSPHRASE"),
+            ("password", "PASSWORD"),
+            ("token", "TOKEN"),
+            ("code", "CODE"),
+            ("pin", "PIN"),
+        ];
+        let base = words.iter().find(|(word, _)| lower.contains(word)).map_or("SECRET", |(_, name)| name);
+        let is_taken = |name: &String| self.secrets.iter().any(|(_, taken)| taken == name);
+        let numbered = (2..).map(|number| format!("{base}_{number}"));
+        let name = std::iter::once(base.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default();
+        self.secrets.push((row, name.clone()));
+        name
+    }
+
+    fn command(&mut self, turn: &Turn, command: &str, directory: Option<&str>, exit_code: Option<i32>, output: &str) {
+        let name = slug(command);
+        let command = self.typed(&name, command, turn.at_prompt);
+        let mut params = Map::from_iter([("command".to_owned(), Value::from(command))]);
+        if let Some(directory) = directory {
+            let directory = self.typed(&name, directory, false);
+            params.insert("working_directory".to_owned(), directory.into());
+        }
+        params.insert("timeout".to_owned(), json!(limit(turn.elapsed)));
+        self.in_terminal(&mut params, turn);
+        let expected = exit_code.filter(|code| *code != 0);
+        let condition = expected.map_or("success".into(), |code| json!({"field_equals": {"exit_code": code}}));
+        let name = self.add(&name, "run_command", params, condition);
+        if let Some(code) = expected {
+            self.guess(
+                &name,
+                format!("exit code {code} is expected"),
+                "it had that when it was captured and was not done again",
+            );
+        }
+        self.golden(&name, output, exit_code);
+        for wait in &turn.waits {
+            let pattern = self.pattern_of_client(&name, &wait.pattern);
+            self.await_output(turn, &name, Wait::pattern(pattern));
+        }
+    }
+
+    fn in_terminal(&self, params: &mut Map<String, Value>, turn: &Turn) {
+        if let Some(session) = self.session(turn.recording) {
+            params.insert("session_id".to_owned(), session);
+        }
+    }
+
+    /// Returns a pattern of the client, with values as variables.
+    fn pattern_of_client(&mut self, state: &str, pattern: &str) -> String {
+        let (template, names) = typed(pattern, &self.bindings, Use::Plain);
+        self.note_used(&names);
+        self.guess(state, format!("it waits for /{pattern}/"), "that was waited for when it was captured");
+        template
+    }
+
+    /// Adds an input with what is waited for behind it.
+    fn input(&mut self, turn: &Turn, base: &str, mut params: Map<String, Value>, screen: Option<&str>) {
+        self.in_terminal(&mut params, turn);
+        let seconds = limit(turn.elapsed);
+        let name = self.add(base, "send_input", params, "success".into());
+        let index = self.states.len() - 1;
+        let mut waits = self.waits(turn, &name, screen);
+        let exit_code = if let Ending::Prompt { exit_code } = turn.ending { exit_code } else { None };
+        self.golden(&name, &turn.printed, exit_code.filter(|_| waits.len() <= 1));
+        if waits.first().is_some_and(|wait| !wait.on_screen) {
+            let wait = waits.remove(0);
+            let state = &mut self.states[index];
+            state.params.extend(wait.params.into_iter().map(|(name, value)| (name.to_owned(), value)));
+            state.params.insert("timeout".to_owned(), json!(seconds));
+            state.condition = wait.condition;
+            // Without one, an action other than a wait has 30 seconds.
+            state.timeout = Some(seconds + 5.0);
+        }
+        for wait in waits {
+            let name = self.await_output(turn, &name, wait);
+            let prints = if let Ending::Screen(rows) = &turn.ending { rows } else { &turn.printed };
+            self.golden(&name, prints, exit_code);
+        }
+    }
+
+    fn await_output(&mut self, turn: &Turn, base: &str, wait: Wait) -> String {
+        let mut params: Map<String, Value> =
+            wait.params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        if wait.on_screen {
+            params.insert("target".to_owned(), "screen".into());
+        }
+        params.insert("timeout".to_owned(), json!(limit(turn.elapsed)));
+        self.in_terminal(&mut params, turn);
+        self.add(&format!("after {base}"), "await_output", params, wait.condition)
+    }
+
+    /// Returns what is waited for behind an input, in order of trust: what the client waited for, then what the program
+    /// did when the next input was typed.
+    fn waits(&mut self, turn: &Turn, state: &str, screen: Option<&str>) -> Vec<Wait> {
+        let mut waits = Vec::new();
+        for wait in &turn.waits {
+            let pattern = self.pattern_of_client(state, &wait.pattern);
+            waits.push(Wait::pattern(pattern));
+        }
+        let is_covered = turn.waits.last().is_some_and(|wait| wait.reaches_input);
+        match &turn.ending {
+            Ending::Prompt { exit_code } => {
+                let condition = match exit_code {
+                    Some(code) => json!({"field_equals": {"reason": "prompt", "exit_code": code}}),
+                    None => json!({"field_equals": {"reason": "prompt"}}),
+                };
+                waits.push(Wait { params: vec![("until", "prompt".into())], condition, on_screen: false });
+            }
+            Ending::Question(line) | Ending::Password(line) if !is_covered && !line.trim().is_empty() => {
+                let pattern = question(line, &self.bindings, self.around);
+                self.note_used_in(&pattern);
+                self.guess(state, format!("it waits for /{pattern}/"), "the line stood there when input went on");
+                waits.push(Wait::pattern(pattern));
+            }
+            Ending::Screen(rows) => match landmark(screen.or(turn.screen.as_deref()), rows) {
+                Some(row) => {
+                    let pattern = general(row, &self.bindings, self.around);
+                    self.note_used_in(&pattern);
+                    self.guess(
+                        state,
+                        format!("it waits for /{pattern}/ on the screen"),
+                        "the row was new when input went on",
+                    );
+                    let params = vec![("pattern", pattern.into())];
+                    waits.push(Wait { params, condition: "success".into(), on_screen: true });
+                }
+                None => waits.push(self.quiet(state)),
+            },
+            Ending::Question(_) | Ending::Password(_) if is_covered => {}
+            Ending::Open if !turn.waits.is_empty() => {}
+            Ending::Question(_) | Ending::Password(_) | Ending::Open => {
+                let wait = self.quiet(state);
+                waits.push(wait);
+            }
+        }
+        waits
+    }
+
+    /// Notes the variables of a pattern as used.
+    fn note_used_in(&mut self, pattern: &str) {
+        let named = |binding: &Binding| pattern.contains(&format!("{{{}|regex}}", binding.name));
+        let names: Vec<String> =
+            self.bindings.iter().filter(|binding| named(binding)).map(|binding| binding.name.clone()).collect();
+        self.note_used(&names);
+    }
+
+    fn quiet(&mut self, state: &str) -> Wait {
+        self.guess(
+            state,
+            "it waits until nothing is printed for a moment",
+            "nothing showed that the program was ready",
+        );
+        let condition = json!({"field_equals": {"reason": "quiet"}});
+        Wait { params: vec![("until", "quiet".into())], condition, on_screen: false }
+    }
+
+    /// Adds the state that reads a value off what a turn printed.
+    fn extraction(&mut self, one: &Extraction, turn: &Turn) {
+        self.note_used_in(&one.pattern);
+        let state = self.states.last().map(|state| state.name.clone()).unwrap_or_default();
+        let name = self.await_output(turn, &one.binding.name, Wait::pattern(one.pattern.clone()));
+        self.guess(
+            &name,
+            format!("{{{}}} is read off the output of '{state}'", one.binding.name),
+            format!("'{}' was printed there before it was typed", one.binding.value),
+        );
+        let prints = if let Act::Command { output, .. } = &turn.act { output } else { &turn.printed };
+        self.golden(&name, prints, None);
+        self.bindings.push(one.binding.clone());
+    }
+
+    /// Adds the checks of the files that must be there.
+    fn expect(&mut self, files: &[String]) {
+        for file in files {
+            let (file, names) = typed(file, &self.bindings, Use::Plain);
+            self.note_used(&names);
+            let command = format!("test -e '{}'", file.replace('\'', r"'\''"));
+            let name = self.add(
+                "check file",
+                "run_command",
+                Map::from_iter([("command".to_owned(), command.into())]),
+                "success".into(),
+            );
+            self.golden(&name, "", Some(0));
+        }
+    }
+
+    fn finish(mut self, request: &CaptureRequest) -> Captured {
+        if self.states.len() > MOST_STATES {
+            let left = self.states.len() - MOST_STATES;
+            self.captured.undecided.push(format!(
+                "a machine has at most 100 states: the last {left} are missing; capture the session in parts"
+            ));
+            self.states.truncate(MOST_STATES);
+            let kept: Vec<String> = self.states.iter().map(|state| state.name.clone()).collect();
+            self.captured.golden.retain(|step| kept.contains(&step.state));
+        }
+        if self.states.iter().all(|state| state.tool == "open_terminal") {
+            self.captured.undecided.push("nothing was captured but the opening of a terminal".to_owned());
+        }
+        if self.states.last().is_none_or(|last| last.condition != "success") {
+            self.add("done", "return", Map::from_iter([("result".to_owned(), json!({}))]), Value::Null);
+        }
+        let mut states = Map::new();
+        let names: Vec<String> = self.states.iter().map(|state| state.name.clone()).collect();
+        for (index, state) in self.states.into_iter().enumerate() {
+            let mut document = json!({"action": {"tool": state.tool, "params": state.params}});
+            if let Some(next) = names.get(index + 1) {
+                document["transitions"] = json!([{"condition": state.condition, "next_state": next}]);
+            }
+            if let Some(timeout) = state.timeout {
+                document["timeout"] = json!(timeout);
+            }
+            states.insert(state.name, document);
+        }
+        let mut definition = Map::new();
+        if let Some(name) = &request.name {
+            definition.insert("name".to_owned(), name.as_str().into());
+        }
+        if let Some(description) = &request.description {
+            definition.insert("description".to_owned(), description.as_str().into());
+        }
+        let arguments = arguments(request, &self.used, &self.secrets);
+        if !arguments.is_empty() {
+            definition.insert("arguments".to_owned(), arguments.into());
+        }
+        definition.insert("initial_state".to_owned(), names.first().cloned().unwrap_or_default().into());
+        definition.insert("states".to_owned(), states.into());
+        for (name, value) in &request.inputs {
+            if !self.used.contains_key(name) {
+                let sentence = format!("the value of the input '{name}' ('{value}') was not typed: it is no argument");
+                self.captured.undecided.push(sentence);
+            }
+        }
+        let used = request.inputs.iter().filter(|(name, _)| self.used.contains_key(name));
+        Captured { inputs: used.cloned().collect(), definition: definition.into(), ..self.captured }
+    }
+}
+
+fn binding(value: &str) -> Binding {
+    Binding { value: value.to_owned(), name: "value".to_owned() }
+}
+
+/// Returns the arguments of a machine: the inputs, the secrets, and what it takes from its client's environment.
+fn arguments(
+    request: &CaptureRequest,
+    used: &BTreeMap<String, String>,
+    secrets: &[(String, String)],
+) -> Map<String, Value> {
+    let mut arguments = Map::new();
+    for (name, value) in request.inputs.iter().filter(|(name, _)| used.contains_key(name)) {
+        let value = json!({"description": format!("Such as {}", literal(value)), "export": false});
+        arguments.insert(name.clone(), value);
+    }
+    for (name, description) in [("PWD", "The directory to work in"), ("HOME", "The home directory")] {
+        let is_input = arguments.contains_key(name);
+        if used.contains_key(name) && !is_input {
+            arguments.insert(name.to_owned(), json!({"description": description, "export": false}));
+        }
+    }
+    for (row, name) in secrets {
+        let row = row.replace(r"\S+", "…").replace('\\', "");
+        let description = format!("Typed at: {}", literal(row.trim()));
+        arguments.insert(name.clone(), json!({"description": description, "secret": true}));
+    }
+    arguments
+}
+
+fn open_state(recording: usize) -> String {
+    if recording == 0 { "open".to_owned() } else { format!("open_{}", recording + 1) }
+}
+
+/// Returns how long a state waits that took so many seconds.
+fn limit(elapsed: Option<f64>) -> f64 {
+    let seconds = (elapsed.unwrap_or(0.0) * ROOM).clamp(SHORTEST, LONGEST);
+    (seconds / 10.0).ceil() * 10.0
+}
+
+/// Returns what an answer is about: its text, or its first key.
+fn subject(text: &str, keys: &[String]) -> String {
+    let text = text.trim();
+    if text.is_empty() { keys.first().cloned().unwrap_or_else(|| "enter".to_owned()) } else { text.to_owned() }
+}
+
+/// The most characters of a state's name that a text gives it.
+const LONGEST_NAME: usize = 32;
+
+/// Returns a name of a state made of the first words of a text.
+fn slug(text: &str) -> String {
+    let mut name = String::new();
+    for word in text.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(4) {
+        if !name.is_empty() && name.len() + word.len() + 1 > LONGEST_NAME {
+            break;
+        }
+        if !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(word.chars().take(LONGEST_NAME).flat_map(char::to_lowercase));
+    }
+    if name.is_empty() { "step".to_owned() } else { name }
+}

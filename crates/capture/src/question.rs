@@ -1,0 +1,164 @@
+//! Patterns of what programs show: a question without an end, a row of a full screen.
+//!
+//! What changes from one time to the next (numbers, times, identifiers, temporary paths, names of hosts) is generalised.
+
+use crate::recording::Surroundings;
+use crate::template::{Binding, Use, template};
+
+/// Returns the pattern of a line that asks: it stands at the end of what was printed.
+pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings) -> String {
+    let line = line.trim_end();
+    let begin = line.len() - line.trim_start().len();
+    let body = general(&line[begin..], bindings, around);
+    if body.is_empty() { String::new() } else { format!("^{}{body} *$", if begin > 0 { " *" } else { "" }) }
+}
+
+/// Returns the pattern of a part of a row.
+pub(crate) fn general(text: &str, bindings: &[Binding], around: &Surroundings) -> String {
+    template(text, bindings, Use::Pattern, |part| generalised(part, around)).0
+}
+
+/// Escapes a text and generalises its words.
+fn generalised(text: &str, around: &Surroundings) -> String {
+    let mut pattern = String::with_capacity(text.len() + 16);
+    let mut word = String::new();
+    for sign in text.chars() {
+        if sign.is_whitespace() {
+            pattern.push_str(&word_pattern(&std::mem::take(&mut word), around));
+            if !pattern.ends_with(" +") {
+                pattern.push_str(if pattern.ends_with(' ') { "+" } else { " " });
+            }
+        } else {
+            word.push(sign);
+        }
+    }
+    pattern.push_str(&word_pattern(&word, around));
+    pattern
+}
+
+/// Signs around a word that are no part of what changes.
+const AROUND: &[char] = &['(', ')', '[', ']', '\'', '"', ',', ':', ';', '?', '!', '<', '>', '`', '…'];
+
+fn word_pattern(word: &str, around: &Surroundings) -> String {
+    let core = word.trim_matches(AROUND);
+    if core.is_empty() {
+        return digits(word);
+    }
+    let begin = word.find(core).unwrap_or(0);
+    let (before, after) = (&word[..begin], &word[begin + core.len()..]);
+    let core = if changes(core, around) { r"\S+".to_owned() } else { digits(core) };
+    format!("{}{core}{}", escaped(before), escaped(after))
+}
+
+/// Whether a word is another one the next time: an identifier, a temporary path, a name of this machine or its user.
+fn changes(word: &str, around: &Surroundings) -> bool {
+    let is_hex = |word: &str| {
+        word.len() >= 7
+            && word.chars().all(|sign| sign.is_ascii_hexdigit() || sign == '-')
+            && word.contains(|sign: char| sign.is_ascii_digit())
+    };
+    let contains = |name: &str| name.len() >= 3 && word.contains(name);
+    is_hex(word)
+        || ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"].iter().any(|begin| word.starts_with(begin))
+        || contains(&around.home)
+        || contains(&around.directory)
+        || contains(&around.host)
+        || (word.contains('@') && word.starts_with(&around.user) && !around.user.is_empty())
+        || word.starts_with("SHA256:")
+}
+
+/// Escapes a text, with any number in place of each number. A single digit within a word of letters stays: `y1`, `utf8`.
+fn digits(text: &str) -> String {
+    let mut pattern = String::new();
+    let mut rest = text;
+    while let Some(sign) = rest.chars().next() {
+        let length = rest.chars().take_while(char::is_ascii_digit).count();
+        if length > 0 {
+            let in_word = pattern.ends_with(char::is_alphabetic) && length == 1;
+            pattern.push_str(if in_word { &rest[..1] } else { r"\d+" });
+            rest = &rest[length..];
+        } else {
+            pattern.push_str(&escaped(sign.encode_utf8(&mut [0; 4])));
+            rest = &rest[sign.len_utf8()..];
+        }
+    }
+    pattern
+}
+
+/// Escapes what means something in a pattern, and nothing else: a captured pattern is read by people.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for sign in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(sign) {
+            pattern.push('\\');
+        }
+        pattern.push(sign);
+    }
+    pattern
+}
+
+/// Returns the row of a full screen that tells it from the one before: text that was not there, and as much of it as
+/// possible.
+pub(crate) fn landmark<'s>(before: Option<&str>, screen: &'s str) -> Option<&'s str> {
+    let before: Vec<&str> = before.into_iter().flat_map(str::lines).map(str::trim).collect();
+    let letters = |row: &str| row.chars().filter(|sign| sign.is_alphabetic()).count();
+    let rows = screen.lines().map(|row| row.trim_matches(|sign: char| sign.is_whitespace() || is_frame(sign)));
+    let mut best: Option<&str> = None;
+    for row in rows {
+        let is_new = !before.iter().any(|old| old.contains(row));
+        if is_new && letters(row) >= 3 && best.is_none_or(|best| letters(row) > letters(best)) {
+            best = Some(row);
+        }
+    }
+    best
+}
+
+/// Whether a sign draws a line, a box or a block.
+fn is_frame(sign: char) -> bool {
+    ('\u{2500}'..='\u{259f}').contains(&sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around() -> Surroundings {
+        Surroundings {
+            home: "/home/ana".to_owned(),
+            directory: "/home/ana/shop".to_owned(),
+            user: "ana".to_owned(),
+            host: "mill".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_changes_in_a_question_is_generalised() {
+        let cases = [
+            ("Continue? [Y/n] ", r"^Continue\? \[Y/n\] *$"),
+            ("version: (1.0.0) ", r"^version: \(\d+\.\d+\.\d+\) *$"),
+            ("Overwrite /tmp/x.81/a? ", r"^Overwrite \S+\? *$"),
+            ("ana@mill's password: ", r"^\S+ password: *$"),
+            ("(Pdb) ", r"^\(Pdb\) *$"),
+            ("commit 1f3a9b2c now? ", r"^commit \S+ now\? *$"),
+            ("    utf8   ok? ", r"^ *utf8 +ok\? *$"),
+        ];
+        for (line, pattern) in cases {
+            let made = question(line, &[], &around());
+            assert_eq!(made, pattern, "{line}");
+            let pattern = steplatch_pattern::Pattern::new(&made).unwrap();
+            assert!(pattern.is_match(line).unwrap(), "{made} {line:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_in_a_question_is_its_variable() {
+        let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
+        assert_eq!(question("package name: (shop) ", &bindings, &around()), r"^package name: \({name|regex}\) *$");
+    }
+
+    #[test]
+    fn the_row_that_is_new_tells_a_screen() {
+        assert_eq!(landmark(Some("│ Welcome │\n<Ok>"), "│ Which disk? │\n<Ok>"), Some("Which disk?"));
+        assert_eq!(landmark(None, "~\n~"), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! What a capture is made of: the log of inputs of a terminal, and what was printed between its entries.
+
+use serde::{Deserialize, Serialize};
+use steplatch_protocol::InputRecord;
+
+/// The recording of one terminal.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The id of the terminal.
+    pub terminal: String,
+    /// The command line that it was opened with.
+    pub shell: String,
+    /// The directory that it was opened in.
+    pub directory: String,
+    /// The entries, oldest first.
+    pub moments: Vec<Moment>,
+}
+
+/// An entry of the log, and what was printed from it up to the next one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The entry.
+    pub input: InputRecord,
+    /// What was printed, as lines look in the end.
+    pub printed: String,
+    /// What a command printed, from its beginning to its end.
+    pub output: Option<String>,
+}
+
+/// What is known of the machine and the person, to recognise it in texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The home directory.
+    pub home: String,
+    /// The directory of the client that captures.
+    pub directory: String,
+    /// The name of the user.
+    pub user: String,
+    /// The name of the host.
+    pub host: String,
+}

@@ -1,0 +1,162 @@
+//! Texts with variables in place of values.
+//!
+//! A value is replaced where it stands by itself: not within a longer word or number. The longest value wins. What else
+//! looks like a placeholder is made literal.
+
+use steplatch_workflow::substitute::literal;
+
+/// A value that a variable stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Binding {
+    /// The text as it was typed or printed.
+    pub(crate) value: String,
+    /// The name of the variable.
+    pub(crate) name: String,
+}
+
+/// Where a text is used, which says how a value is quoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Typed into a program as it is.
+    Plain,
+    /// Read by a POSIX shell: a value that is a word of its own is quoted for it.
+    Shell,
+    /// In a pattern.
+    Pattern,
+}
+
+/// Returns the template of a text, and the names of the variables in it. Text of patterns is escaped by `escape`.
+pub(crate) fn template(
+    text: &str,
+    bindings: &[Binding],
+    usage: Use,
+    escape: impl Fn(&str) -> String,
+) -> (String, Vec<String>) {
+    let (mut made, mut names) = (String::with_capacity(text.len()), Vec::new());
+    let (mut plain, mut at) = (0, 0);
+    while at < text.len() {
+        let found = bindings
+            .iter()
+            .filter(|binding| !binding.value.is_empty() && text[at..].starts_with(&binding.value))
+            .filter(|binding| stands_alone(text, at, at + binding.value.len()))
+            .max_by_key(|binding| binding.value.len());
+        let Some(binding) = found else {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+            continue;
+        };
+        made.push_str(&escape(&text[plain..at]));
+        let end = at + binding.value.len();
+        let is_word = is_word_of_shell(text, at, end);
+        let filter = match usage {
+            Use::Shell if is_word => "|sh",
+            Use::Shell | Use::Plain => "",
+            Use::Pattern => "|regex",
+        };
+        made.extend(["{", &binding.name, filter, "}"]);
+        names.push(binding.name.clone());
+        (at, plain) = (end, end);
+    }
+    made.push_str(&escape(&text[plain..]));
+    (made, names)
+}
+
+/// As [`template`], of a text that is typed.
+pub(crate) fn typed(text: &str, bindings: &[Binding], usage: Use) -> (String, Vec<String>) {
+    template(text, bindings, usage, literal)
+}
+
+/// Whether the part of a text is no part of a longer word or number.
+pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
+    let joins = |one: Option<char>, other: Option<char>| {
+        let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
+        one.is_some_and(is_word) && other.is_some_and(is_word)
+    };
+    let part = &text[begin..end];
+    !joins(text[..begin].chars().next_back(), part.chars().next())
+        && !joins(part.chars().next_back(), text[end..].chars().next())
+}
+
+/// Whether the part of a command is a word of its own, outside of quotes.
+fn is_word_of_shell(text: &str, begin: usize, end: usize) -> bool {
+    let is_border = |sign: Option<char>| sign.is_none_or(|sign| sign.is_whitespace() || sign == '=');
+    let is_quoted = |quote: char| text[..begin].matches(quote).count() % 2 == 1;
+    is_border(text[..begin].chars().next_back())
+        && text[end..].chars().next().is_none_or(char::is_whitespace)
+        && !is_quoted('\'')
+        && !is_quoted('"')
+}
+
+/// Keys of a person's own terminal, as the bytes that it sends.
+const KEYS: [(&str, &str); 18] = [
+    ("\x1b[A", "up"),
+    ("\x1b[B", "down"),
+    ("\x1b[C", "right"),
+    ("\x1b[D", "left"),
+    ("\x1bOA", "up"),
+    ("\x1bOB", "down"),
+    ("\x1bOC", "right"),
+    ("\x1bOD", "left"),
+    ("\x1b[H", "home"),
+    ("\x1b[F", "end"),
+    ("\x1b[3~", "delete"),
+    ("\x1b[5~", "pageup"),
+    ("\x1b[6~", "pagedown"),
+    ("\t", "tab"),
+    ("\x03", "ctrl-c"),
+    ("\x04", "ctrl-d"),
+    ("\x1a", "ctrl-z"),
+    ("\x1b", "escape"),
+];
+
+/// Returns what the bytes of a person's own terminal type: text with its corrections applied, and keys behind it. Enter
+/// is `\n`.
+pub(crate) fn typed_keys(bytes: &str) -> (String, Vec<String>) {
+    let (mut text, mut keys) = (String::new(), Vec::new());
+    let mut rest = bytes;
+    while let Some(sign) = rest.chars().next() {
+        let key = KEYS.iter().find(|(bytes, _)| rest.starts_with(bytes));
+        let length = key.map_or(sign.len_utf8(), |(bytes, _)| bytes.len());
+        match (key, sign) {
+            (Some((_, name)), _) => keys.push((*name).to_owned()),
+            (None, '\x7f' | '\x08') => drop(text.pop()),
+            (None, '\x15') => text.clear(),
+            (None, '\x17') => {
+                let kept = text.trim_end().rfind(' ').map_or(0, |blank| blank + 1);
+                text.truncate(kept);
+            }
+            (None, '\r' | '\n') if keys.is_empty() => text.push('\n'),
+            (None, '\r' | '\n') => keys.push("enter".to_owned()),
+            // Text behind a key: keys are typed after the text, so each sign is a key of its own.
+            (None, sign) if !keys.is_empty() => keys.push(sign.to_string()),
+            (None, sign) => text.push(sign),
+        }
+        rest = &rest[length..];
+    }
+    (text, keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(value: &str, name: &str) -> Binding {
+        Binding { value: value.to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn a_value_is_replaced_where_it_stands_by_itself() {
+        let bindings = [binding("1.2", "version"), binding("1.2.3", "exact")];
+        let shell = |text: &str| typed(text, &bindings, Use::Shell).0;
+        assert_eq!(shell("git tag v1.2"), "git tag v1.2", "a part of a word");
+        assert_eq!(shell("git tag 1.2"), "git tag {version|sh}");
+        assert_eq!(shell("echo '1.2' a-1.2 --x=1.2.3"), "echo '{version}' a-{version} --x={exact|sh}");
+        assert_eq!(shell("awk '{print}' ${HOME}"), "awk '{{print}}' ${{HOME}}");
+    }
+
+    #[test]
+    fn corrections_of_a_person_are_applied() {
+        assert_eq!(typed_keys("lx\x7fs -l\x17-a\r"), ("ls -a\n".to_owned(), vec![]));
+        assert_eq!(typed_keys("\x1b[A\r"), (String::new(), vec!["up".to_owned(), "enter".to_owned()]));
+        assert_eq!(typed_keys("wrong\x15right"), ("right".to_owned(), vec![]));
+    }
+}

@@ -1,0 +1,363 @@
+//! Turns: an input, and what came of it before the next one.
+//!
+//! A command that ended without further input is one turn. A program that asked has a turn for the line that started it
+//! and one for each answer.
+
+use steplatch_protocol::{InputKind, InputRecord};
+
+use crate::LeftOut;
+use crate::recording::{Moment, Recording};
+
+/// An input, and what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Turn {
+    /// Which recording it is of.
+    pub(crate) recording: usize,
+    /// When it was typed (ISO 8601, UTC), for the order between terminals.
+    pub(crate) timestamp: String,
+    /// The number of its entry.
+    pub(crate) number: u64,
+    pub(crate) act: Act,
+    /// Waits of the client that ended with a match, in order.
+    pub(crate) waits: Vec<SeenWait>,
+    pub(crate) ending: Ending,
+    /// What was printed up to the next input.
+    pub(crate) printed: String,
+    /// Seconds to the end of the command, or of the last wait.
+    pub(crate) elapsed: Option<f64>,
+    /// The rows of the screen that it was typed into, of a full-screen program.
+    pub(crate) screen: Option<String>,
+    /// It was typed at the prompt of a shell.
+    pub(crate) at_prompt: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Act {
+    /// A command that needed no input.
+    Command { command: String, directory: Option<String>, exit_code: Option<i32>, output: String },
+    /// Text was typed, and keys after it.
+    Typed { text: String, keys: Vec<String> },
+    /// Something was typed that is not shown, behind this row.
+    Hidden { entered: bool, row: String },
+}
+
+/// A wait of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SeenWait {
+    pub(crate) pattern: String,
+    /// The match ends where the next input was typed.
+    pub(crate) reaches_input: bool,
+}
+
+/// What a program did at the end of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The shell was at its prompt again.
+    Prompt { exit_code: Option<i32> },
+    /// The program asked with this line, without an end.
+    Question(String),
+    /// The program read a line without showing it.
+    Password(String),
+    /// A full-screen program showed these rows.
+    Screen(String),
+    /// The log ends here.
+    Open,
+}
+
+/// Returns the turns of a recording, and the inputs that are none.
+pub(crate) fn turns(index: usize, recording: &Recording) -> (Vec<Turn>, Vec<LeftOut>) {
+    let mut reader = Reader { index, moments: &recording.moments, turns: Vec::new(), left_out: Vec::new(), open: None };
+    let mut at = 0;
+    while at < recording.moments.len() {
+        at = reader.take(at);
+    }
+    let mut turns = reader.turns;
+    for turn in &mut turns {
+        turn.printed.truncate(floor(&turn.printed, LONGEST_PRINT));
+    }
+    (turns, reader.left_out)
+}
+
+/// The most bytes of a turn's output that are looked at.
+const LONGEST_PRINT: usize = 64 << 10;
+
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+struct Reader<'r> {
+    index: usize,
+    moments: &'r [Moment],
+    turns: Vec<Turn>,
+    left_out: Vec<LeftOut>,
+    /// The exit code of the command that the program in progress belongs to, once it has ended: a conversation is open.
+    open: Option<Option<i32>>,
+}
+
+fn is_typed(input: &InputRecord) -> bool {
+    matches!(input.kind, InputKind::Typed | InputKind::Attached | InputKind::Hidden)
+}
+
+fn is_input(input: &InputRecord) -> bool {
+    is_typed(input) || input.kind == InputKind::Command
+}
+
+fn is_at_prompt(input: &InputRecord) -> bool {
+    input.context == "prompt"
+}
+
+impl Reader<'_> {
+    /// Takes the entry at `at`, and returns the position of the next one.
+    fn take(&mut self, at: usize) -> usize {
+        let moments = self.moments;
+        let input = &moments[at].input;
+        match input.kind {
+            InputKind::Wait => {
+                self.wait(at);
+                at + 1
+            }
+            InputKind::Resize => {
+                let size = format!("{}x{}", input.cols.unwrap_or_default(), input.rows.unwrap_or_default());
+                self.leave_out(format!("resize to {size}"), "a machine opens its terminals in one size");
+                at + 1
+            }
+            InputKind::Signal if input.signal == Some(2) => {
+                self.push(at, Act::Typed { text: String::new(), keys: vec!["ctrl-c".to_owned()] });
+                at + 1
+            }
+            InputKind::Signal => {
+                let signal = input.signal.unwrap_or_default();
+                self.leave_out(format!("signal {signal}"), "no action sends this signal");
+                at + 1
+            }
+            InputKind::Command => {
+                self.command(at);
+                at + 1
+            }
+            // Belongs to an input that is no longer in the log.
+            InputKind::Entered => at + 1,
+            InputKind::Typed | InputKind::Attached | InputKind::Hidden if is_at_prompt(input) => self.line(at),
+            InputKind::Typed | InputKind::Attached | InputKind::Hidden => {
+                let act = act_of(input);
+                self.push(at, act);
+                at + 1
+            }
+        }
+    }
+
+    fn leave_out(&mut self, input: String, reason: &str) {
+        self.left_out.push(LeftOut { input, reason: reason.to_owned() });
+    }
+
+    /// Returns the next input behind an entry.
+    fn next_input(&self, at: usize) -> Option<&Moment> {
+        self.moments[at + 1..].iter().find(|moment| is_input(&moment.input))
+    }
+
+    /// Whether the command of an entry got input before it ended.
+    fn is_conversation(&self, at: usize) -> bool {
+        let Some(next) = self.next_input(at) else { return self.moments[at].input.reason.as_deref() != Some("ended") };
+        let ends =
+            self.moments[at].input.output_end.filter(|_| self.moments[at].input.reason.as_deref() == Some("ended"));
+        !is_at_prompt(&next.input) && ends.is_none_or(|end| next.input.offset < end)
+    }
+
+    fn command(&mut self, at: usize) {
+        let moment = &self.moments[at];
+        let InputRecord { text, working_directory, exit_code, error, .. } = &moment.input;
+        let command = text.clone().unwrap_or_default();
+        if let Some(error) = error {
+            return self.leave_out(command, &format!("it was not run: {error}"));
+        }
+        if self.is_conversation(at) {
+            self.open = Some(*exit_code);
+            let directory = working_directory.as_ref().map(|directory| format!("cd {directory} && "));
+            let text = format!("{}{command}\n", directory.unwrap_or_default());
+            return self.push(at, Act::Typed { text, keys: Vec::new() });
+        }
+        let output = moment.output.clone().unwrap_or_else(|| moment.printed.clone());
+        let directory = working_directory.clone();
+        self.push(at, Act::Command { command, directory, exit_code: *exit_code, output });
+    }
+
+    /// Takes what was typed at a prompt, up to the lines that the shell took.
+    fn line(&mut self, at: usize) -> usize {
+        let (mut typed, mut taken) = (Vec::new(), Vec::new());
+        let mut next = at;
+        while let Some(moment) = self.moments.get(next) {
+            let input = &moment.input;
+            match input.kind {
+                InputKind::Entered => taken.push(next),
+                InputKind::Wait => {}
+                _ if is_typed(input) && is_at_prompt(input) && taken.is_empty() => typed.push(next),
+                _ => break,
+            }
+            next += 1;
+        }
+        let is_hidden = typed.iter().any(|at| self.moments[*at].input.kind == InputKind::Hidden);
+        let text: String = typed.iter().map(|at| edited(&self.moments[*at].input)).collect();
+        if taken.is_empty() {
+            let what = if is_hidden { "something that is not shown".to_owned() } else { text.trim().to_owned() };
+            let is_enter = what.is_empty();
+            if !is_enter {
+                self.leave_out(what, "the line was not entered");
+            }
+            return next;
+        }
+        let is_plain = typed.iter().all(|at| is_plain(&self.moments[*at].input)) && taken.len() == 1;
+        for (index, &entered) in taken.iter().enumerate() {
+            let is_last = index + 1 == taken.len();
+            let input = &self.moments[entered].input;
+            let line = if is_plain { Some(text.trim_end_matches('\n').to_owned()) } else { input.text.clone() };
+            let is_conversation = is_last && self.is_conversation(entered);
+            if is_conversation {
+                self.open = Some(input.exit_code);
+            }
+            let begin = if index == 0 { at } else { entered };
+            match line.filter(|_| !is_hidden) {
+                None => self.push(begin, Act::Hidden { entered: true, row: "command".to_owned() }),
+                Some(line) if is_conversation => {
+                    self.push(begin, Act::Typed { text: format!("{line}\n"), keys: Vec::new() });
+                }
+                Some(command) => {
+                    let output = self.moments[entered].output.clone().unwrap_or_default();
+                    let act = Act::Command { command, directory: None, exit_code: input.exit_code, output };
+                    self.push(begin, act);
+                }
+            }
+            if let Some(turn) = self.turns.last_mut() {
+                turn.elapsed = input.elapsed_time.or(turn.elapsed);
+            }
+        }
+        for wait in at..next {
+            if self.moments[wait].input.kind == InputKind::Wait {
+                self.wait(wait);
+            }
+        }
+        next
+    }
+
+    /// Adds the wait of an entry to the turn that it followed.
+    fn wait(&mut self, at: usize) {
+        let next = self.next_input(at).map(|next| next.input.offset);
+        let input = &self.moments[at].input;
+        let Some(turn) = self.turns.last_mut() else { return };
+        turn.elapsed = seconds_between(&turn.timestamp, &input.timestamp).or(turn.elapsed);
+        let (Some("match"), Some(pattern)) = (input.reason.as_deref(), input.pattern.clone()) else { return };
+        let end = input.output_end.unwrap_or(input.offset);
+        let reaches_input = next.is_some_and(|next| next <= end + 2);
+        if turn.waits.last().is_none_or(|last| last.pattern != pattern) {
+            turn.waits.push(SeenWait { pattern, reaches_input });
+        }
+    }
+
+    fn push(&mut self, at: usize, act: Act) {
+        let input = &self.moments[at].input;
+        let printed = self.printed_from(at);
+        let ending = match act {
+            Act::Command { exit_code, .. } => Ending::Prompt { exit_code },
+            Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
+        };
+        self.turns.push(Turn {
+            recording: self.index,
+            timestamp: input.timestamp.clone(),
+            number: input.number,
+            act,
+            waits: Vec::new(),
+            ending,
+            printed,
+            elapsed: input.elapsed_time,
+            screen: input.screen.clone(),
+            at_prompt: is_at_prompt(input),
+        });
+    }
+
+    /// Returns what was printed from an entry up to the next input.
+    fn printed_from(&self, at: usize) -> String {
+        let mut printed = self.moments[at].printed.clone();
+        let rest = self.moments[at + 1..].iter().take_while(|moment| !is_input(&moment.input));
+        printed.extend(rest.map(|moment| moment.printed.as_str()));
+        printed
+    }
+
+    /// Returns what the program did between an entry and the next input.
+    fn ending(&self, at: usize, printed: &str) -> Ending {
+        // A line that the shell took stands behind what was typed.
+        let behind = self.moments[at + 1..].iter().find(|moment| is_input(&moment.input));
+        let Some(next) = behind.map(|moment| &moment.input) else {
+            let reason = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.reason.clone());
+            let last_wait = self.moments[at + 1..].iter().rev().find_map(reason).flatten();
+            return match (self.open, last_wait.as_deref()) {
+                (Some(Some(code)), _) => Ending::Prompt { exit_code: Some(code) },
+                (_, Some("prompt")) => Ending::Prompt { exit_code: None },
+                _ => Ending::Open,
+            };
+        };
+        match next.context.as_str() {
+            "prompt" => Ending::Prompt { exit_code: self.open.flatten() },
+            "full_screen" => Ending::Screen(next.screen.clone().unwrap_or_default()),
+            context => {
+                let row = next.row.clone().unwrap_or_default();
+                // The screen has the last row of a question that is longer than a row.
+                let line = printed.rsplit('\n').next().unwrap_or_default();
+                let question = if line.trim_end().ends_with(row.trim()) && line.len() <= LONGEST_QUESTION {
+                    line.to_owned()
+                } else {
+                    row
+                };
+                if context == "password" { Ending::Password(question) } else { Ending::Question(question) }
+            }
+        }
+    }
+}
+
+/// The longest line that is taken for a question, in bytes.
+const LONGEST_QUESTION: usize = 400;
+
+/// Whether what was typed is text alone, with Enter at its end at the most.
+fn is_plain(input: &InputRecord) -> bool {
+    let text = input.text.as_deref().unwrap_or_default();
+    let is_plain = |text: &str| !text.chars().any(|sign| sign.is_control() && sign != '\n');
+    input.kind == InputKind::Typed
+        && !input.cut
+        && is_plain(text)
+        && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
+}
+
+fn act_of(input: &InputRecord) -> Act {
+    match input.kind {
+        InputKind::Hidden => {
+            Act::Hidden { entered: !input.keys.is_empty(), row: input.row.clone().unwrap_or_default() }
+        }
+        InputKind::Attached => {
+            let (text, keys) = crate::template::typed_keys(input.text.as_deref().unwrap_or_default());
+            Act::Typed { text, keys }
+        }
+        _ => Act::Typed { text: input.text.clone().unwrap_or_default(), keys: input.keys.clone() },
+    }
+}
+
+/// Returns the text of an input, as a line editor leaves it.
+fn edited(input: &InputRecord) -> String {
+    match act_of(input) {
+        Act::Typed { mut text, keys } => {
+            if keys.iter().any(|key| key == "enter" || key == "return") {
+                text.push('\n');
+            }
+            text
+        }
+        Act::Command { .. } | Act::Hidden { .. } => String::new(),
+    }
+}
+
+/// Returns the seconds between two moments of one day or two, as ISO 8601 in UTC writes them.
+fn seconds_between(from: &str, to: &str) -> Option<f64> {
+    let seconds = |moment: &str| {
+        let clock = moment.get(11..)?.trim_end_matches('Z').trim_end_matches("+00:00");
+        let mut parts = clock.splitn(3, ':').map(|part| part.parse::<f64>().ok());
+        Some(parts.next()?? * 3600.0 + parts.next()?? * 60.0 + parts.next()??)
+    };
+    let between = seconds(to)? - seconds(from)?;
+    Some(if between < 0.0 { between + 86_400.0 } else { between })
+}

@@ -1,0 +1,147 @@
+//! Captures workflows from terminals: reads the recordings, has the machine made, checks it and saves it.
+
+use std::ffi::OsStr;
+
+use serde_json::{Map, Value, json};
+use steplatch_access::Caller;
+use steplatch_capture::{CaptureRequest, Captured, Surroundings, capture};
+use steplatch_ids::WorkflowName;
+use steplatch_library::Library;
+use steplatch_protocol::{CaptureGuess, CaptureOmission, CaptureWorkflow, CaptureWorkflowReply, CreateWorkflow};
+use steplatch_sessions::{RecordedPart, Sessions, TerminalTools};
+use steplatch_workflow::Definition;
+
+use crate::error::with_causes;
+use crate::folders::LibrarySearch;
+use crate::workflows::Workflows;
+
+/// The version of golden transcripts.
+const GOLDEN_VERSION: u32 = 1;
+
+impl Workflows {
+    /// Makes a workflow of what was done in terminals, and saves it if that is asked for.
+    pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
+        let refused = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
+        if verb.session_ids.is_empty() {
+            return refused(
+                "name the terminals to capture in session_ids; list_terminal_sessions lists them".to_owned(),
+            );
+        }
+        if let Err(error) = verb.name.parse::<WorkflowName>() {
+            return refused(format!("'{}' is no name of a workflow: {error}", verb.name));
+        }
+        let part = RecordedPart { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
+        let mut recordings = Vec::with_capacity(verb.session_ids.len());
+        for session_id in &verb.session_ids {
+            match sessions.recording(session_id, part.clone()).await {
+                Ok(recording) => recordings.push(recording),
+                Err(error) => return refused(error),
+            }
+        }
+        if recordings.iter().all(|recording| recording.moments.is_empty()) {
+            return refused("nothing was typed into it; `steplatch terminal inputs` lists what its log has".to_owned());
+        }
+        let request = CaptureRequest {
+            description: verb
+                .description
+                .clone()
+                .or_else(|| Some(format!("Captured from {}", verb.session_ids.join(", ")))),
+            name: Some(verb.name.clone()),
+            inputs: verb.inputs.clone().into_iter().collect(),
+            keeps_looks: verb.keep,
+            expects: verb.expect.clone(),
+        };
+        let around = surroundings(caller);
+        let made = tokio::task::spawn_blocking(move || capture(&recordings, &around, &request)).await;
+        let Ok(captured) = made else { return refused("the capture failed; steplatch doctor reports why".to_owned()) };
+        self.captured(caller, verb, captured).await
+    }
+
+    async fn captured(&self, caller: &Caller, verb: CaptureWorkflow, captured: Captured) -> CaptureWorkflowReply {
+        let guesses = captured.guesses.iter();
+        let left_out = captured.left_out.iter();
+        let mut reply = CaptureWorkflowReply {
+            success: true,
+            workflow_definition: captured.definition.clone(),
+            guesses: guesses
+                .map(|one| CaptureGuess {
+                    state: one.state.clone(),
+                    guess: one.guess.clone(),
+                    reason: one.reason.clone(),
+                })
+                .collect(),
+            left_out: left_out
+                .map(|one| CaptureOmission { input: one.input.clone(), reason: one.reason.clone() })
+                .collect(),
+            undecided: captured.undecided.clone(),
+            ..CaptureWorkflowReply::default()
+        };
+        match Definition::parse(&captured.definition, &TerminalTools) {
+            Ok(definition) => reply.warnings = definition.warnings().iter().map(ToString::to_string).collect(),
+            Err(problems) => {
+                let error = format!(
+                    "the captured workflow is not valid; correct it and save it with create_workflow:\n{problems}"
+                );
+                return CaptureWorkflowReply { success: false, error: Some(error), ..reply };
+            }
+        }
+        if !verb.save {
+            reply.next_step = Some("save it with save: true, or edit it and save it with create_workflow".to_owned());
+            return reply;
+        }
+        let create = CreateWorkflow {
+            workflow_definition: captured.definition.clone(),
+            overwrite_existing: verb.overwrite_existing,
+        };
+        let created = self.create(caller, create).await;
+        let Some(path) = created.path.filter(|_| created.success) else {
+            return CaptureWorkflowReply { success: false, error: created.error, ..reply };
+        };
+        reply.path = Some(path);
+        let (asker, text) = (LibrarySearch::of(caller), golden_text(&verb, &captured));
+        let name = verb.name.clone();
+        let put = self.disk.writing(move || {
+            let name: WorkflowName = name.parse().map_err(|error| format!("{error}"))?;
+            Library::open(&asker.folders().first).put_golden(&name, &text).map_err(|error| with_causes(&error))
+        });
+        match put.await {
+            Ok(Ok(file)) => reply.golden_path = Some(file.display().to_string()),
+            Ok(Err(error)) => reply.warnings.push(format!("its golden transcript was not saved: {error}")),
+            Err(error) => reply.warnings.push(format!("its golden transcript was not saved: {error}")),
+        }
+        let next = format!(
+            "steplatch workflow test {0} plays it against its recording; steplatch workflow prove {0} runs it twice",
+            verb.name
+        );
+        reply.next_step = Some(next);
+        reply
+    }
+}
+
+/// Returns what is known of the machine and the caller.
+fn surroundings(caller: &Caller) -> Surroundings {
+    let variable = |name: &str| {
+        let found = caller.environment.iter().find(|(known, _)| known == OsStr::new(name));
+        found.map(|(_, value)| value.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    Surroundings {
+        home: variable("HOME"),
+        directory: caller.folder.display().to_string(),
+        user: variable("USER"),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    }
+}
+
+/// Returns a golden transcript: a header, then a line for each state in the order of the recording.
+fn golden_text(verb: &CaptureWorkflow, captured: &Captured) -> String {
+    let inputs: Map<String, Value> =
+        captured.inputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    let header = json!({
+        "golden": GOLDEN_VERSION,
+        "workflow_name": verb.name,
+        "captured": steplatch_clock::now_iso8601(),
+        "inputs": inputs,
+    });
+    let steps = captured.golden.iter().map(|step| serde_json::to_value(step).unwrap_or(Value::Null));
+    std::iter::once(header).chain(steps).map(|line| format!("{line}\n")).collect()
+}

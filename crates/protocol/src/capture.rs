@@ -1,0 +1,105 @@
+//! The verb that makes a workflow of what was done in terminals.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Make a workflow of what was just done in terminals. Read guesses and undecided before you save it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureWorkflow {
+    /// Terminals
+    pub session_ids: Vec<String>,
+    /// Name of the workflow
+    pub name: String,
+    /// What it is for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// First entry of the log of inputs
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// Last entry
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+    /// Only what was typed since this moment (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Only the last commands, so many
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u32>,
+    /// Typed values that become arguments: {name: value}
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
+    /// Files that must exist at the end
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<String>,
+    /// Keep commands that only look around
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keep: bool,
+    /// Save it
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub save: bool,
+    /// Replace a saved workflow of that name
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overwrite_existing: bool,
+}
+
+/// A captured workflow.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureWorkflowReply {
+    /// Whether a workflow was made, and saved where that was asked for
+    pub success: bool,
+    /// The workflow
+    #[serde(default)]
+    #[schemars(with = "Map<String, Value>")]
+    pub workflow_definition: Value,
+    /// What was assumed, state by state
+    #[serde(default)]
+    pub guesses: Vec<CaptureGuess>,
+    /// Inputs that are not in the workflow
+    #[serde(default)]
+    pub left_out: Vec<CaptureOmission>,
+    /// What to decide before it is used
+    #[serde(default)]
+    pub undecided: Vec<String>,
+    /// What its author should look at
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Its file, once it is saved
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What each state printed when it was recorded, beside that file
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub golden_path: Option<String>,
+    /// What to do next
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An assumption of a capture.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureGuess {
+    /// The state
+    pub state: String,
+    /// What was assumed
+    pub guess: String,
+    /// Why
+    pub reason: String,
+}
+
+/// An input that a capture left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CaptureOmission {
+    /// The input
+    pub input: String,
+    /// Why
+    pub reason: String,
+}

@@ -1,0 +1,112 @@
+//! `steplatch workflow capture`: a workflow made of what was done in terminals.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use steplatch_protocol::{CaptureWorkflow, CaptureWorkflowReply, DaemonPaths};
+
+use crate::failure::{FAILED, Failure};
+use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::{completion, front, pick};
+
+/// Make a workflow of what was done in terminals
+///
+/// Prints the workflow, and on standard error what was assumed, what is left out, and what to decide. Nothing is saved
+/// without --save.
+#[derive(Debug, Args)]
+pub(crate) struct Capture {
+    /// Ids or names of terminals; without one the only open terminal, or one picked from a list
+    #[arg(value_name = "TERMINAL", add = completion::terminals())]
+    terminals: Vec<String>,
+    /// Name of the workflow
+    #[arg(long, short)]
+    name: String,
+    /// What it is for
+    #[arg(long, short)]
+    description: Option<String>,
+    /// Capture only the last commands, so many
+    #[arg(long, value_name = "COMMANDS", conflicts_with_all = ["from", "since"])]
+    last: Option<u32>,
+    /// Capture only what was typed since then: an age such as 15m, or a timestamp
+    #[arg(long, value_name = "TIME", value_parser = crate::commands::moment::moment)]
+    since: Option<String>,
+    /// Number of the first input to capture, as `terminal inputs --json` lists them
+    #[arg(long, value_name = "NUMBER")]
+    from: Option<u64>,
+    /// Number of the last input to capture
+    #[arg(long, value_name = "NUMBER")]
+    to: Option<u64>,
+    /// Make a typed value an argument (repeatable)
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
+    input: Vec<(String, String)>,
+    /// A file that must exist at the end (repeatable)
+    #[arg(long, value_name = "FILE")]
+    expect: Vec<String>,
+    /// Keep commands that only look around
+    #[arg(long)]
+    keep: bool,
+    /// Save it in the library, with its recording beside it
+    #[arg(long)]
+    save: bool,
+    /// Replace a saved workflow of that name
+    #[arg(long, requires = "save")]
+    overwrite: bool,
+    /// Print the whole reply as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Capture {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let session_ids =
+            if self.terminals.is_empty() { vec![pick::terminal(place, None).await?] } else { self.terminals };
+        let verb = CaptureWorkflow {
+            session_ids,
+            name: self.name,
+            description: self.description,
+            from: self.from,
+            to: self.to,
+            since: self.since,
+            last: self.last,
+            inputs: self.input.into_iter().collect(),
+            expect: self.expect,
+            keep: self.keep,
+            save: self.save,
+            overwrite_existing: self.overwrite,
+        };
+        let reply = front::ask(place, verb).await?;
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            show(&reply)?;
+        }
+        Ok(if reply.success { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+}
+
+fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
+    if reply.path.is_none() && !reply.workflow_definition.is_null() {
+        print::json(&reply.workflow_definition)?;
+    }
+    for guess in &reply.guesses {
+        let (state, guess, reason) = (visible(&guess.state), visible(&guess.guess), visible(&guess.reason));
+        print::note(&format!("{STRONG}{state}{STRONG:#}: {guess} {QUIET}({reason}){QUIET:#}"));
+    }
+    for one in &reply.left_out {
+        let input = visible(one.input.lines().next().unwrap_or_default());
+        print::note(&format!("left out: {input} {QUIET}({}){QUIET:#}", visible(&one.reason)));
+    }
+    for sentence in reply.undecided.iter().chain(&reply.warnings) {
+        print::note(&format!("to decide: {}", visible(sentence)));
+    }
+    if let Some(path) = &reply.path {
+        print::line(format!("{GOOD}✓{GOOD:#} saved as {STRONG}{}{STRONG:#}", visible(path)))?;
+    }
+    if let Some(next) = &reply.next_step {
+        print::note(&format!("{QUIET}{}{QUIET:#}", visible(next)));
+    }
+    if let Some(error) = &reply.error {
+        print::error(&visible(error));
+    }
+    Ok(())
+}

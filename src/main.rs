@@ -3,7 +3,6 @@
 //! Parses arguments and connects components, without logic of its own. Each command has its file in `commands`.
 
 mod action;
-mod asciicast;
 mod attach;
 mod calls_view;
 mod child_runs;

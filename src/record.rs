@@ -11,12 +11,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use steplatch_ids::InvalidId;
 use steplatch_protocol::{
-    AttachTerminal, AttachTerminalReply, Client, DaemonPaths, Events, GetScreenContent, TerminalEvent,
+    AttachTerminal, AttachTerminalReply, Client, DaemonPaths, Events, GetScreenContent, TerminalEvent, ensure_private,
 };
+use steplatch_recording::{Catalog, Events as RecordedEvents, Header};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::asciicast::{self, Header};
 use crate::attach::PATIENCE;
 use crate::failure::Failure;
 use crate::{front, print};
@@ -35,10 +36,15 @@ pub(crate) async fn record(
     let file = file.unwrap_or_else(|| format!("{}.cast", joined.session_id).into());
     let mut out = create(&file)?;
     let (began, now) = (Instant::now(), SystemTime::now());
+    if file != Path::new("-")
+        && let Err(error) = list(place, &file, &joined.session_id, now)
+    {
+        print::note(&format!("the page will not list this recording: {error}"));
+    }
     let timestamp = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let title = (id != joined.session_id).then(|| id.to_owned());
     out.write_all(Header::line((joined.cols, joined.rows), timestamp, idle_limit, title).as_bytes())?;
-    let mut lines = asciicast::Events::default();
+    let mut lines = RecordedEvents::default();
     let mut size = (joined.cols, joined.rows);
     if let Some(first) = lines.output(began.elapsed(), joined.snapshot.as_bytes()) {
         out.write_all(first.as_bytes())?;
@@ -109,6 +115,17 @@ pub(crate) async fn record(
     }
     print::note(&format!("recorded {:.1} s in {}", began.elapsed().as_secs_f64(), file.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the page list a recording.
+///
+/// # Errors
+/// When the directory of recordings can not be used, in words.
+fn list(place: &DaemonPaths, file: &Path, session: &str, began: SystemTime) -> Result<(), String> {
+    let folder = place.recordings();
+    ensure_private(&folder).map_err(|error| error.to_string())?;
+    let terminal = session.parse().map_err(|error: InvalidId| error.to_string())?;
+    Catalog::new(folder).add(file, &terminal, began).map(drop).map_err(|error| error.to_string())
 }
 
 async fn join(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {

@@ -126,6 +126,7 @@ fn as_agent(agent: &Agent, wanted: &Value) -> Value {
             agent.calls("send_input", hidden)
         }
         "looks" => agent.calls("get_screen_content", terminal()),
+        "waits" => agent.calls("await_output", with("pattern", &wanted["pattern"])),
         other => panic!("the story asks for {other}"),
     }
 }
@@ -196,6 +197,46 @@ fn what_goes_wrong_is_said_and_secrets_appear_nowhere() {
             let status = page.home.runs(&["daemon", "status", "--json"]).json();
             let killed = Command::new("kill").args(["-9", &status["pid"].to_string()]).status().unwrap();
             json!({"killed": killed.success()})
+        }
+    });
+}
+
+/// Starts a machine as an agent. Returns the run.
+fn started(agent: &Agent, definition: &Value) -> Value {
+    let run = json!({"workflow_definition": definition, "wait_seconds": 5, "save_on_success": false});
+    agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
+}
+
+#[test]
+fn a_recording_is_replayed_with_the_marks_of_runs_and_without_secrets() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    let file = page.home.path().join("work.cast");
+    let mut recorder = None;
+    page.plays("recordings.mjs", |page, wanted| match wanted.as_str() {
+        None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
+        None => as_agent(&agent, wanted),
+        Some("records") => {
+            let mut started = page.home.steplatch();
+            started.args(["terminal", "record", "work", "work.cast"]).stderr(Stdio::piped());
+            let mut started = started.spawn().unwrap();
+            // It says so once it records.
+            BufReader::new(started.stderr.take().unwrap()).read_line(&mut String::new()).unwrap();
+            recorder = Some(started);
+            json!({})
+        }
+        Some("ends") => {
+            drop(agent.calls("exit_terminal", json!({"session_id": "work"})));
+            json!({"code": recorder.take().unwrap().wait().unwrap().code()})
+        }
+        Some("cuts") => {
+            let text = std::fs::read_to_string(&file).unwrap();
+            std::fs::write(&file, &text[..text.trim_end().rfind("\"").unwrap()]).unwrap();
+            json!({})
+        }
+        _ => {
+            std::fs::write(&file, "no recording\n").unwrap();
+            json!({})
         }
     });
 }

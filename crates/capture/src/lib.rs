@@ -1,6 +1,6 @@
 //! Capture: a machine made of what was done in terminals.
 //!
-//! [`capture`] takes recordings, the logs of inputs with what the programs printed, and returns a machine that does the
+//! [`capture`] takes the logs of inputs, with what the programs printed, and returns a machine that does the
 //! same again, with the reason of each guess. Pure: no clock, no files, no terminals.
 //!
 //! The parts, in the order in which they work:
@@ -11,7 +11,7 @@ mod machine;
 mod noise;
 mod provenance;
 mod question;
-mod recording;
+mod session_log;
 mod template;
 mod turn;
 
@@ -19,9 +19,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use machine::capture;
-pub use recording::{Moment, Recording, Surroundings};
+pub use session_log::{Moment, SessionLog, Surroundings};
 
-/// What to capture, besides the recordings.
+/// What to capture, besides the logs.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureRequest {
     /// The name of the workflow.

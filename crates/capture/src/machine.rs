@@ -7,7 +7,7 @@ use steplatch_workflow::substitute::literal;
 
 use crate::provenance::{Extraction, extractions};
 use crate::question::{general, landmark, question};
-use crate::recording::{Recording, Surroundings};
+use crate::session_log::{SessionLog, Surroundings};
 use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, Turn, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
@@ -22,18 +22,16 @@ const ROOM: f64 = 5.0;
 /// The most states of a machine, without the one that it ends with.
 const MOST_STATES: usize = 98;
 
-/// Returns the machine that does what these recordings show. Never fails: what cannot be captured is named in the reply.
+/// Returns the machine that does what these logs show. Never fails: what cannot be captured is named in the reply.
 #[must_use]
-pub fn capture(recordings: &[Recording], around: &Surroundings, request: &CaptureRequest) -> Captured {
+pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequest) -> Captured {
     let (mut all, mut left_out): (Vec<Turn>, Vec<LeftOut>) = (Vec::new(), Vec::new());
-    for (index, recording) in recordings.iter().enumerate() {
-        let (turns, not_turns) = turns(index, recording);
+    for (index, log) in logs.iter().enumerate() {
+        let (turns, not_turns) = turns(index, log);
         all.extend(turns);
         left_out.extend(not_turns);
     }
-    all.sort_by(|one, other| {
-        (&one.timestamp, one.recording, one.number).cmp(&(&other.timestamp, other.recording, other.number))
-    });
+    all.sort_by(|one, other| (&one.timestamp, one.log, one.number).cmp(&(&other.timestamp, other.log, other.number)));
     let request = &CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
     let inputs = request.inputs.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
     let bindings: Vec<Binding> = inputs.chain(known(around)).filter(|binding| !binding.value.is_empty()).collect();
@@ -42,7 +40,7 @@ pub fn capture(recordings: &[Recording], around: &Surroundings, request: &Captur
     let reasons = noise::reasons(&all, request.keeps_looks, is_source);
     left_out.extend(noise::left_out(&all, &reasons));
     let mut writer = Writer {
-        recordings,
+        logs,
         around,
         bindings,
         used: BTreeMap::new(),
@@ -51,12 +49,12 @@ pub fn capture(recordings: &[Recording], around: &Surroundings, request: &Captur
         captured: Captured { left_out, ..Captured::default() },
     };
     writer.open(&all);
-    let mut before: Vec<Option<String>> = vec![None; recordings.len()];
+    let mut before: Vec<Option<String>> = vec![None; logs.len()];
     for (index, turn) in all.iter().enumerate() {
         if reasons[index].is_none() {
-            writer.turn(turn, before.get(turn.recording).cloned().flatten().as_deref());
+            writer.turn(turn, before.get(turn.log).cloned().flatten().as_deref());
         }
-        if let Some(screen) = before.get_mut(turn.recording) {
+        if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
         }
         for one in found.iter().filter(|one| one.source == index) {
@@ -102,7 +100,7 @@ struct DraftState {
 }
 
 struct Writer<'r> {
-    recordings: &'r [Recording],
+    logs: &'r [SessionLog],
     around: &'r Surroundings,
     bindings: Vec<Binding>,
     /// The variables that a text has in place of a value.
@@ -147,20 +145,20 @@ impl Writer<'_> {
     }
 
     /// Returns the terminal of a turn as a parameter, where there are several.
-    fn session(&self, recording: usize) -> Option<Value> {
-        (self.recordings.len() > 1).then(|| format!("{{{}_session_id}}", open_state(recording)).into())
+    fn session(&self, log: usize) -> Option<Value> {
+        (self.logs.len() > 1).then(|| format!("{{{}_session_id}}", open_state(log)).into())
     }
 
     /// Adds the states that open the terminals.
     fn open(&mut self, turns: &[Turn]) {
-        for (index, recording) in self.recordings.iter().enumerate() {
-            if !turns.iter().any(|turn| turn.recording == index) && self.recordings.len() > 1 {
+        for (index, log) in self.logs.iter().enumerate() {
+            if !turns.iter().any(|turn| turn.log == index) && self.logs.len() > 1 {
                 continue;
             }
-            let shell = if recording.shell.is_empty() { "bash" } else { &recording.shell };
+            let shell = if log.shell.is_empty() { "bash" } else { &log.shell };
             let mut params = Map::from_iter([("shell".to_owned(), Value::from(literal(shell)))]);
-            let begin = recording.moments.iter().find_map(|moment| moment.input.directory.as_deref());
-            let directory = begin.unwrap_or(&recording.directory);
+            let begin = log.moments.iter().find_map(|moment| moment.input.directory.as_deref());
+            let directory = begin.unwrap_or(&log.directory);
             let name = open_state(index);
             if !directory.is_empty() && directory != self.around.directory {
                 let (directory, names) = typed(directory, &self.bindings, Use::Plain);
@@ -279,7 +277,7 @@ impl Writer<'_> {
     }
 
     fn in_terminal(&self, params: &mut Map<String, Value>, turn: &Turn) {
-        if let Some(session) = self.session(turn.recording) {
+        if let Some(session) = self.session(turn.log) {
             params.insert("session_id".to_owned(), session);
         }
     }
@@ -505,8 +503,8 @@ fn arguments(
     arguments
 }
 
-fn open_state(recording: usize) -> String {
-    if recording == 0 { "open".to_owned() } else { format!("open_{}", recording + 1) }
+fn open_state(log: usize) -> String {
+    if log == 0 { "open".to_owned() } else { format!("open_{}", log + 1) }
 }
 
 /// Returns how long a state waits that took so many seconds.

@@ -93,7 +93,7 @@ fn is_tail(program: &str, arguments: &[&str]) -> bool {
 /// Whether a command of the same kind succeeds a little later.
 fn is_done_again(turns: &[Turn], index: usize) -> bool {
     let Act::Command { command: failed, .. } = &turns[index].act else { return false };
-    let later = turns[index + 1..].iter().filter(|turn| turn.recording == turns[index].recording).take(LATER);
+    let later = turns[index + 1..].iter().filter(|turn| turn.log == turns[index].log).take(LATER);
     later.into_iter().any(|turn| match &turn.act {
         Act::Command { command, exit_code: Some(0), .. } => is_alike(failed, command),
         Act::Typed { text, .. } if turn.at_prompt => is_alike(failed, text.trim_end()),

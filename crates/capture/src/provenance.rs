@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::question::general;
-use crate::recording::Surroundings;
+use crate::session_log::Surroundings;
 use crate::template::{Binding, stands_alone};
 use crate::turn::{Act, Turn};
 

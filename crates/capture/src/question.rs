@@ -2,7 +2,7 @@
 //!
 //! What changes from one time to the next (numbers, times, identifiers, temporary paths, names of hosts) is generalised.
 
-use crate::recording::Surroundings;
+use crate::session_log::Surroundings;
 use crate::template::{Binding, Use, template};
 
 /// Returns the pattern of a line that asks: it stands at the end of what was printed.

@@ -6,13 +6,13 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
-use crate::recording::{Moment, Recording};
+use crate::session_log::{Moment, SessionLog};
 
 /// An input, and what came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
-    /// Which recording it is of.
-    pub(crate) recording: usize,
+    /// Which log it is of.
+    pub(crate) log: usize,
     /// When it was typed (ISO 8601, UTC), for the order between terminals.
     pub(crate) timestamp: String,
     /// The number of its entry.
@@ -65,11 +65,11 @@ pub(crate) enum Ending {
     Open,
 }
 
-/// Returns the turns of a recording, and the inputs that are none.
-pub(crate) fn turns(index: usize, recording: &Recording) -> (Vec<Turn>, Vec<LeftOut>) {
-    let mut reader = Reader { index, moments: &recording.moments, turns: Vec::new(), left_out: Vec::new(), open: None };
+/// Returns the turns of a log, and the inputs that are none.
+pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>) {
+    let mut reader = Reader { index, moments: &log.moments, turns: Vec::new(), left_out: Vec::new(), open: None };
     let mut at = 0;
-    while at < recording.moments.len() {
+    while at < log.moments.len() {
         at = reader.take(at);
     }
     let mut turns = reader.turns;
@@ -260,7 +260,7 @@ impl Reader<'_> {
             Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
         };
         self.turns.push(Turn {
-            recording: self.index,
+            log: self.index,
             timestamp: input.timestamp.clone(),
             number: input.number,
             act,

@@ -18,7 +18,8 @@ use steplatch_protocol::{
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
 use steplatch_sessions::{
-    ActivityEvents, EventSink, HeldTerminal, ScreenEvents, Sessions, ShutdownMode, TerminalEvents, VerbReply, actions,
+    ActivityEvents, EventSink, HeldTerminal, Recordings, ScreenEvents, Sessions, ShutdownMode, TerminalEvents,
+    VerbReply, actions,
 };
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
@@ -37,6 +38,7 @@ pub(crate) struct Dispatcher {
     /// Notified when a client does not find the socket.
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
+    recordings: Recordings,
     runs: Runs,
     workflows: Workflows,
     nodes: Arc<Nodes>,
@@ -154,6 +156,7 @@ impl Dispatcher {
             stop: stop.clone(),
             clock,
         };
+        let recordings = Recordings::new(place.recordings(), secrets.clone());
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         if let Some(mut in_group) = in_group {
             // The thread has ended, so it has made its attempt.
@@ -173,6 +176,7 @@ impl Dispatcher {
             remotes,
             workflows,
             secrets,
+            recordings,
             sessions,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
@@ -282,6 +286,8 @@ impl Dispatcher {
                 return (VerbReply::of(reply), events.map(|events| ReplyStream::Screen(Box::new(events))));
             }
             Command::ReadInputs(verb) => VerbReply::of(Box::pin(sessions.inputs(verb)).await),
+            Command::ListRecordings(verb) => VerbReply::of(Box::pin(self.recordings.list(verb)).await),
+            Command::ReadRecording(verb) => VerbReply::of(Box::pin(self.recordings.read(verb)).await),
             Command::ReadScrollback(verb) => VerbReply::of(Box::pin(sessions.scrollback(verb)).await),
             Command::WatchTerminals(_) => {
                 let (reply, events) = sessions.watch_terminals();

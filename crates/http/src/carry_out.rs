@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
-    AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListRemoteWorkflows,
-    ListTerminalSessions, ListTools, Peer, ReconnectingClient,
+    AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListRecordings,
+    ListRemoteWorkflows, ListTerminalSessions, ListTools, Peer, ReconnectingClient,
 };
 
 use crate::page::login::HALF;
@@ -244,6 +244,10 @@ impl ResourceKind {
             Self::Terminal => {
                 let open = daemon.call(ListTerminalSessions {}).await?.sessions;
                 open.iter().any(|one| one.session_id == name || one.name.as_ref() == Some(&name))
+            }
+            Self::Recording => {
+                let recordings = daemon.call(ListRecordings { limit: Some(1000), ..ListRecordings::default() });
+                recordings.await?.recordings.iter().any(|recording| recording.recording_id == name)
             }
             Self::Workflow => {
                 let found = daemon.call(DescribeWorkflow { name }).await?;

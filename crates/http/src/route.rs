@@ -47,6 +47,8 @@ pub enum ResourceKind {
     Run,
     /// A terminal, by its id or its name.
     Terminal,
+    /// A recording, by its id.
+    Recording,
     /// A saved workflow, by its name.
     Workflow,
     /// A node, by its name.
@@ -157,6 +159,9 @@ routes! {
     Get "/terminals/{session_id}/variables" "GET_VARIABLES" of Terminal, Conflict;
     Put "/terminals/{session_id}/variables" "SET_VARIABLES" of Terminal, Conflict;
     Post "/commands" "RUN_COMMAND", Unprocessable;
+
+    Get "/recordings" "LIST_RECORDINGS", Unprocessable;
+    Get "/recordings/{recording_id}" "READ_RECORDING" of Recording, Unprocessable;
 
     Get "/approver" "GET_APPROVER", Unprocessable;
 

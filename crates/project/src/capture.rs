@@ -1,4 +1,4 @@
-//! Captures workflows from terminals: reads the recordings, has the machine made, checks it and saves it.
+//! Captures workflows from terminals: reads the logs, has the machine made, checks it and saves it.
 
 use std::ffi::OsStr;
 
@@ -8,7 +8,7 @@ use steplatch_capture::{CaptureRequest, Captured, Surroundings, capture};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Library;
 use steplatch_protocol::{CaptureGuess, CaptureOmission, CaptureWorkflow, CaptureWorkflowReply, CreateWorkflow};
-use steplatch_sessions::{RecordedPart, Sessions, TerminalTools};
+use steplatch_sessions::{CaptureRange, Sessions, TerminalTools};
 use steplatch_workflow::Definition;
 
 use crate::error::with_causes;
@@ -30,15 +30,15 @@ impl Workflows {
         if let Err(error) = verb.name.parse::<WorkflowName>() {
             return refused(format!("'{}' is no name of a workflow: {error}", verb.name));
         }
-        let part = RecordedPart { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
-        let mut recordings = Vec::with_capacity(verb.session_ids.len());
+        let part = CaptureRange { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
+        let mut logs = Vec::with_capacity(verb.session_ids.len());
         for session_id in &verb.session_ids {
-            match sessions.recording(session_id, part.clone()).await {
-                Ok(recording) => recordings.push(recording),
+            match sessions.session_log(session_id, part.clone()).await {
+                Ok(log) => logs.push(log),
                 Err(error) => return refused(error),
             }
         }
-        if recordings.iter().all(|recording| recording.moments.is_empty()) {
+        if logs.iter().all(|log| log.moments.is_empty()) {
             return refused("nothing was typed into it; `steplatch terminal inputs` lists what its log has".to_owned());
         }
         let request = CaptureRequest {
@@ -52,7 +52,7 @@ impl Workflows {
             expects: verb.expect.clone(),
         };
         let around = surroundings(caller);
-        let made = tokio::task::spawn_blocking(move || capture(&recordings, &around, &request)).await;
+        let made = tokio::task::spawn_blocking(move || capture(&logs, &around, &request)).await;
         let Ok(captured) = made else { return refused("the capture failed; steplatch doctor reports why".to_owned()) };
         self.captured(caller, verb, captured).await
     }
@@ -110,7 +110,7 @@ impl Workflows {
             Err(error) => reply.warnings.push(format!("its golden transcript was not saved: {error}")),
         }
         let next = format!(
-            "steplatch workflow test {0} plays it against its recording; steplatch workflow prove {0} runs it twice",
+            "steplatch workflow test {0} plays it against its log; steplatch workflow prove {0} runs it twice",
             verb.name
         );
         reply.next_step = Some(next);
@@ -132,7 +132,7 @@ fn surroundings(caller: &Caller) -> Surroundings {
     }
 }
 
-/// Returns a golden transcript: a header, then a line for each state in the order of the recording.
+/// Returns a golden transcript: a header, then a line for each state in the order of the log.
 fn golden_text(verb: &CaptureWorkflow, captured: &Captured) -> String {
     let inputs: Map<String, Value> =
         captured.inputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();

@@ -130,6 +130,12 @@ impl DaemonPaths {
         self.runtime.join("shell")
     }
 
+    /// The directory of links to recordings of terminals.
+    #[must_use]
+    pub fn recordings(&self) -> PathBuf {
+        self.state.join("recordings")
+    }
+
     /// Where the process that keeps the terminals writes its log.
     #[must_use]
     pub fn host_log(&self) -> PathBuf {

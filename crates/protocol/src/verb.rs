@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
 use crate::{
-    approver, capture, daemon, inputs, library, metrics, nodes, page, passkey, remote, runs, screens, terminals, tools,
+    approver, capture, daemon, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs, screens,
+    terminals, tools,
 };
 
 /// Something that can be asked of the daemon. The type holds the parameters.
@@ -159,6 +160,8 @@ verbs! {
     screens::ReadScrollback => ReadScrollbackReply, "READ_SCROLLBACK", None, "Read a screen and what scrolled away", READS;
     screens::WatchTerminals => WatchTerminalsReply, "WATCH_TERMINALS", None, "Watch the states of terminals", READS;
     screens::HoldTerminal => HoldTerminalReply, "HOLD_TERMINAL", None, "Hold a terminal", SETS;
+    recordings::ListRecordings => ListRecordingsReply, "LIST_RECORDINGS", None, "List recordings", READS;
+    recordings::ReadRecording => ReadRecordingReply, "READ_RECORDING", None, "Read a stretch of a recording", READS;
     terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS_ONCE;
 
     runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS_ONCE;

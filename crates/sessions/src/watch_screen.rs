@@ -189,14 +189,14 @@ impl ScreenEvents {
 
 /// A screen without secrets, as a viewer draws it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Shown {
+pub(crate) struct Shown {
     cols: u16,
     rows: Vec<Vec<Run>>,
     state: ScreenState,
 }
 
 impl Shown {
-    fn of(update: ScreenUpdate, secrets: &Redactor) -> Self {
+    pub(crate) fn of(update: ScreenUpdate, secrets: &Redactor) -> Self {
         let ScreenUpdate { picture, modes, title, exit, .. } = update;
         let picture = secrets.masked_picture(picture);
         let state = state_of(&picture, modes, secrets.masked(title), exit.map(|exit| exit.code));
@@ -204,7 +204,7 @@ impl Shown {
     }
 
     /// Returns how this differs from what a viewer has; all of it if the viewer has nothing, or another size.
-    fn change_from(&self, before: Option<&Self>) -> Option<ScreenChange> {
+    pub(crate) fn change_from(&self, before: Option<&Self>) -> Option<ScreenChange> {
         let before = before.filter(|before| before.cols == self.cols && before.rows.len() == self.rows.len());
         if before == Some(self) {
             return None;

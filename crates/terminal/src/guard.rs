@@ -36,6 +36,11 @@ enum State {
 }
 
 impl ControlStringLimiter {
+    /// Whether what has passed ends outside of a control string.
+    pub(crate) fn is_outside(&self) -> bool {
+        matches!(self.state, State::Text)
+    }
+
     /// Passes `bytes` to `sink` in order, as slices, without what is dropped.
     pub(crate) fn pass(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
         let mut at = 0;

@@ -105,6 +105,11 @@ impl OutputPipeline {
         }
     }
 
+    /// Whether what was taken in ends outside of a control string.
+    pub(crate) fn is_outside_of_strings(&self) -> bool {
+        self.guard.is_outside()
+    }
+
     /// Draws what is no part of the text: a prompt that is drawn again in the same place.
     pub(crate) fn draw(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, characters) = (&mut self.screen, &mut self.characters);

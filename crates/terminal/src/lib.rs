@@ -30,6 +30,7 @@ mod mouse;
 mod process;
 mod prompt;
 mod question;
+mod replay;
 mod screen;
 mod terminal;
 mod terminals;
@@ -46,6 +47,7 @@ pub use lines::settled;
 pub use memory::MemoryReturn;
 pub use mouse::{MouseAction, MouseInput, MouseReports};
 pub use process::{Exit, Piped, PipedSpec, ProcessEnd, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
+pub use replay::Replay;
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{

@@ -112,6 +112,9 @@ pub(crate) trait Screen: Send {
     fn scrollback(&self, most: usize) -> Picture;
     /// Escape sequences that show exactly this state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
+    /// Escape sequences from which a new screen of the same size goes on as this one would; `None` while it depends on more
+    /// than they can express.
+    fn keyframe(&self) -> Option<String>;
     /// How often the emulator began anew because it failed on a program's output.
     #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]
     fn failures(&self) -> u32;

@@ -13,9 +13,11 @@ const { jsonLines, placed } = await import(new URL("json_lines.js", modules));
 const { places } = await import(new URL("find.js", modules));
 const { addressAt, addresses, openable } = await import(new URL("links.js", modules));
 const { cellAt, isReported, wheelSteps } = await import(new URL("mouse.js", modules));
+const { marksOf, recordingOf, runsDuring } = await import(new URL("marks.js", modules));
+const { advance, clockTime, takeDue } = await import(new URL("playback.js", modules));
 const { inView } = await import(new URL("long_list.js", modules));
 const { addEvent, duration, emptyTimeline, layOut } = await import(new URL("timeline.js", modules));
-const { terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
+const { size, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
 const { valueOf } = await import(new URL("form.js", modules));
 
 const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
@@ -224,4 +226,52 @@ test("steps of two runs are beside each other by state and visit", () => {
   assert.deepEqual(beside(one, other).map(({ one, other, differs }) => [one?.name ?? null, other?.name ?? null, differs]), [
     ["state a 1", "state a 1", false], ["state b 1", null, true], ["child", "child", false], [null, "state c 1", true],
   ]);
+});
+
+test("a replay takes the time of the recording, and jumps over pauses that are longer than the cap", () => {
+  assert.equal(advance(1000, 16, { last: 1000, next: 1100, cap: 2000 }), 1016);
+  assert.equal(advance(2990, 16, { last: 1000, next: 9000, cap: 2000 }), 9000);
+  assert.equal(advance(2990, 16, { last: 1000, next: 9000, cap: null }), 3006);
+  assert.equal(advance(2990, 16, { last: 1000, next: null, cap: 2000 }), 3006);
+  // At sixteen times the speed, a step can pass the next frame.
+  assert.equal(advance(2900, 7000, { last: 1000, next: 9000, cap: 2000 }), 9900);
+});
+
+test("frames are taken once their time has come, in order", () => {
+  const frames = [0, 10, 20, 20, 30].map((at_ms) => ({ at_ms }));
+  assert.deepEqual(takeDue(frames, 20).map(({ at_ms }) => at_ms), [0, 10, 20, 20]);
+  assert.deepEqual(frames, [{ at_ms: 30 }]);
+  assert.deepEqual(takeDue(frames, 29), []);
+  assert.equal(takeDue(frames, 99).length, 1);
+  assert.deepEqual([0, 61_999, 3_602_000].map((time) => clockTime(time)), ["0:00", "1:01", "1:00:02"]);
+  assert.equal(clockTime(1570, 20_000), "0:01.5");
+  assert.deepEqual([999, 1500, 25_400, 3_210_000].map(size), ["999 B", "1.5 kB", "25 kB", "3.2 MB"]);
+});
+
+test("a recording has marks of the runs that worked in its terminal meanwhile, and a step its place in it", () => {
+  const began = Date.parse("2026-01-01T10:00:00.000Z");
+  const time = (ms) => new Date(began + ms).toISOString();
+  const recording = { recording_id: "r", session_id: "term_a", title: "work", began: time(0), changed: time(60_000) };
+  const runs = [
+    { run_id: "before", workflow_id: "w", started_at: time(-9000), completed_at: time(-1000) },
+    { run_id: "during", workflow_id: "deploy", started_at: time(1000), completed_at: time(9000) },
+    { run_id: "open", workflow_id: "w", started_at: time(2000), completed_at: null },
+    { run_id: "after", workflow_id: "w", started_at: time(61_000), completed_at: null },
+  ];
+  assert.deepEqual(runsDuring(runs, recording, 9).map((run) => run.run_id), ["open", "during"]);
+  assert.deepEqual(runsDuring(runs, recording, 1).map((run) => run.run_id), ["open"]);
+  const timeline = emptyTimeline();
+  const event = (at, event_type, data) => addEvent(timeline, { timestamp: time(at), event_type, data });
+  event(1000, "workflow_started", {});
+  event(2000, "state_entered", { state: "build", visit: 1, params: { session_id: "work" } });
+  event(3000, "state_completed", { state: "build", visit: 1, outcome: "finished", result: { success: true, session_id: "term_a" } });
+  event(4000, "state_entered", { state: "elsewhere", visit: 1, params: { session_id: "term_b" } });
+  event(9000, "workflow_completed", {});
+  const other = emptyTimeline();
+  addEvent(other, { timestamp: time(5000), event_type: "state_entered", data: { state: "x", visit: 1, params: { session_id: "term_b" } } });
+  const marks = marksOf(recording, 8000, [{ run: runs[1], timeline }, { run: runs[2], timeline: other }], [{ at_ms: 1500, label: "here" }]);
+  assert.deepEqual(marks.map(({ at, label, run }) => [at, label, run]), [[1000, "deploy began", "during"], [1500, "here", null], [2000, "build", "during"]]);
+  assert.equal(recordingOf(timeline.steps[0], [recording])?.at, 2000);
+  assert.equal(recordingOf(timeline.steps[1], [recording]), null);
+  assert.equal(recordingOf(timeline.steps[0], [{ ...recording, began: time(2500) }]), null);
 });

@@ -18,6 +18,7 @@ mod locked;
 mod nodes;
 mod parallel;
 mod pauses;
+mod recordings;
 mod remote_runs;
 mod runs;
 mod screens;

@@ -8,6 +8,8 @@ import * as gatesView from "./gates.js";
 import * as overview from "./overview.js";
 import { openPalette } from "./palette.js";
 import * as passkey from "./passkey.js";
+import * as recording from "./recording.js";
+import * as recordings from "./recordings.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
 import * as search from "./search.js";
@@ -31,11 +33,12 @@ const VIEWS = {
   workflows,
   overview,
   passkey,
+  recordings,
   search,
 };
 
 /** The views of one thing, at the address of its list with its id. @type {Record<string, View>} */
-const SINGLE = { terminals: terminal, runs: run, workflows, search };
+const SINGLE = { terminals: terminal, recordings: recording, runs: run, workflows, search };
 
 /** The entries of the navigation: address, name and icon. */
 const PLACES = [
@@ -131,7 +134,7 @@ function showView(main) {
   const parts = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
   const view = (parts[1] ? SINGLE[parts[0] ?? ""] : VIEWS[parts[0] ?? ""]) ?? terminals;
   for (const link of app.querySelectorAll("[data-place]")) {
-    const isHere = link.getAttribute("data-place") === (parts[0] || "terminals");
+    const isHere = link.getAttribute("data-place") === (parts[0] === "recordings" ? "terminals" : parts[0] || "terminals");
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

@@ -112,6 +112,12 @@ export class Painter {
     this.element.style.setProperty(name, value);
   }
 
+  /** @param {string} name */
+  unset(name) {
+    this.known.delete(name);
+    this.element.style.removeProperty(name);
+  }
+
   /**
    * Paints rows of a screen, and the cursor.
    * @param {Screen} screen
@@ -136,7 +142,11 @@ export class Painter {
     this.set("--rows", String(screen.rows));
     this.set("--fg", state.foreground);
     this.set("--bg", state.background);
-    for (const [index, colour] of state.palette ?? []) this.set(`--p${index}`, colour);
+    const palette = new Map((state.palette ?? []).map(([index, colour]) => [`--p${index}`, colour]));
+    for (const name of this.known.keys()) {
+      if (name.startsWith("--p") && !palette.has(name)) this.unset(name);
+    }
+    for (const [name, colour] of palette) this.set(name, colour);
     const { cursor } = state;
     if (this.cursor.hidden === Boolean(cursor)) this.cursor.hidden = !cursor;
     if (cursor) {

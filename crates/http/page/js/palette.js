@@ -40,7 +40,7 @@ function rank(name, letters) {
 function places() {
   const known = lists();
   return [
-    ...["Gates", "Terminals", "Runs", "Workflows", "Search", "Overview"].map((name) => ({ name, kind: "view", address: `#/${name.toLowerCase()}` })),
+    ...["Gates", "Terminals", "Recordings", "Runs", "Workflows", "Search", "Overview"].map((name) => ({ name, kind: "view", address: `#/${name.toLowerCase()}` })),
     ...(known ? gates(known).map((gate) => ({ name: String(gate.prompt).slice(0, 80), kind: "gate", address: "#/gates" })) : []),
     ...(known?.terminals ?? []).map((terminal) => ({ name: terminalName(terminal), kind: "terminal", address: `#/terminals/${encodeURIComponent(terminal.session_id)}` })),
     ...(known?.runs ?? []).map((run) => ({ name: `${run.workflow_id} ${run.run_id}`, kind: `run, ${run.state}`, address: `#/runs/${encodeURIComponent(run.run_id)}` })),

@@ -6,6 +6,7 @@ import { diagram, showProgress } from "./diagram.js";
 import { fill, h, icon, setText } from "./dom.js";
 import { LongList } from "./long_list.js";
 import { keep, on } from "./live.js";
+import { recordingOf } from "./marks.js";
 import { TONES } from "./runs.js";
 import { gates, lists, listen } from "./store.js";
 import { addEvent, duration, emptyTimeline, layOut } from "./timeline.js";
@@ -166,10 +167,31 @@ export function show(into, parts) {
       h("p", { class: "hint" }, [step.kind, new Date(step.began).toLocaleTimeString(), duration((step.ended ?? Date.now()) - step.began)].filter(Boolean).join(" · ")),
       step.because ? h("p", {}, visible(step.because)) : null,
       step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
+      recorded(step),
       step.run ? h("p", {}, h("a", { href: `#/runs/${encodeURIComponent(step.run)}` }, `Run ${step.run}`)) : null,
       ...(part("Input", step.input) ?? []),
       ...(part("Output", step.output) ?? []),
     );
+  }
+
+  /** The recordings that there are, once a step of a terminal was looked at. @type {Promise<import("./marks.js").Recording[]> | null} */
+  let recordings = null;
+
+  /**
+   * Returns a link to the recording that shows a step, which appears if there is one.
+   * @param {import("./timeline.js").Step} step
+   */
+  function recorded(step) {
+    if (!step.terminal) return null;
+    recordings ??= ask("GET", "/recordings").then((reply) => reply.recordings, () => []);
+    const link = h("p", { hidden: true });
+    recordings.then((all) => {
+      const found = recordingOf(step, all);
+      if (!found) return;
+      fill(link, h("a", { href: `#/recordings/${encodeURIComponent(found.recording.recording_id)}/${found.at}` }, "Recording, from this step on"));
+      link.hidden = false;
+    });
+    return link;
   }
 
   const forgets = [

@@ -33,7 +33,7 @@ export function show(into) {
       open.disabled = false;
     }
   });
-  fill(into, h("header", { class: "head" }, h("h1", {}, title), open), problem, none, wall);
+  fill(into, h("header", { class: "head" }, h("h1", { class: "grow" }, title), h("a", { class: "button", href: "#/recordings" }, icon("tape"), "Recordings"), open), problem, none, wall);
 
   const forget = listen(({ terminals }) => {
     none.hidden = terminals.length > 0;

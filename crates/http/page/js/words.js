@@ -18,6 +18,17 @@ export function timeAgo(iso, now) {
 }
 
 /**
+ * Tells a number of bytes.
+ * @param {number} bytes
+ * @returns {string}
+ */
+export function size(bytes) {
+  if (bytes < 1000) return `${bytes} B`;
+  const kilobytes = bytes / 1000;
+  return kilobytes < 1000 ? `${kilobytes.toFixed(kilobytes < 10 ? 1 : 0)} kB` : `${(kilobytes / 1000).toFixed(1)} MB`;
+}
+
+/**
  * Shortens what a browser calls itself to its name and system.
  * @param {string} agent
  * @returns {string}

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use alacritty_terminal::event::{Event, EventListener};
-use alacritty_terminal::grid::Dimensions;
+use alacritty_terminal::grid::{Charsets, Dimensions};
 use alacritty_terminal::index::{Column, Line, Point};
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::{Cell, Flags};
-use alacritty_terminal::vte::ansi::Processor;
+use alacritty_terminal::vte::ansi::{CursorShape as EmulatedShape, Processor};
 use parking_lot::Mutex;
 
 use super::control::Control;
@@ -231,6 +231,23 @@ impl Screen for Emulator {
 
     fn snapshot(&self) -> String {
         paint::snapshot(self.rows(), self.cursor(), *self.page.term().mode(), self.page.area())
+    }
+
+    fn keyframe(&self) -> Option<String> {
+        let (term, cursor) = (self.page.term(), &self.page.term().grid().cursor);
+        let is_plain = cursor.template == Cell::default() && cursor.charsets == Charsets::default();
+        // An alternate screen has the main one below it.
+        let hides_more = term.mode().intersects(TermMode::ALT_SCREEN | TermMode::INSERT) || cursor.input_needs_wrap;
+        if !is_plain || hides_more || !self.page.palette().is_default() || self.held_until().is_some() {
+            return None;
+        }
+        let style = term.cursor_style();
+        let shape = match style.shape {
+            EmulatedShape::Underline => 4,
+            EmulatedShape::Beam => 6,
+            _ => 2,
+        } - u8::from(style.blinking);
+        Some(format!("\x1b]2;{}\x1b\\\x1b[{shape} q{}", self.title(), self.snapshot()))
     }
 
     fn failures(&self) -> u32 {

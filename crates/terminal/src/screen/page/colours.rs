@@ -74,6 +74,11 @@ impl Palette {
         replies
     }
 
+    /// Whether no program has set a colour.
+    pub(in crate::screen) fn is_default(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The colours of the palette that a program has set, by their index.
     pub(in crate::screen) fn changed(&self) -> impl Iterator<Item = (u8, Rgb)> {
         self.0.iter().filter_map(|(key, colour)| Some((u8::try_from(*key).ok()?, *colour)))

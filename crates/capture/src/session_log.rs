@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use steplatch_protocol::InputRecord;
 
-/// The recording of one terminal.
+/// The log of one terminal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recording {
+pub struct SessionLog {
     /// The id of the terminal.
     pub terminal: String,
     /// The command line that it was opened with.

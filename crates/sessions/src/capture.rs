@@ -1,7 +1,7 @@
 //! Recordings of terminals for capture: the log of inputs with what was printed between its entries.
 
 use steplatch_access::Redactor;
-use steplatch_capture::{Moment, Recording};
+use steplatch_capture::{Moment, SessionLog};
 use steplatch_host::HostedTerminal;
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs};
 use steplatch_terminal::{Limit, Part, settled};
@@ -9,7 +9,7 @@ use steplatch_terminal::{Limit, Part, settled};
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// The most text of a terminal that a recording reads, in bytes.
+/// The most text of a terminal that a log reads, in bytes.
 const MOST_TEXT: u64 = 8 << 20;
 
 /// The most of it that stands behind one entry: its beginning and its end.
@@ -18,9 +18,9 @@ const MOST_AT_ONCE: usize = 64 << 10;
 /// Characters that are read at once.
 const WINDOW: usize = 1 << 20;
 
-/// Which entries of the log a recording has.
+/// Which entries of the log a log has.
 #[derive(Debug, Clone, Default)]
-pub struct RecordedPart {
+pub struct CaptureRange {
     /// The number of the first one.
     pub from: Option<u64>,
     /// The number of the last one.
@@ -32,18 +32,18 @@ pub struct RecordedPart {
 }
 
 impl Sessions {
-    /// Returns the recording of a terminal, with secrets redacted.
+    /// Returns the log of a terminal, with secrets redacted.
     ///
     /// # Errors
     /// In words, where there is no such terminal or it cannot be read.
-    pub async fn recording(&self, session_id: &str, part: RecordedPart) -> Result<Recording, String> {
-        match self.try_recording(session_id, part).await {
-            Ok(recording) => Ok(recording),
+    pub async fn session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, String> {
+        match self.try_session_log(session_id, part).await {
+            Ok(log) => Ok(log),
             Err(trouble) => Err(self.words(session_id, trouble).await),
         }
     }
 
-    async fn try_recording(&self, session_id: &str, part: RecordedPart) -> Result<Recording, SessionError> {
+    async fn try_session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, SessionError> {
         let terminal = self.find(session_id).await?;
         let verb = ReadInputs { session_id: session_id.to_owned(), from: part.from, limit: None };
         let mut inputs = self.try_inputs(verb).await?.inputs;
@@ -69,7 +69,7 @@ impl Sessions {
             let output = range.map(|(begin, end)| text.between(begin, end, &secrets));
             Moment { input, printed, output }
         });
-        Ok(Recording {
+        Ok(SessionLog {
             terminal: terminal.id().to_string(),
             shell: secrets.masked(description.command),
             directory: description.cwd.map(|directory| secrets.masked(directory)).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Recordings of terminals as asciicast, version 3.
+//! The lines of an asciicast file, version 3, as they are written.
 //!
 //! A file of lines: a header in JSON, then one event per line, as `[seconds since the event before, code, data]`; see
 //! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: times are parameters, and lines are returned.
@@ -10,7 +10,7 @@ use serde_json::json;
 
 /// The header of a recording.
 #[derive(Debug, Serialize)]
-pub(crate) struct Header {
+pub struct Header {
     version: u8,
     term: Term,
     /// The time of its beginning, in seconds since 1970.
@@ -33,7 +33,7 @@ struct Term {
 impl Header {
     /// Returns the first line of a recording that begins at `timestamp`, in seconds since 1970, with a screen of
     /// this size.
-    pub(crate) fn line(
+    pub fn line(
         (cols, rows): (u16, u16),
         timestamp: u64,
         idle_time_limit: Option<f64>,
@@ -47,7 +47,7 @@ impl Header {
 
 /// The events of a recording, one line each. Times are counted from its beginning.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub struct Events {
     /// The time of the last event, in milliseconds, so that rounding errors do not add up.
     last: u64,
     /// The first bytes of a character that is not complete yet.
@@ -56,7 +56,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// Returns the event of printed bytes. `None` until a whole character has arrived.
-    pub(crate) fn output(&mut self, at: Duration, bytes: &[u8]) -> Option<String> {
+    pub fn output(&mut self, at: Duration, bytes: &[u8]) -> Option<String> {
         self.unfinished.extend_from_slice(bytes);
         let end = whole(&self.unfinished);
         let text = String::from_utf8_lossy(&self.unfinished[..end]).into_owned();
@@ -65,12 +65,12 @@ impl Events {
     }
 
     /// Returns the event of a new size of the screen.
-    pub(crate) fn resize(&mut self, at: Duration, cols: u16, rows: u16) -> String {
+    pub fn resize(&mut self, at: Duration, cols: u16, rows: u16) -> String {
         self.event(at, "r", &format!("{cols}x{rows}"))
     }
 
     /// Returns the event of the program's end, which is the last one.
-    pub(crate) fn exit(&mut self, at: Duration, code: i32) -> String {
+    pub fn exit(&mut self, at: Duration, code: i32) -> String {
         self.event(at, "x", &code.to_string())
     }
 

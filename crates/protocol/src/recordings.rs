@@ -1,0 +1,118 @@
+//! Verbs about recordings of terminals: which there are, and their screens at any time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ScreenChange;
+
+/// List the recordings of terminals that `steplatch terminal record` has made on this machine and whose files exist.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListRecordings {
+    /// Only those of the terminal with this id
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The most recordings (default 200)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub limit: Option<u32>,
+}
+
+/// The recordings, newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListRecordingsReply {
+    /// Whether they can be listed
+    pub success: bool,
+    /// The recordings
+    #[serde(default)]
+    pub recordings: Vec<RecordingInfo>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordingInfo {
+    /// Its id
+    pub recording_id: String,
+    /// The terminal
+    pub session_id: String,
+    /// The name of the terminal, or another title
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Its file
+    pub file: String,
+    /// Length of the file in bytes
+    pub bytes: u64,
+    /// When it began (ISO 8601, UTC)
+    pub began: String,
+    /// When the file was last written (ISO 8601, UTC), which is the end of what it has
+    pub changed: String,
+    /// Columns of the screen at the beginning
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cols: Option<u16>,
+    /// Its rows; without them, the file is no recording any more
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u16>,
+}
+
+/// Read a stretch of a recording as screens: the whole screen at a time, and what changes after it. Secrets are redacted.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReadRecording {
+    /// Recording to read
+    pub recording_id: String,
+    /// Time since the beginning in milliseconds (default 0)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
+}
+
+/// A stretch of a recording.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReadRecordingReply {
+    /// Whether the recording can be read
+    pub success: bool,
+    /// The recording
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<RecordingInfo>,
+    /// Its length in milliseconds, as far as it can be read
+    #[serde(default)]
+    pub duration_ms: u64,
+    /// The longest pause that a replay should make, if the recording has one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_limit_ms: Option<u64>,
+    /// The places that it has marked
+    #[serde(default)]
+    pub markers: Vec<RecordingMarker>,
+    /// The screens: the first one is whole, and further ones are what changed
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub frames: Vec<RecordedFrame>,
+    /// Where the next stretch begins; none at the end of the recording
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_ms: Option<u64>,
+    /// Why the recording can not be read to its end, if it can not
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A place that a recording has marked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordingMarker {
+    /// Time since the beginning in milliseconds
+    pub at_ms: u64,
+    /// Its label
+    pub label: String,
+}
+
+/// A screen of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedFrame {
+    /// Time since the beginning in milliseconds.
+    pub at_ms: u64,
+    /// How it differs from the screen before.
+    #[serde(flatten)]
+    pub change: ScreenChange,
+}

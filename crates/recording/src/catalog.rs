@@ -1,0 +1,208 @@
+//! The recordings that are listed: a directory of links to files, each named after when it began and its terminal.
+//!
+//! A recording stays where its owner wanted it. Once it is moved or deleted, it is no longer listed.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use steplatch_ids::TerminalId;
+use steplatch_terminal::Size;
+
+use crate::player::header;
+
+/// The most links that are kept. The oldest go first, not their files.
+const MOST_LINKS: usize = 1000;
+
+/// The directory.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    folder: PathBuf,
+}
+
+/// The id of a recording: when it began, in milliseconds since 1970, and its terminal, as `1700000000000-term_…`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordingId {
+    began: u64,
+    terminal: TerminalId,
+}
+
+/// A text is no id of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("that is no id of a recording")]
+pub struct InvalidRecordingId;
+
+/// A recording that is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogEntry {
+    /// Its id.
+    pub id: RecordingId,
+    /// Its file.
+    pub file: PathBuf,
+    /// The length of the file in bytes.
+    pub length: u64,
+    /// When the file was last written.
+    pub changed: SystemTime,
+    /// The name of the terminal, or another title.
+    pub title: Option<String>,
+    /// The size that the screen begins with; `None` if the file is no recording.
+    pub size: Option<Size>,
+}
+
+impl RecordingId {
+    /// Returns when the recording began.
+    #[must_use]
+    pub fn began(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.began)
+    }
+
+    /// Returns the terminal.
+    #[must_use]
+    pub fn terminal(&self) -> &TerminalId {
+        &self.terminal
+    }
+}
+
+impl fmt::Display for RecordingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // With leading zeros, the names are in the order of time.
+        write!(f, "{:013}-{}", self.began, self.terminal.as_str())
+    }
+}
+
+impl FromStr for RecordingId {
+    type Err = InvalidRecordingId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRecordingId> {
+        let (began, terminal) = text.split_once('-').ok_or(InvalidRecordingId)?;
+        let id = Self {
+            began: began.parse().map_err(|_| InvalidRecordingId)?,
+            terminal: terminal.parse().map_err(|_| InvalidRecordingId)?,
+        };
+        // One recording has one id.
+        if id.to_string() == text { Ok(id) } else { Err(InvalidRecordingId) }
+    }
+}
+
+impl Catalog {
+    /// Uses a directory, which need not exist.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Lists a file from now on. The directory exists.
+    ///
+    /// # Errors
+    /// When the link can not be made.
+    pub fn add(&self, file: &Path, terminal: &TerminalId, began: SystemTime) -> io::Result<RecordingId> {
+        let file = std::path::absolute(file)?;
+        let since = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut id =
+            RecordingId { began: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), terminal: terminal.clone() };
+        // Two recordings of a terminal can begin at the same time.
+        while let Err(error) = symlink(&file, self.folder.join(id.to_string())) {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return Err(error);
+            }
+            id.began += 1;
+        }
+        let all = self.ids()?;
+        for old in all.iter().take(all.len().saturating_sub(MOST_LINKS)) {
+            // Another recorder may have removed it.
+            let _ = fs::remove_file(self.folder.join(old.to_string()));
+        }
+        Ok(id)
+    }
+
+    /// Returns the recordings whose files exist, the newest first.
+    ///
+    /// # Errors
+    /// When the directory can not be read.
+    pub fn list(&self) -> io::Result<Vec<CatalogEntry>> {
+        Ok(self.ids()?.into_iter().rev().filter_map(|id| self.entry(id)).collect())
+    }
+
+    /// Returns a recording, if its file exists.
+    #[must_use]
+    pub fn entry(&self, id: RecordingId) -> Option<CatalogEntry> {
+        let file = fs::read_link(self.folder.join(id.to_string())).ok()?;
+        let found = fs::metadata(&file).ok()?;
+        let header = header(&file).ok();
+        Some(CatalogEntry {
+            id,
+            length: found.len(),
+            changed: found.modified().unwrap_or(UNIX_EPOCH),
+            title: header.as_ref().and_then(|header| header.title.clone()),
+            size: header.map(|header| header.size),
+            file,
+        })
+    }
+
+    fn ids(&self) -> io::Result<Vec<RecordingId>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut ids: Vec<RecordingId> =
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        ids.sort();
+        Ok(ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_are_listed_newest_first_as_long_as_their_files_exist() {
+        let base = tempfile::tempdir().unwrap();
+        let catalog = Catalog::new(base.path().join("recordings"));
+        assert_eq!(catalog.list().unwrap(), []);
+        fs::create_dir(base.path().join("recordings")).unwrap();
+        let terminal = TerminalId::random();
+        let began = UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
+        let (one, two) = (base.path().join("one.cast"), base.path().join("two.cast"));
+        fs::write(&one, "{\"version\":3,\"term\":{\"cols\":80,\"rows\":24},\"title\":\"build\"}\n").unwrap();
+        fs::write(&two, "something else").unwrap();
+        let first = catalog.add(&one, &terminal, began).unwrap();
+        let second = catalog.add(&two, &terminal, began).unwrap();
+        assert_ne!(first, second);
+        let listed = catalog.list().unwrap();
+        assert_eq!(listed.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>(), [second.clone(), first.clone()]);
+        assert_eq!((listed[0].size, listed[1].size), (None, Some(Size { cols: 80, rows: 24 })));
+        assert_eq!((listed[1].title.as_deref(), listed[1].id.began()), (Some("build"), began));
+        fs::remove_file(&two).unwrap();
+        assert_eq!(catalog.list().unwrap().len(), 1);
+        assert!(catalog.entry(second).is_none());
+    }
+
+    #[test]
+    fn an_id_is_one_name_in_the_directory() {
+        let id = RecordingId { began: 1_700_000_000_123, terminal: TerminalId::random() };
+        assert_eq!(id.to_string().parse(), Ok(id.clone()));
+        for text in ["", "..", "1-x", "../1700000000123-term_0", "-term_", &format!("+{id}"), &format!("0{id}")] {
+            assert!(text.parse::<RecordingId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_newest_links_are_kept() {
+        let base = tempfile::tempdir().unwrap();
+        let catalog = Catalog::new(base.path().to_owned());
+        let terminal = TerminalId::random();
+        let file = base.path().join("one.cast");
+        fs::write(&file, "x").unwrap();
+        for number in 0..MOST_LINKS + 3 {
+            catalog.add(&file, &terminal, UNIX_EPOCH + Duration::from_millis(number as u64)).unwrap();
+        }
+        let ids = catalog.ids().unwrap();
+        assert_eq!((ids.len(), ids[0].began), (MOST_LINKS, 3));
+        assert!(file.exists());
+    }
+}

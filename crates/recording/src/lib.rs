@@ -1,0 +1,17 @@
+//! Recordings of terminals: how they are written, where they are listed, and how they are replayed.
+//!
+//! A recording is an asciicast file, which stays where its owner wanted it (`asciicast.rs`); the catalog is a directory of
+//! links to such files (`catalog.rs`). A replay draws one with the emulator of a live terminal (`player.rs`), from the
+//! beginning or from a keyframe, and reads the file as it goes: its memory does not grow with the file.
+//!
+//! Nothing here masks secrets: screens are masked where they leave the daemon, as those of live terminals.
+
+mod asciicast;
+mod catalog;
+mod player;
+mod reader;
+
+pub use asciicast::{Events, Header};
+pub use catalog::{Catalog, CatalogEntry, InvalidRecordingId, RecordingId};
+pub use player::{Marker, OpenError, Player};
+pub use reader::Damage;

@@ -1,0 +1,423 @@
+//! The replay of one recording: the screen at any time of it.
+//!
+//! The file is read as the replay goes on. A keyframe every so often makes going back cheap; there is none while a program
+//! has the alternate screen, so that such a stretch is drawn from its beginning. A file that grows is followed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use steplatch_terminal::{Exit, Replay, ScreenUpdate};
+
+use crate::reader::{self, Damage, Event, FileHeader, Happening, Place};
+
+/// The least output between two keyframes, in bytes.
+const KEYFRAME_DISTANCE: u64 = 256 << 10;
+
+/// The most keyframes.
+const MOST_KEYFRAMES: u64 = 64;
+
+/// The most markers that are known.
+const MOST_MARKERS: usize = 1000;
+
+/// The longest that a program holds a change of the screen back (mode 2026).
+const LONGEST_HOLD: Duration = Duration::from_millis(150);
+
+/// `O_NONBLOCK` of Linux: a pipe in the place of a file does not block who opens it.
+const NONBLOCK: i32 = 0o4000;
+
+/// Why a file is not replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It can not be read.
+    #[error("the file can not be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is a directory, or a device.
+    #[error("it is no regular file")]
+    NotAFile,
+    /// It does not begin as a recording.
+    #[error("it is no recording in the format asciicast: {0}")]
+    NotARecording(Damage),
+}
+
+/// A place that a recording has marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marker {
+    /// Its time since the beginning.
+    pub at: Duration,
+    /// Its label.
+    pub label: String,
+}
+
+/// A recording and the screen at one time of it.
+#[derive(Debug)]
+pub struct Player {
+    file: BufReader<File>,
+    header: FileHeader,
+    beginning: Place,
+    /// Behind the last event that is drawn.
+    place: Place,
+    at: Duration,
+    /// The event behind it, and the place behind that.
+    next: Option<(Event, Place)>,
+    replay: Replay,
+    exit: Option<i32>,
+    held_since: Option<Duration>,
+    keyframes: Vec<Keyframe>,
+    scan: Scan,
+}
+
+/// A screen, and where the recording goes on behind it.
+#[derive(Debug)]
+struct Keyframe {
+    at: Duration,
+    place: Place,
+    size: steplatch_terminal::Size,
+    text: String,
+}
+
+/// What is known of the whole file.
+#[derive(Debug, Default)]
+struct Scan {
+    place: Place,
+    /// The length of the file when it was read.
+    length: u64,
+    ends: Duration,
+    markers: Vec<Marker>,
+    damage: Option<Damage>,
+}
+
+/// Opens a file for reading that may be anything.
+pub(crate) fn open(path: &Path) -> Result<File, OpenError> {
+    let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(OpenError::NotAFile) }
+}
+
+/// Reads the header of a file.
+pub(crate) fn header(path: &Path) -> Result<FileHeader, OpenError> {
+    let mut file = BufReader::new(open(path)?);
+    reader::header(&mut file, &mut Place::default())?.map_err(OpenError::NotARecording)
+}
+
+impl Player {
+    /// Opens a recording, and reads it once for its length, its markers and its damage.
+    ///
+    /// # Errors
+    /// When the file can not be read, or is no recording.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let mut file = BufReader::new(open(path)?);
+        let mut beginning = Place::default();
+        let header = reader::header(&mut file, &mut beginning)?.map_err(OpenError::NotARecording)?;
+        let replay = Replay::new(header.size);
+        let scan = Scan { place: beginning, ..Scan::default() };
+        let mut player = Self {
+            file,
+            header,
+            beginning,
+            place: beginning,
+            at: Duration::ZERO,
+            next: None,
+            replay,
+            exit: None,
+            held_since: None,
+            keyframes: Vec::new(),
+            scan,
+        };
+        player.refresh()?;
+        Ok(player)
+    }
+
+    /// Reads what was added to the file. Returns false if it is no longer the file that was opened.
+    ///
+    /// # Errors
+    /// When the file can not be read.
+    pub fn refresh(&mut self) -> io::Result<bool> {
+        let length = self.file.get_ref().metadata()?.len();
+        if length < self.scan.length {
+            return Ok(false);
+        }
+        if length == self.scan.length || matches!(self.scan.damage, Some(Damage::Line { .. })) {
+            return Ok(true);
+        }
+        self.scan.length = length;
+        self.scan.damage = None;
+        self.file.seek(SeekFrom::Start(self.scan.place.offset))?;
+        loop {
+            match reader::event(&mut self.file, &self.header, &mut self.scan.place)? {
+                Ok(Some(Event { at, what })) => {
+                    self.scan.ends = at;
+                    if let Happening::Marker(label) = what
+                        && self.scan.markers.len() < MOST_MARKERS
+                    {
+                        self.scan.markers.push(Marker { at, label });
+                    }
+                }
+                Ok(None) => break,
+                Err(damage) => {
+                    self.scan.damage = Some(damage);
+                    break;
+                }
+            }
+        }
+        self.return_to_place()?;
+        Ok(true)
+    }
+
+    /// Returns the title that the file has, if it has one.
+    #[must_use]
+    pub fn title(&self) -> Option<&str> {
+        self.header.title.as_deref()
+    }
+
+    /// Returns when the recording began, in seconds since 1970, if the file has it.
+    #[must_use]
+    pub fn timestamp(&self) -> Option<u64> {
+        self.header.timestamp
+    }
+
+    /// Returns the longest pause that a replay should make, if the file has one.
+    #[must_use]
+    pub fn idle_limit(&self) -> Option<Duration> {
+        self.header.idle_limit
+    }
+
+    /// Returns how long it is, as far as it can be read.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.scan.ends
+    }
+
+    /// Returns the markers, at most 1000.
+    #[must_use]
+    pub fn markers(&self) -> &[Marker] {
+        &self.scan.markers
+    }
+
+    /// Returns why the file can not be read to its end, if it can not.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.scan.damage.as_ref()
+    }
+
+    /// Returns the time of the last event that is drawn, in whole milliseconds.
+    #[must_use]
+    pub fn at(&self) -> Duration {
+        self.at
+    }
+
+    /// Returns the time of the next event; `None` behind the last one that can be read.
+    ///
+    /// # Errors
+    /// When the file can not be read.
+    pub fn next_at(&mut self) -> io::Result<Option<Duration>> {
+        Ok(self.peek()?.map(|event| event.at))
+    }
+
+    /// Returns the screen.
+    #[must_use]
+    pub fn screen(&self) -> ScreenUpdate {
+        ScreenUpdate {
+            version: self.place.lines,
+            picture: self.replay.picture(),
+            modes: self.replay.modes(),
+            title: self.replay.title(),
+            exit: self.exit.map(|code| Exit { code, signal: None }),
+        }
+    }
+
+    /// Goes to a time: what happened until then, and at it, is drawn.
+    ///
+    /// # Errors
+    /// When the file can not be read.
+    pub fn seek(&mut self, at: Duration) -> io::Result<()> {
+        let behind = self.keyframes.partition_point(|keyframe| keyframe.at <= at);
+        let keyframe = behind.checked_sub(1).and_then(|index| self.keyframes.get(index));
+        if at < self.at || keyframe.is_some_and(|keyframe| keyframe.place.offset > self.place.offset) {
+            let (replay, place, reached) = match keyframe {
+                Some(keyframe) => {
+                    let mut replay = Replay::new(keyframe.size);
+                    replay.draw(&keyframe.text);
+                    (replay, keyframe.place, keyframe.at)
+                }
+                None => (Replay::new(self.header.size), self.beginning, Duration::ZERO),
+            };
+            (self.replay, self.place, self.at) = (replay, place, reached);
+            (self.exit, self.held_since, self.next) = (None, None, None);
+            self.return_to_place()?;
+        }
+        while self.peek()?.is_some_and(|event| event.at <= at) {
+            if let Some((event, behind)) = self.next.take() {
+                self.draw(event, behind);
+            }
+        }
+        Ok(())
+    }
+
+    fn peek(&mut self) -> io::Result<Option<&Event>> {
+        if self.next.is_none() && self.place.offset < self.scan.place.offset {
+            let mut behind = self.place;
+            let event = reader::event(&mut self.file, &self.header, &mut behind)?;
+            // Damage was noticed when the file was read whole, and its end is before that.
+            self.next = event.ok().flatten().map(|event| (event, behind));
+        }
+        Ok(self.next.as_ref().map(|(event, _)| event))
+    }
+
+    fn draw(&mut self, event: Event, behind: Place) {
+        let Event { at, what } = event;
+        if self.held_since.is_some_and(|since| at > since + LONGEST_HOLD) {
+            self.replay.release();
+            self.held_since = None;
+        }
+        match what {
+            Happening::Output(text) => self.replay.draw(&text),
+            Happening::Resize(size) => self.replay.resize(size),
+            Happening::Exit(code) => self.exit = Some(code),
+            Happening::Marker(_) | Happening::Other => {}
+        }
+        self.held_since = if self.replay.is_held_back() { self.held_since.or(Some(at)) } else { None };
+        (self.place, self.at) = (behind, at);
+        self.keep_keyframe();
+    }
+
+    /// Keeps the screen as a keyframe if the last one is far enough behind.
+    fn keep_keyframe(&mut self) {
+        let distance = KEYFRAME_DISTANCE.max(self.scan.length / MOST_KEYFRAMES);
+        let last = self.keyframes.last().map_or(self.beginning.offset, |keyframe| keyframe.place.offset);
+        if self.place.offset < last + distance || self.keyframes.len() as u64 >= MOST_KEYFRAMES || self.exit.is_some() {
+            return;
+        }
+        if let Some(text) = self.replay.keyframe() {
+            let size = self.replay.size();
+            self.keyframes.push(Keyframe { at: self.at, place: self.place, size, text });
+        }
+    }
+
+    fn return_to_place(&mut self) -> io::Result<()> {
+        let offset = self.next.as_ref().map_or(self.place.offset, |(_, behind)| behind.offset);
+        self.file.seek(SeekFrom::Start(offset)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    const HEADER: &str = "{\"version\":3,\"term\":{\"cols\":20,\"rows\":3},\"timestamp\":1700000000,\"title\":\"t\"}\n";
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file
+    }
+
+    fn text(player: &Player) -> String {
+        let rows = player.screen().picture.rows;
+        let row = |runs: &Vec<steplatch_terminal::Run>| runs.iter().map(|run| run.text.as_str()).collect::<String>();
+        rows.iter().map(row).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+    }
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn a_recording_is_shown_at_any_time_of_it() {
+        let file = file(&format!(
+            "{HEADER}[0.5,\"o\",\"one\"]\n# a note\n[1.0,\"m\",\"here\"]\n[1.0,\"o\",\"\\r\\ntwo\"]\n[0.5,\"r\",\"10x5\"]\n[1,\"x\",\"3\"]\n"
+        ));
+        let mut player = Player::open(file.path()).unwrap();
+        assert_eq!((player.duration(), player.damage(), player.title()), (seconds(4.0), None, Some("t")));
+        assert_eq!(player.markers(), [Marker { at: seconds(1.5), label: "here".to_owned() }]);
+        for (at, shown) in [(0.0, ""), (0.5, "one"), (2.5, "one\ntwo"), (0.6, "one"), (9.0, "one\ntwo"), (0.1, "")] {
+            player.seek(seconds(at)).unwrap();
+            assert_eq!(text(&player), shown, "at {at}");
+        }
+        player.seek(seconds(3.5)).unwrap();
+        let screen = player.screen();
+        assert_eq!((screen.picture.cols, screen.picture.rows.len(), screen.exit), (10, 5, None));
+        assert_eq!(player.next_at().unwrap(), Some(seconds(4.0)));
+        player.seek(seconds(4.0)).unwrap();
+        assert_eq!((player.screen().exit.map(|exit| exit.code), player.next_at().unwrap()), (Some(3), None));
+    }
+
+    #[test]
+    fn the_second_version_has_times_since_the_beginning() {
+        let file = file(
+            "{\"version\":2,\"width\":20,\"height\":3}\n[0.5,\"o\",\"a\"]\n[2.0,\"i\",\"x\"]\n[3.0,\"o\",\"b\"]\n",
+        );
+        let mut player = Player::open(file.path()).unwrap();
+        assert_eq!(player.duration(), seconds(3.0));
+        player.seek(seconds(2.9)).unwrap();
+        assert_eq!(text(&player), "a");
+    }
+
+    #[test]
+    fn what_is_readable_of_a_damaged_file_is_shown() {
+        let event = "[0.5,\"o\",\"one\"]\n";
+        for (rest, damage) in [
+            ("[0.5,\"o\",\"tw", "the file ends within line 3"),
+            ("[0.5]\n[1,\"o\",\"x\"]\n", "line 3 is damaged: it is no event"),
+            ("[1e300,\"o\",\"x\"]\n", "line 3 is damaged: its time is"),
+            ("[1,\"r\",\"0x9\"]\n", "line 3 is damaged: it has no size of a screen"),
+        ] {
+            let file = file(&format!("{HEADER}{event}{rest}"));
+            let mut player = Player::open(file.path()).unwrap();
+            assert!(player.damage().unwrap().to_string().starts_with(damage), "{:?}", player.damage());
+            player.seek(seconds(100.0)).unwrap();
+            assert_eq!((text(&player), player.next_at().unwrap()), ("one".to_owned(), None));
+        }
+        for (text, why) in [
+            ("", "line 1 is damaged: the file is empty"),
+            ("hello\n", "line 1 is damaged: it is no header"),
+            ("{\"version\":1}\n", "line 1 is damaged: version 1"),
+            ("{\"version\":3,\"term\":{\"cols\":1,\"rows\":9}}\n", "line 1 is damaged: 1x9 is no size"),
+        ] {
+            let refused = Player::open(file(text).path()).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        assert!(matches!(Player::open(Path::new("/dev/zero")), Err(OpenError::NotAFile)));
+    }
+
+    #[test]
+    fn a_file_that_grows_is_followed_and_one_that_is_replaced_is_not() {
+        let mut file = file(&format!("{HEADER}[0.5,\"o\",\"one\"]\n[1.0,\"o\","));
+        let mut player = Player::open(file.path()).unwrap();
+        player.seek(seconds(9.0)).unwrap();
+        assert!(matches!(player.damage(), Some(Damage::CutOff { line: 3 })));
+        file.write_all(b"\" two\"]\n").unwrap();
+        assert!(player.refresh().unwrap());
+        player.seek(seconds(9.0)).unwrap();
+        assert_eq!((text(&player), player.duration(), player.damage()), ("one two".to_owned(), seconds(1.5), None));
+        file.as_file().set_len(10).unwrap();
+        assert!(!player.refresh().unwrap());
+    }
+
+    #[test]
+    fn a_screen_is_the_same_from_the_beginning_from_a_keyframe_and_in_any_order() {
+        let mut lines = HEADER.to_owned();
+        for number in 0..3000 {
+            let output = match number % 300 {
+                200 => "\\u001b[?1049h\\u001b[2J full ".to_owned(),
+                250 => "\\u001b[?1049l".to_owned(),
+                _ => format!("\\u001b[{}m{}{number}\\u001b[m{}", 31 + number % 7, "漢x".repeat(200), "\\r\\n"),
+            };
+            lines.push_str(&format!("[0.001,\"o\",\"{output}\"]\n"));
+        }
+        let file = file(&lines);
+        let mut player = Player::open(file.path()).unwrap();
+        player.seek(seconds(9.0)).unwrap();
+        assert!(player.keyframes.len() > 4, "{} in {} bytes", player.keyframes.len(), lines.len());
+        for at in [2.9, 0.2, 1.45, 1.1, 1.101, 2.2, 0.0, 2.999] {
+            player.seek(seconds(at)).unwrap();
+            let mut fresh = Player::open(file.path()).unwrap();
+            fresh.seek(seconds(at)).unwrap();
+            let (screen, fresh) = (player.screen(), fresh.screen());
+            assert_eq!((screen.picture, screen.modes), (fresh.picture, fresh.modes), "at {at}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The lines of an asciicast file, versions 2 and 3, as they are read.
+//!
+//! A file is foreign: it can end anywhere and contain anything. What can be read before the first damaged line is read, and
+//! the damage is a value.
+
+use std::io::{self, BufRead};
+use std::time::Duration;
+
+use serde::Deserialize;
+use steplatch_terminal::Size;
+
+/// The longest line, in bytes.
+const LONGEST_LINE: u64 = 8 << 20;
+
+/// The longest recording.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Half of a millisecond.
+const HALF: Duration = Duration::from_micros(500);
+
+/// Why a file can not be read from some line on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// A line is no event.
+    #[error("line {line} is damaged: {why}")]
+    Line {
+        /// The number of the line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The last line is not complete.
+    #[error("the file ends within line {line}")]
+    CutOff {
+        /// The number of the line, counted from 1.
+        line: u64,
+    },
+}
+
+/// The first line of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FileHeader {
+    version: u8,
+    pub(crate) size: Size,
+    /// When the recording began, in seconds since 1970.
+    pub(crate) timestamp: Option<u64>,
+    pub(crate) title: Option<String>,
+    /// The longest pause that a replay makes.
+    pub(crate) idle_limit: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+struct RawHeader {
+    version: u8,
+    /// Version 3.
+    term: Option<RawTerm>,
+    /// Version 2.
+    width: Option<u16>,
+    height: Option<u16>,
+    timestamp: Option<serde_json::Number>,
+    title: Option<String>,
+    idle_time_limit: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct RawTerm {
+    cols: u16,
+    rows: u16,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Happening {
+    Output(String),
+    Resize(Size),
+    Marker(String),
+    Exit(i32),
+    /// What a replay does not show, such as input.
+    Other,
+}
+
+/// An event and its time since the beginning, in whole milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) at: Duration,
+    pub(crate) what: Happening,
+}
+
+/// A place in a file: behind a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Bytes before it.
+    pub(crate) offset: u64,
+    /// Lines before it.
+    pub(crate) lines: u64,
+    /// The exact time of the last event before it.
+    pub(crate) at: Duration,
+}
+
+impl FileHeader {
+    fn parse(line: &str) -> Result<Self, String> {
+        let raw: RawHeader = serde_json::from_str(line).map_err(|error| format!("it is no header: {error}"))?;
+        let (cols, rows) = match (raw.version, &raw.term) {
+            (3, Some(term)) => (term.cols, term.rows),
+            (2, _) => (raw.width.unwrap_or_default(), raw.height.unwrap_or_default()),
+            (3, None) => return Err("it has no size".to_owned()),
+            (version, _) => return Err(format!("version {version} of the format is not known, only 2 and 3")),
+        };
+        let size = Size { cols, rows }.checked().ok_or_else(|| format!("{cols}x{rows} is no size of a screen"))?;
+        let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+        Ok(Self {
+            version: raw.version,
+            size,
+            timestamp: raw.timestamp.and_then(|number| number.as_u64().or_else(|| Some(number.as_f64()? as u64))),
+            title: raw.title.filter(|title| !title.is_empty()),
+            idle_limit: raw.idle_time_limit.and_then(seconds),
+        })
+    }
+}
+
+/// Reads the header.
+///
+/// # Errors
+/// When the file can not be read; inside, when it does not begin with a header.
+pub(crate) fn header(file: &mut impl BufRead, place: &mut Place) -> io::Result<Result<FileHeader, Damage>> {
+    match line(file, place)? {
+        Line::Whole(text) | Line::Unfinished(text) if !text.is_empty() => {
+            Ok(FileHeader::parse(&text).map_err(|why| Damage::Line { line: place.lines, why }))
+        }
+        Line::Damaged(damage) => Ok(Err(damage)),
+        _ => Ok(Err(Damage::Line { line: 1, why: "the file is empty".to_owned() })),
+    }
+}
+
+/// Reads the next event. At the end of the file, and before damage, the place stays where it is.
+///
+/// # Errors
+/// When the file can not be read; inside, when the next line is no event.
+pub(crate) fn event(
+    file: &mut impl BufRead,
+    header: &FileHeader,
+    place: &mut Place,
+) -> io::Result<Result<Option<Event>, Damage>> {
+    loop {
+        let before = *place;
+        let (text, is_whole) = match line(file, place)? {
+            Line::End => return Ok(Ok(None)),
+            Line::Whole(text) => (text, true),
+            Line::Unfinished(text) => (text, false),
+            Line::Damaged(damage) => {
+                *place = before;
+                return Ok(Err(damage));
+            }
+        };
+        if is_whole && (text.trim().is_empty() || text.starts_with('#')) {
+            continue;
+        }
+        match parse(&text, header.version, before.at) {
+            Ok((at, what)) => {
+                place.at = at;
+                // Rounded, so that a time that was sent as milliseconds is the same time again.
+                let at = Duration::from_millis(u64::try_from((at + HALF).as_millis()).unwrap_or(u64::MAX));
+                return Ok(Ok(Some(Event { at, what })));
+            }
+            Err(why) => {
+                *place = before;
+                let line = before.lines + 1;
+                return Ok(Err(if is_whole { Damage::Line { line, why } } else { Damage::CutOff { line } }));
+            }
+        }
+    }
+}
+
+/// Parses an event: its exact time since the beginning, and what happened.
+fn parse(line: &str, version: u8, before: Duration) -> Result<(Duration, Happening), String> {
+    let (time, code, data): (f64, String, String) =
+        serde_json::from_str(line).map_err(|error| format!("it is no event: {error}"))?;
+    let time = Duration::try_from_secs_f64(time.max(0.0)).map_err(|_| "its time is no time".to_owned())?;
+    let at = if version == 2 { time.max(before) } else { before.saturating_add(time) };
+    if at > LONGEST {
+        return Err("its time is years later".to_owned());
+    }
+    let size = |data: &str| {
+        let (cols, rows) = data.split_once('x')?;
+        Size { cols: cols.parse().ok()?, rows: rows.parse().ok()? }.checked()
+    };
+    let what = match code.as_str() {
+        "o" => Happening::Output(data),
+        "r" => Happening::Resize(size(&data).ok_or("it has no size of a screen")?),
+        "m" => Happening::Marker(data),
+        "x" => Happening::Exit(data.trim().parse().map_err(|_| "it has no exit code")?),
+        _ => Happening::Other,
+    };
+    Ok((at, what))
+}
+
+enum Line {
+    Whole(String),
+    /// Without a line end: the file may be growing.
+    Unfinished(String),
+    Damaged(Damage),
+    End,
+}
+
+fn line(file: &mut impl BufRead, place: &mut Place) -> io::Result<Line> {
+    let mut bytes = Vec::new();
+    let read = io::Read::take(&mut *file, LONGEST_LINE).read_until(b'\n', &mut bytes)? as u64;
+    if read == 0 {
+        return Ok(Line::End);
+    }
+    place.offset += read;
+    place.lines += 1;
+    let is_whole = bytes.last() == Some(&b'\n');
+    if is_whole {
+        bytes.pop();
+    } else if read == LONGEST_LINE {
+        let why = format!("it is longer than {LONGEST_LINE} bytes");
+        return Ok(Line::Damaged(Damage::Line { line: place.lines, why }));
+    }
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) if is_whole => Line::Whole(text),
+        Ok(text) => Line::Unfinished(text),
+        Err(_) if is_whole => Line::Damaged(Damage::Line { line: place.lines, why: "it is not UTF-8".to_owned() }),
+        Err(_) => Line::Damaged(Damage::CutOff { line: place.lines }),
+    })
+}

@@ -1,0 +1,196 @@
+//! Recordings of terminals, as screens without secrets.
+//!
+//! A replay goes on where the last request for it ended. Few replays are open at a time: the one that was not used for the
+//! longest time is closed for the next one.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use steplatch_access::Redactor;
+use steplatch_clock as clock;
+use steplatch_protocol::{
+    ListRecordings, ListRecordingsReply, ReadRecording, ReadRecordingReply, RecordedFrame, RecordingInfo,
+    RecordingMarker,
+};
+use steplatch_recording::{Catalog, CatalogEntry, OpenError, Player, RecordingId};
+
+use crate::watch_screen::Shown;
+
+/// The most recordings of a list, unless more are wanted.
+const MOST_LISTED: u32 = 200;
+
+/// The most replays that are open.
+const MOST_OPEN: usize = 4;
+
+/// The most frames of a stretch.
+const MOST_FRAMES: usize = 400;
+
+/// The most cells that the changed rows of a stretch have, so that a reply stays below some hundred kilobytes.
+const MOST_CELLS: usize = 200_000;
+
+/// The time after which a stretch ends, if it has a change in it.
+const LONGEST_READ: Duration = Duration::from_millis(250);
+
+/// Changes within this time are one frame. A page shows no more than 60 a second.
+const FRAME: Duration = Duration::from_millis(15);
+
+/// The recordings of this user. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Recordings {
+    catalog: Catalog,
+    secrets: Arc<Redactor>,
+    open: Arc<Mutex<VecDeque<OpenReplay>>>,
+}
+
+/// A replay, and the file that it is of.
+#[derive(Debug, Clone)]
+struct OpenReplay {
+    id: RecordingId,
+    file: PathBuf,
+    player: Arc<Mutex<Player>>,
+}
+
+impl Recordings {
+    /// Uses the catalog in a directory.
+    pub fn new(folder: PathBuf, secrets: Arc<Redactor>) -> Self {
+        Self { catalog: Catalog::new(folder), secrets, open: Arc::default() }
+    }
+
+    /// Lists the recordings.
+    pub async fn list(&self, verb: ListRecordings) -> ListRecordingsReply {
+        let recordings = self.clone();
+        let listing = tokio::task::spawn_blocking(move || recordings.catalog.list());
+        match listing.await {
+            Ok(Ok(found)) => {
+                let wanted = found.into_iter().filter(|entry| {
+                    verb.session_id.as_deref().is_none_or(|terminal| entry.id.terminal().as_str() == terminal)
+                });
+                let most = usize::try_from(verb.limit.unwrap_or(MOST_LISTED)).unwrap_or(usize::MAX);
+                let recordings = wanted.take(most).map(|entry| self.info(&entry)).collect();
+                ListRecordingsReply { success: true, recordings, error: None }
+            }
+            Ok(Err(error)) => failed_list(format!("the directory of recordings can not be read: {error}")),
+            Err(_) => failed_list("the directory of recordings can not be read".to_owned()),
+        }
+    }
+
+    /// Reads a stretch of a recording.
+    pub async fn read(&self, verb: ReadRecording) -> ReadRecordingReply {
+        let recordings = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            recordings.stretch(&verb.recording_id, Duration::from_millis(verb.at_ms.unwrap_or_default()))
+        });
+        match reading.await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(error)) => ReadRecordingReply { error: Some(error), ..ReadRecordingReply::default() },
+            Err(_) => ReadRecordingReply {
+                error: Some("the replay of this recording failed; the daemon's log has the reason".to_owned()),
+                ..ReadRecordingReply::default()
+            },
+        }
+    }
+
+    fn stretch(&self, id: &str, at: Duration) -> Result<ReadRecordingReply, String> {
+        let found = id.parse().ok().and_then(|id: RecordingId| self.catalog.entry(id));
+        let Some(entry) = found else {
+            return Err(format!(
+                "there is no recording '{}', or its file was moved or deleted; GET /api/v1/recordings lists them",
+                id.chars().take(60).collect::<String>()
+            ));
+        };
+        let unreadable = |error: OpenError| format!("'{}' is not replayed: {error}", entry.file.display());
+        let player = self.player(&entry).map_err(unreadable)?;
+        let mut player = player.lock();
+        let mut reply = self.frames(&mut player, &entry.id, at).map_err(|error| unreadable(error.into()))?;
+        reply.recording = Some(self.info(&entry));
+        Ok(reply)
+    }
+
+    /// Returns the replay of a recording, which is opened if none is.
+    fn player(&self, entry: &CatalogEntry) -> Result<Arc<Mutex<Player>>, OpenError> {
+        let known = {
+            let open = self.open.lock();
+            open.iter().find(|one| one.id == entry.id && one.file == entry.file).map(|one| one.player.clone())
+        };
+        let player = match known {
+            Some(known) if known.lock().refresh()? => known,
+            _ => Arc::new(Mutex::new(Player::open(&entry.file)?)),
+        };
+        let mut open = self.open.lock();
+        open.retain(|one| one.id != entry.id);
+        open.push_back(OpenReplay { id: entry.id.clone(), file: entry.file.clone(), player: player.clone() });
+        while open.len() > MOST_OPEN {
+            open.pop_front();
+        }
+        Ok(player)
+    }
+
+    fn frames(&self, player: &mut Player, id: &RecordingId, at: Duration) -> std::io::Result<ReadRecordingReply> {
+        let secrets = self.secrets.within(id.terminal());
+        let began = Instant::now();
+        player.seek(at)?;
+        let mut shown = Shown::of(player.screen(), &secrets);
+        let mut frames: Vec<RecordedFrame> =
+            shown.change_from(None).map(|change| RecordedFrame { at_ms: in_ms(at), change }).into_iter().collect();
+        let mut cells = 0;
+        let mut next = player.next_at()?;
+        while let Some(first) = next {
+            let is_full = frames.len() >= MOST_FRAMES || cells > MOST_CELLS || began.elapsed() > LONGEST_READ;
+            if is_full && frames.len() > 1 {
+                break;
+            }
+            player.seek(first + FRAME)?;
+            let screen = Shown::of(player.screen(), &secrets);
+            if let Some(change) = screen.change_from(Some(&shown)) {
+                cells += change.changed.len() * usize::from(change.cols);
+                frames.push(RecordedFrame { at_ms: in_ms(player.at()), change });
+                shown = screen;
+            }
+            next = player.next_at()?;
+        }
+        Ok(ReadRecordingReply {
+            success: true,
+            recording: None,
+            duration_ms: in_ms(player.duration()),
+            idle_limit_ms: player.idle_limit().map(in_ms),
+            markers: player
+                .markers()
+                .iter()
+                .map(|marker| RecordingMarker {
+                    at_ms: in_ms(marker.at),
+                    label: self.secrets.within(id.terminal()).masked(marker.label.clone()),
+                })
+                .collect(),
+            frames,
+            next_ms: next.map(|_| in_ms(player.at())),
+            damage: player.damage().map(ToString::to_string),
+            error: None,
+        })
+    }
+
+    fn info(&self, entry: &CatalogEntry) -> RecordingInfo {
+        let secrets = self.secrets.within(entry.id.terminal());
+        RecordingInfo {
+            recording_id: entry.id.to_string(),
+            session_id: entry.id.terminal().to_string(),
+            title: secrets.masked_if(entry.title.clone()),
+            file: secrets.masked(entry.file.display().to_string()),
+            bytes: entry.length,
+            began: clock::system_iso8601(entry.id.began()),
+            changed: clock::system_iso8601(entry.changed),
+            cols: entry.size.map(|size| size.cols),
+            rows: entry.size.map(|size| size.rows),
+        }
+    }
+}
+
+fn failed_list(error: String) -> ListRecordingsReply {
+    ListRecordingsReply { error: Some(error), ..ListRecordingsReply::default() }
+}
+
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

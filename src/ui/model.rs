@@ -150,6 +150,8 @@ pub(crate) struct Model {
     pub(crate) confirmation: Option<Confirmation>,
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
+    /// Until when typed keys are ignored, since the start: the line that they belong to is for a question that is gone.
+    pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
     /// What to open as soon as it is listed: the beginning of an id, or a name.
     pub(crate) opens: Option<String>,
@@ -176,6 +178,7 @@ impl Model {
             confirmation: None,
             shows_help: false,
             notice: None,
+            quiet_until: Duration::ZERO,
             picture: None,
             opens,
         }

@@ -7,8 +7,6 @@ mod preview;
 mod run;
 mod style;
 
-pub(crate) use gate::answer_height;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};

@@ -138,7 +138,10 @@ async fn confirm_registered(place: &DaemonPaths, ticket: PageSecret) -> Result<E
             Some("no" | "n") => true,
             Some(_) => continue,
             None => {
-                return Err(Failure::work(format!("nothing was answered; {} is not confirmed", visible(&passkey.name))));
+                return Err(Failure::work(format!(
+                    "nothing was answered; {} is not confirmed",
+                    visible(&passkey.name)
+                )));
             }
         };
         let confirmed = front::ask(place, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;

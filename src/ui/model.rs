@@ -318,10 +318,16 @@ impl Model {
 
     /// Returns when the screen changes by itself: a question begins to take answers.
     pub(crate) fn next_change(&self) -> Option<Duration> {
-        match self.opened.last() {
-            Some(Opened::Gate(view)) => Some(view.takes_from).filter(|from| *from > self.at),
+        let takes_from = match self.opened.last() {
+            Some(Opened::Gate(view)) => Some(view.takes_from),
             _ => None,
-        }
+        };
+        takes_from.into_iter().chain([self.quiet_until]).filter(|from| *from > self.at).min()
+    }
+
+    /// Returns whether what is typed is ignored.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.at < self.quiet_until
     }
 
     /// Opens a run over what is shown.

@@ -181,7 +181,7 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     if model.typing.is_some() {
         return type_line(model, input);
     }
-    if is_typed(input) && model.at < model.quiet_until {
+    if is_typed(input) && model.is_quiet() {
         hush(model);
         return Vec::new();
     }

@@ -56,7 +56,7 @@ pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Optio
         }
         AnswerStep::Sent | AnswerStep::Closed => &[("esc", "back"), ("↑↓ space", "scroll"), ("?", "help")],
     };
-    keys(buffer, places.keys, shown);
+    keys(model, buffer, places.keys, shown);
     cursor
 }
 

@@ -87,10 +87,15 @@ impl GatePrompt {
         if !self.is_whole {
             return Vec::new();
         }
-        let Some(field) = self.field() else { return Vec::new() };
-        let about = field.description().map(visible).into_iter();
-        let choices = field.choices().into_iter().enumerate();
-        about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(choice)))).collect()
+        self.field().map(lead_of).unwrap_or_default()
+    }
+
+    /// Returns the number of the field that the next line is for, from 0.
+    pub(crate) fn field_index(&self) -> Option<usize> {
+        match self.step {
+            Step::Field { at, .. } => Some(at),
+            _ => None,
+        }
     }
 
     /// Returns the prompt for the next line.
@@ -98,18 +103,7 @@ impl GatePrompt {
         match (&self.step, self.field()) {
             _ if !self.is_whole => "press Enter to leave it open:".to_owned(),
             (Step::Passphrase(_), _) => "the approver's passphrase:".to_owned(),
-            (_, Some(field)) => {
-                let wanted = match field.choices().len() {
-                    0 => field.constraint(),
-                    _ => "by number or text".to_owned(),
-                };
-                let besides = match field.default_in_words() {
-                    Some(default) => format!("{wanted}; {} if left empty", visible(&default)),
-                    None if field.is_required() => wanted,
-                    None => format!("{wanted}; may be left empty"),
-                };
-                format!("{} ({besides}):", visible(field.label()))
-            }
+            (_, Some(field)) => format!("{}:", prompt_of(field)),
             _ if self.gate.choices.is_empty() => "your answer:".to_owned(),
             _ => "your answer, by number or text:".to_owned(),
         }
@@ -175,6 +169,34 @@ impl GatePrompt {
         let GateInfo { run_id, gate_id, digest, .. } = self.gate.clone();
         AnswerGate { run_id, gate_id: Some(gate_id), digest: Some(digest), ..AnswerGate::default() }
     }
+}
+
+/// Returns a field with what it takes.
+fn prompt_of(field: &Field) -> String {
+    let wanted = match field.choices().len() {
+        0 => field.constraint(),
+        _ => "by number or text".to_owned(),
+    };
+    let besides = match field.default_in_words() {
+        Some(default) => format!("{wanted}; {} if left empty", visible(&default)),
+        None if field.is_required() => wanted,
+        None => format!("{wanted}; may be left empty"),
+    };
+    format!("{} ({besides})", visible(field.label()))
+}
+
+/// Returns the description of a field, and its choices with their numbers.
+fn lead_of(field: &Field) -> Vec<String> {
+    let about = field.description().map(visible).into_iter();
+    let choices = field.choices().into_iter().enumerate();
+    about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(choice)))).collect()
+}
+
+/// Returns the fields of a question's form, as they are asked for: each with what it takes, and the lines about it.
+pub(crate) fn form_fields(gate: &GateInfo) -> Vec<(String, Vec<String>)> {
+    let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
+    let fields = form.as_ref().map(Form::fields).unwrap_or_default();
+    fields.iter().map(|field| (prompt_of(field), lead_of(field))).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::process::{ExitCode, Stdio};
 
 use clap::Args;
 use serde_json::json;
-use steplatch_protocol::{DaemonPaths, OpenPage};
+use steplatch_protocol::{DaemonPaths, OpenPage, OpenPageReply, PageSecret};
 
 use crate::failure::Failure;
 use crate::print::{self, QUIET};
@@ -28,21 +28,20 @@ pub(crate) struct Open {
 impl Open {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         // The ticket first: a caller that gets none should start no server.
-        front::ask(place, OpenPage {}).await.and_then(ticket)?;
+        front::ask(place, OpenPage::default()).await.and_then(|reply| ticket(&reply))?;
         let server = page_server::running_or_started(place).await?;
+        let opens = !self.print && !self.json;
         // The server may have taken a while to start, and a ticket lasts a minute.
-        let reply = front::ask(place, OpenPage {}).await?;
-        let expires = reply.expires_seconds;
-        let address = format!("{}#ticket={}", server.url(), ticket(reply)?);
+        let (address, opened) = log_in(place, &server.url(), opens).await?;
         if self.json {
-            print::json(&json!({"success": true, "url": address, "expires_seconds": expires}))?;
+            print::json(&json!({"success": true, "url": address, "expires_seconds": opened.expires_seconds}))?;
             return Ok(ExitCode::SUCCESS);
         }
         if self.print {
             print::line(address)?;
             return Ok(ExitCode::SUCCESS);
         }
-        if open_in_browser(&address).await {
+        if opened.in_browser {
             print::line(format!("opened {} in the browser", server.url()))?;
             print::line(format!(
                 "{QUIET}the server stays in the background; end it with: steplatch serve stop{QUIET:#}"
@@ -55,21 +54,50 @@ impl Open {
     }
 }
 
-fn ticket(reply: steplatch_protocol::OpenPageReply) -> Result<String, Failure> {
-    match reply.ticket {
-        Some(ticket) => Ok(ticket.0),
-        None => Err(Failure::work(reply.error.unwrap_or_else(|| "the daemon gave no ticket".to_owned()))),
+/// How a browser logs in.
+#[derive(Debug)]
+pub(super) struct BrowserLogin {
+    /// Whether a browser was started.
+    pub(super) in_browser: bool,
+    /// Seconds until the ticket in the address expires.
+    pub(super) expires_seconds: u64,
+}
+
+/// Gets a ticket for the page at `page`, whose address may have a fragment, and starts the browser with it if `opens`. Returns
+/// the address with the ticket.
+pub(super) async fn log_in(place: &DaemonPaths, page: &str, opens: bool) -> Result<(String, BrowserLogin), Failure> {
+    let wanted = (opens && has_browser()).then(|| PageSecret(page.to_owned()));
+    let reply = front::ask(place, OpenPage { address: wanted }).await?;
+    let ticket = ticket(&reply)?;
+    let address = match page.split_once('#') {
+        Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),
+        None => format!("{page}#ticket={ticket}"),
+    };
+    // Arguments of a process are no secret, so that the browser gets the name of a file. A daemon of an older version writes none.
+    let in_browser = match &reply.file {
+        Some(file) => open_in_browser(file).await,
+        None => false,
+    };
+    Ok((address, BrowserLogin { in_browser, expires_seconds: reply.expires_seconds }))
+}
+
+fn ticket(reply: &OpenPageReply) -> Result<String, Failure> {
+    match &reply.ticket {
+        Some(ticket) => Ok(ticket.0.clone()),
+        None => Err(Failure::work(reply.error.clone().unwrap_or_else(|| "the daemon gave no ticket".to_owned()))),
     }
 }
 
-/// Opens an address in the browser of the desktop. Returns whether a program took it.
-pub(super) async fn open_in_browser(address: &str) -> bool {
+/// Returns whether there is a browser of a desktop.
+fn has_browser() -> bool {
     // Without a desktop, xdg-open starts a browser of the terminal, which has no scripts.
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
-    if !has_desktop && std::env::var_os("BROWSER").is_none() {
-        return false;
-    }
+    has_desktop || std::env::var_os("BROWSER").is_some()
+}
+
+/// Opens a file in the browser of the desktop. Returns whether a program took it.
+async fn open_in_browser(file: &str) -> bool {
     let mut opener = tokio::process::Command::new("xdg-open");
-    opener.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    opener.arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     opener.status().await.is_ok_and(|status| status.success())
 }

@@ -1,14 +1,15 @@
 //! An opened question: read by scrolling, then answered line by line.
 //!
-//! Pure. Nothing is the default, and no key answers before the end of the question was on the screen, or within 0.8 seconds
-//! after the question appeared, changed, or the window got the focus.
+//! Pure. Nothing is the default, and no key answers before the end of the question was on the screen, or before no key was pressed for 0.8
+//! seconds after the question appeared, changed, or the window got the focus.
 
 use std::time::Duration;
 
 use steplatch_protocol::GateInfo;
 
+use super::layout::GatePlaces;
 use super::line_input::LineInput;
-use crate::gate_prompt::GatePrompt;
+use crate::gate_prompt::{GatePrompt, form_fields};
 use crate::print;
 use crate::question::{judged, wrapped};
 
@@ -39,6 +40,8 @@ pub(crate) struct GateView {
     pub(crate) takes_from: Duration,
     /// Whether its last line was on the screen.
     pub(crate) was_read: bool,
+    /// Whether the screen has no room for the question and its answer.
+    pub(crate) is_cramped: bool,
     /// What was wrong with the last line, or what changed.
     pub(crate) remark: Option<String>,
 }
@@ -52,6 +55,7 @@ impl GateView {
             scroll: 0,
             takes_from: at + INERT,
             was_read: false,
+            is_cramped: false,
             remark: None,
         }
     }
@@ -72,6 +76,29 @@ impl GateView {
         self.takes_from = at + INERT;
     }
 
+    /// Takes no answer until no key was pressed for a moment: what is typed may be for what was here before.
+    pub(crate) fn rest_on(&mut self, at: Duration) {
+        if at < self.takes_from {
+            self.rest(at);
+        }
+    }
+
+    /// Returns the parts of a screen that shows it.
+    pub(crate) fn places(&self, cols: u16, rows: u16) -> GatePlaces {
+        let remark = remark_lines(self, usize::from(cols.saturating_sub(4))).len().max(1);
+        GatePlaces::of(cols, rows, u16::try_from(remark).unwrap_or(u16::MAX).saturating_add(3))
+    }
+
+    /// Brings the field that the next line is for to the top, where there is room for `height` lines.
+    pub(crate) fn show_field(&mut self, width: usize, height: usize) {
+        let Some(field) = self.prompt.field_index() else { return };
+        let lines = question_lines(self.gate(), width);
+        let mut firsts = lines.iter().enumerate().filter(|(_, line)| matches!(line, QuestionLine::Field(_)));
+        if let Some((line, _)) = firsts.nth(field) {
+            self.scroll = line.min(lines.len().saturating_sub(height));
+        }
+    }
+
     /// Scrolls by some lines, where there is room for `height` of the question's lines.
     pub(crate) fn scroll_by(&mut self, lines: isize, width: usize, height: usize) {
         let most = question_lines(self.gate(), width).len().saturating_sub(height);
@@ -84,6 +111,7 @@ impl GateView {
         match self.step {
             AnswerStep::Closed => Some("the question is closed"),
             AnswerStep::Sent => Some("the answer is on its way"),
+            _ if self.is_cramped => Some("this terminal is too small; make it larger"),
             _ if self.gate().shortened => Some("the question is not here whole"),
             _ if !self.was_read => Some("scroll to its end first"),
             _ if at < self.takes_from => Some("it has just appeared"),
@@ -103,6 +131,10 @@ pub(crate) enum QuestionLine {
     Remark(String),
     /// Of a choice; the first of its lines has its number.
     Choice(String),
+    /// The first line of a field of the form: its name and what it takes.
+    Field(String),
+    /// More about a field: its description.
+    About(String),
     Blank,
 }
 
@@ -135,7 +167,20 @@ pub(crate) fn question_lines(gate: &GateInfo, width: usize) -> Vec<QuestionLine>
             lines.push(QuestionLine::Choice(format!("{number:>digits$}  {line}")));
         }
     }
+    for (prompt, lead) in form_fields(gate) {
+        lines.push(QuestionLine::Blank);
+        for (row, line) in wrapped(&prompt, width).into_iter().enumerate() {
+            lines.push(if row == 0 { QuestionLine::Field(line) } else { QuestionLine::About(line) });
+        }
+        let rows = lead.iter().flat_map(|line| wrapped(line, width - 2));
+        lines.extend(rows.map(|row| QuestionLine::About(format!("  {row}"))));
+    }
     lines
+}
+
+/// Returns the remark of an opened question, wrapped.
+pub(crate) fn remark_lines(view: &GateView, width: usize) -> Vec<String> {
+    view.remark.as_deref().map(|remark| wrapped(remark, width.max(8))).unwrap_or_default()
 }
 
 /// Returns since when a question waits, who may answer it, and until when.

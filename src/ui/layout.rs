@@ -81,17 +81,29 @@ pub(crate) struct GatePlaces {
     /// The prompt, what is typed, and remarks.
     pub(crate) answer: Rect,
     pub(crate) keys: Rect,
+    /// Whether there is no room to read a question and to answer it.
+    pub(crate) is_cramped: bool,
 }
+
+/// The smallest width that shows a question: narrower ones have no room for a word.
+const GATE_COLS: u16 = 16;
+
+/// The least rows of an answer: a rule, the prompt, what is typed, and a remark.
+const ANSWER_ROWS: u16 = 4;
+
+/// The least rows of a question.
+const QUESTION_ROWS: u16 = 3;
 
 impl GatePlaces {
     /// Returns the places where `wanted` lines are needed for the answer.
     pub(crate) fn of(cols: u16, rows: u16, wanted: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let body = Rect { height: body.height + notice.height, ..body };
-        let height = wanted.min(body.height / 2);
+        let height = wanted.min((body.height / 2).max(ANSWER_ROWS)).min(body.height);
         let question = Rect { x: 2.min(cols), width: cols.saturating_sub(4), height: body.height - height, ..body };
         let answer = Rect { y: body.y + question.height, height, ..question };
-        Self { header, question, answer, keys }
+        let is_cramped = cols < GATE_COLS || answer.height < ANSWER_ROWS || question.height < QUESTION_ROWS;
+        Self { header, question, answer, keys, is_cramped }
     }
 }
 

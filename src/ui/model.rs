@@ -150,6 +150,8 @@ pub(crate) struct Model {
     pub(crate) confirmation: Option<Confirmation>,
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
+    /// Until when typed keys are ignored, since the start: the line that they belong to is for a question that is gone.
+    pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
     /// What to open as soon as it is listed: the beginning of an id, or a name.
     pub(crate) opens: Option<String>,
@@ -176,6 +178,7 @@ impl Model {
             confirmation: None,
             shows_help: false,
             notice: None,
+            quiet_until: Duration::ZERO,
             picture: None,
             opens,
         }
@@ -315,10 +318,16 @@ impl Model {
 
     /// Returns when the screen changes by itself: a question begins to take answers.
     pub(crate) fn next_change(&self) -> Option<Duration> {
-        match self.opened.last() {
-            Some(Opened::Gate(view)) => Some(view.takes_from).filter(|from| *from > self.at),
+        let takes_from = match self.opened.last() {
+            Some(Opened::Gate(view)) => Some(view.takes_from),
             _ => None,
-        }
+        };
+        takes_from.into_iter().chain([self.quiet_until]).filter(|from| *from > self.at).min()
+    }
+
+    /// Returns whether what is typed is ignored.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.at < self.quiet_until
     }
 
     /// Opens a run over what is shown.

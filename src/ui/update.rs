@@ -7,13 +7,12 @@ use std::time::Duration;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunRecord};
 
 use super::event::{Effect, UiEvent};
-use super::gate_view::{AnswerStep, GateView};
+use super::gate_view::{AnswerStep, GateView, INERT};
 use super::key::{Key, TerminalInput};
-use super::layout::{GatePlaces, Places};
+use super::layout::Places;
 use super::line_input::{Edit, LineInput};
 use super::model::{Confirmation, DaemonState, ListLine, Model, Notice, Opened, Row, RowId, Section, Typing, lines};
 use super::picture::Picture;
-use super::view::answer_height;
 use crate::commands::gates::answer_text;
 use crate::print;
 use crate::run_changes::has_ended;
@@ -140,6 +139,11 @@ fn note(model: &mut Model, done: Result<String, String>) {
     model.notice = Some(Notice { text: print::visible(&text), is_error });
 }
 
+/// Ignores what is typed until no key was pressed for a moment: the person types a line, and what it was for is gone.
+fn hush(model: &mut Model) {
+    model.quiet_until = model.at + INERT;
+}
+
 fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     if let TerminalInput::Focus(has_focus) = input {
         // The click that brings the window to the front, or a key that was meant for another one, answers nothing.
@@ -176,6 +180,10 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     }
     if model.typing.is_some() {
         return type_line(model, input);
+    }
+    if is_typed(input) && model.is_quiet() {
+        hush(model);
+        return Vec::new();
     }
     model.notice = None;
     match model.opened.last() {
@@ -443,11 +451,24 @@ fn terminal_of(step: &super::steps::Step) -> Option<String> {
 fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec<Effect> {
     let (at, cols, rows) = (model.at, model.cols, model.rows);
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
+    // The size may have changed since the last event.
+    scroll_gate(view, cols, rows, 0);
+    if is_typed(input) {
+        // What was typed behind an answer was not meant for what follows it.
+        if matches!(view.step, AnswerStep::Sent) {
+            return Vec::new();
+        }
+        if matches!(view.step, AnswerStep::Reading) {
+            view.rest_on(at);
+        }
+    }
     if let AnswerStep::Typing(line) = &mut view.step {
         return match line.take(input) {
             Edit::Entered => {
                 let text = std::mem::take(line);
-                entered(view, text.text(), at)
+                let effects = entered(view, text.text(), at);
+                show_field(view, cols, rows);
+                effects
             }
             Edit::Left => {
                 view.step = AnswerStep::Reading;
@@ -478,6 +499,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
             None => {
                 view.remark = None;
                 view.step = AnswerStep::Typing(LineInput::default());
+                show_field(view, cols, rows);
             }
         },
         key => scroll_by_key(view, cols, rows, key),
@@ -485,12 +507,31 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
     Vec::new()
 }
 
+/// Returns whether an input is part of a line that a person types. A space scrolls as well.
+fn is_typed(input: &TerminalInput) -> bool {
+    match input {
+        TerminalInput::Key(key) => matches!(key, Key::Enter | Key::Char('!'..)),
+        TerminalInput::Paste(_) => true,
+        _ => false,
+    }
+}
+
+/// Brings the field that is asked for into sight.
+fn show_field(view: &mut GateView, cols: u16, rows: u16) {
+    let place = view.places(cols, rows).question;
+    if matches!(view.step, AnswerStep::Typing(_)) && !place.is_empty() {
+        view.show_field(usize::from(place.width), usize::from(place.height));
+    }
+}
+
 fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
+    // No line is skipped.
+    let page = isize::try_from(view.places(cols, rows).question.height.saturating_sub(1).max(1)).unwrap_or(1);
     let lines = match key {
         Some(Key::Up | Key::Char('k')) => -1,
         Some(Key::Down | Key::Char('j')) => 1,
-        Some(Key::PageUp) => -isize::try_from(PAGE).unwrap_or(1),
-        Some(Key::PageDown | Key::Char(' ')) => isize::try_from(PAGE).unwrap_or(1),
+        Some(Key::PageUp) => -page,
+        Some(Key::PageDown | Key::Char(' ')) => page,
         Some(Key::Home) => isize::MIN,
         Some(Key::End | Key::Char('G')) => isize::MAX,
         _ => return,
@@ -498,11 +539,12 @@ fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
     scroll_gate(view, cols, rows, lines);
 }
 
-/// Scrolls a question, and notes whether its end is on the screen.
+/// Scrolls a question, and notes whether its end is on the screen, and whether there is room for it.
 fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
-    let place = GatePlaces::of(cols, rows, answer_height(view, cols)).question;
-    if !place.is_empty() {
-        view.scroll_by(lines, usize::from(place.width), usize::from(place.height));
+    let places = view.places(cols, rows);
+    view.is_cramped = places.is_cramped;
+    if !places.is_cramped {
+        view.scroll_by(lines, usize::from(places.question.width), usize::from(places.question.height));
     }
 }
 
@@ -540,6 +582,7 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
         Ok(reply) if reply.success => {
             let run = view.gate().run_id.clone();
             model.close();
+            hush(model);
             note(model, Ok(format!("answered: {said}; {run} is now {}", reply.status)));
             Vec::new()
         }
@@ -550,12 +593,14 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
                 return Vec::new();
             }
             view.step = AnswerStep::Reading;
+            view.rest(model.at);
             let GateInfo { run_id, gate_id, .. } = view.gate().clone();
             // It may have changed, or have been answered elsewhere.
             vec![Effect::ShowGate { run_id, gate_id }]
         }
         Err(error) => {
             view.step = AnswerStep::Reading;
+            view.rest(model.at);
             view.prompt.begin();
             view.remark = Some(error);
             Vec::new()
@@ -570,6 +615,7 @@ fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
     if view.gate().gate_id != gate_id {
         return;
     }
+    let was_typed = matches!(view.step, AnswerStep::Typing(_));
     match gate {
         Ok(gate) if gate.digest == view.gate().digest && !view.gate().shortened => {}
         // The same question, now whole.
@@ -582,6 +628,9 @@ fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
             view.step = AnswerStep::Closed;
             view.remark = Some(why);
         }
+    }
+    if was_typed && !matches!(view.step, AnswerStep::Typing(_)) {
+        hush(model);
     }
 }
 
@@ -600,8 +649,12 @@ fn gate_changed(model: &mut Model) -> Vec<Effect> {
         None if is_sent || !run_is_known => Vec::new(),
         None => {
             if let Some(Opened::Gate(view)) = model.opened.last_mut() {
+                let was_typed = matches!(view.step, AnswerStep::Typing(_));
                 view.step = AnswerStep::Closed;
                 view.remark = Some("the question was answered or withdrawn; esc goes back".to_owned());
+                if was_typed {
+                    hush(model);
+                }
             }
             Vec::new()
         }

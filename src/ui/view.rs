@@ -7,8 +7,6 @@ mod preview;
 mod run;
 mod style;
 
-pub(crate) use gate::answer_height;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
@@ -95,8 +93,12 @@ fn typed(buffer: &mut Buffer, place: Rect, prompt: &str, text: &str) -> Position
 }
 
 /// Draws the row of keys: as many as there is room for.
-fn keys(buffer: &mut Buffer, place: Rect, keys: &[(&str, &str)]) {
+fn keys(model: &Model, buffer: &mut Buffer, place: Rect, keys: &[(&str, &str)]) {
     if place.is_empty() {
+        return;
+    }
+    if model.is_quiet() {
+        write(buffer, place, &Line::styled(" what is typed is ignored until no key was pressed for a moment", QUIET));
         return;
     }
     let mut spans = Vec::new();

@@ -24,6 +24,7 @@ mod mcp_tools;
 mod nodes;
 mod older_journal;
 mod page;
+mod passkeys;
 mod pauses;
 mod people;
 mod settings;

@@ -4,6 +4,7 @@
 //! and the agent do outside of the browser, as lines of JSON. Where there is no browser, stories are skipped, and say so.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -32,6 +33,21 @@ impl PageHome {
         let said = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
         assert_eq!(said.code, 0, "{command}: {}{}", said.stdout, said.stderr);
         said.stdout.trim().to_owned()
+    }
+
+    /// Has the person open the page on a desktop. Returns what the browser is started with.
+    fn opened(&self) -> PathBuf {
+        let folder = self.home.path().join("desktop");
+        std::fs::create_dir_all(&folder).unwrap();
+        let (opener, given) = (folder.join("xdg-open"), folder.join("given"));
+        std::fs::write(&opener, format!("#!/bin/sh\nprintf %s \"$*\" > '{}'\n", given.display())).unwrap();
+        std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("PATH={}:$PATH BROWSER=any", folder.display());
+        let mut terminal = self.home.inside(Path::new("script"));
+        terminal.args(["--quiet", "--return", "--command", &format!("{path} {STEPLATCH} open"), "/dev/null"]);
+        let said = CommandOutput::of(&terminal.stdin(Stdio::null()).output().unwrap());
+        assert!(said.stdout.contains("opened http://localhost:"), "{}{}", said.stdout, said.stderr);
+        PathBuf::from(std::fs::read_to_string(given).unwrap())
     }
 
     /// Runs the command that a story asks for, if it is one. Returns its output.
@@ -103,6 +119,13 @@ fn a_newcomer_logs_in_with_a_ticket_and_what_is_not_the_page_gets_nothing() {
     let page = PageHome::new();
     page.plays("login.mjs", |page, wanted| match wanted.as_str().unwrap() {
         "open" => json!({"url": page.person("open --print")}),
+        "desktop" => {
+            let file = page.opened();
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+            json!({"url": format!("file://{}", file.display())})
+        }
+        "used" => json!({"file": page.opened().parent().unwrap().read_dir().unwrap().filter_map(Result::ok)
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("open-")).count()}),
         "sessions" => page.home.runs(&["serve", "sessions", "--json"]).json(),
         "end" => page.home.runs(&["serve", "sessions", "end", "--all", "--json"]).json(),
         other => panic!("the story asks for {other}"),
@@ -168,10 +191,13 @@ fn a_person_registers_a_passkey_which_signs_answers_once_its_device_verified_the
         }
         if let Some(word) = wanted.as_str() {
             return match word {
-                "passkey" => json!({"url": page.person("gates passkey add --print").lines().last()}),
+                "passkey" => serde_json::from_str(&page.person("gates passkey add --json")).unwrap(),
                 "remove" => json!(page.person("gates passkey remove \"Virtual key\"")),
                 other => panic!("the story asks for {other}"),
             };
+        }
+        if let Some(fingerprint) = wanted["confirms"].as_str() {
+            return json!(page.person(&format!("gates passkey confirm {fingerprint}")));
         }
         if wanted["registers"].is_object() {
             return page.posts("/api/v1/passkeys", &wanted["registers"]);
@@ -298,7 +324,12 @@ fn the_pictures_of_the_documentation_can_be_made() {
 #[test]
 fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
     let page = PageHome::new();
-    for command in [&["gates", "passkey", "add", "--print"][..], &["gates", "passkey", "remove", "x"]] {
+    let commands = [
+        &["gates", "passkey", "add", "--print"][..],
+        &["gates", "passkey", "confirm", "0123456789abcdef"],
+        &["gates", "passkey", "remove", "x"],
+    ];
+    for command in commands {
         let refused = page.home.runs(command);
         assert!(refused.code != 0 && refused.stderr.contains("in a terminal of their own"), "{refused:?}");
     }

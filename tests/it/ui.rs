@@ -61,7 +61,7 @@ async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves(
     desk.shows("invalid answer '3'; choose yes or no").await;
     desk.presses("1\r").await;
     desk.shows("answered: yes; run_\\w+ is now").await;
-    desk.shows("✓ release +completed").await;
+    desk.shows("✓ release +completed(.*\\n)*.*select ").await;
     let events = home.runs(&["runs", "events", &run, "--json"]).well();
     let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
     assert!(answered.contains("\"through\":\"ui\"") && answered.contains("\"proof\":\"terminal\""), "{answered}");
@@ -110,7 +110,7 @@ async fn a_form_is_filled_in_field_by_field_and_the_passphrase_is_not_seen() {
     desk.presses("\x1b[H\r").await;
     desk.shows("a begins an answer\\n.*the approver's passphrase is asked for after the answer").await;
     desk.presses("a").await;
-    desk.shows("1  eu\\n.*2  us\\n.*place \\(by number or text\\):").await;
+    desk.shows("1  eu\\n.*2  us\\n(.*\\n)*.*place \\(by number or text\\):").await;
     desk.presses("2\r").await;
     desk.shows("count \\(a whole number; 2 if left empty\\):").await;
     desk.presses("\r").await;
@@ -187,7 +187,7 @@ async fn commander_opens_it_and_goes_on() {
     desk.presses("a2\r").await;
     desk.shows("answered: no; run_").await;
     desk.presses("\x1b").await;
-    desk.shows("✓ release +completed").await;
+    desk.shows("✓ release +completed(.*\\n)*.*select ").await;
     desk.presses("q").await;
     desk.shows("✓ completed in").await;
     desk.presses("@identity still here\r").await;

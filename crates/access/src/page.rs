@@ -4,11 +4,13 @@
 //! of a session go to the browser once; only hashes of them are stored, in `page-sessions.json` of the state directory.
 //! A session stands for a program of the user: what a person must prove, it does not prove.
 
+mod redirect;
 mod session;
 mod ticket;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,11 +19,12 @@ use sha2::{Digest as _, Sha256};
 use steplatch_clock::{Clock, to_iso8601};
 use steplatch_protocol::{
     BeginPageSession, BeginPageSessionReply, CheckPageSession, CheckPageSessionReply, EndPageSessions,
-    EndPageSessionsReply, ListPageSessionsReply, OpenPageReply, PageSecret, PageSessionInfo,
+    EndPageSessionsReply, ListPageSessionsReply, OpenPage, OpenPageReply, PageSecret, PageSessionInfo,
 };
 use subtle::ConstantTimeEq as _;
 
 use crate::private_file;
+use redirect::RedirectFiles;
 use session::{LONGEST_SESSION, NamedSession, SessionTable};
 use ticket::TICKET_TIME;
 pub(crate) use ticket::{Exchange, TicketTable};
@@ -57,18 +60,20 @@ pub(crate) fn secret() -> io::Result<PageSecret> {
 pub struct PageLogins {
     file: PathBuf,
     clock: Clock,
-    logins: Mutex<Logins>,
+    logins: Arc<Mutex<Logins>>,
 }
 
 #[derive(Debug)]
 struct Logins {
     tickets: TicketTable,
+    files: RedirectFiles,
     sessions: SessionTable,
 }
 
 impl PageLogins {
-    /// Reads the sessions of `state`. Sessions that cannot be read are ended: their browsers log in again.
-    pub fn open(state: &Path, clock: Clock) -> Self {
+    /// Reads the sessions of `state`. Sessions that cannot be read are ended: their browsers log in again. Files with tickets are in
+    /// `runtime`, a directory for its owner only.
+    pub fn open(state: &Path, runtime: &Path, clock: Clock) -> Self {
         let file = state.join("page-sessions.json");
         let sessions = match std::fs::read(&file) {
             Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
@@ -81,11 +86,37 @@ impl PageLogins {
                 SessionTable::default()
             }
         };
-        Self { file, clock, logins: Mutex::new(Logins { tickets: TicketTable::lasting(TICKET_TIME), sessions }) }
+        let files = RedirectFiles::new(runtime);
+        let logins = Logins { tickets: TicketTable::lasting(TICKET_TIME), files, sessions };
+        Self { file, clock, logins: Arc::new(Mutex::new(logins)) }
     }
 
-    /// Issues a ticket. The caller has checked that a person asks.
-    pub fn issue(&self) -> OpenPageReply {
+    /// Issues a ticket, and writes the file that leads a browser to the page with it, if that is asked for. The caller has checked
+    /// that a person asks. Runs in a runtime of tokio, which removes the file.
+    pub fn open_page(&self, verb: &OpenPage) -> OpenPageReply {
+        let mut reply = self.issue();
+        if let (Some(address), Some(ticket)) = (&verb.address, &reply.ticket) {
+            let written = self.logins.lock().files.write(&address.0, &ticket.0);
+            match written {
+                Ok(file) => {
+                    let (logins, hash) = (Arc::downgrade(&self.logins), SecretHash::of(&ticket.0));
+                    let expired = self.clock.sleep(TICKET_TIME);
+                    tokio::spawn(async move {
+                        expired.await;
+                        if let Some(logins) = logins.upgrade() {
+                            logins.lock().files.remove(&hash);
+                        }
+                    });
+                    reply.file = Some(file.display().to_string());
+                }
+                Err(error) => return OpenPageReply { error: Some(error.to_string()), ..OpenPageReply::default() },
+            }
+        }
+        reply
+    }
+
+    /// Issues a ticket.
+    fn issue(&self) -> OpenPageReply {
         let ticket = match secret() {
             Ok(ticket) => ticket,
             Err(error) => {
@@ -94,7 +125,8 @@ impl PageLogins {
             }
         };
         self.logins.lock().tickets.issue(SecretHash::of(&ticket.0), self.clock.now());
-        OpenPageReply { success: true, ticket: Some(ticket), expires_seconds: TICKET_TIME.as_secs(), error: None }
+        let expires_seconds = TICKET_TIME.as_secs();
+        OpenPageReply { success: true, ticket: Some(ticket), expires_seconds, ..OpenPageReply::default() }
     }
 
     /// Exchanges a ticket for a session. A ticket that comes a second time ends the session that it began, because one
@@ -111,7 +143,9 @@ impl PageLogins {
         let id: String = name.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
         let now = self.clock.now();
         let mut logins = self.logins.lock();
-        match logins.tickets.exchange(&SecretHash::of(&verb.ticket.0), &id, now) {
+        let ticket = SecretHash::of(&verb.ticket.0);
+        logins.files.remove(&ticket);
+        match logins.tickets.exchange(&ticket, &id, now) {
             Exchange::Unknown => refused(
                 "This ticket has expired or is none: a ticket lasts 60 seconds and opens the page once; get another one with: \
                  steplatch open",
@@ -176,6 +210,7 @@ impl PageLogins {
         let ended = match &verb.session_id {
             None => {
                 logins.tickets = TicketTable::lasting(TICKET_TIME);
+                logins.files.clear();
                 logins.sessions.end_all(self.clock.now())
             }
             Some(name) => match logins.sessions.named(name, self.clock.now()) {
@@ -230,7 +265,7 @@ mod tests {
     #[test]
     fn a_ticket_begins_one_session_that_outlives_the_daemon() {
         let state = tempfile::tempdir().unwrap();
-        let logins = PageLogins::open(state.path(), Clock::system());
+        let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (_, reply) = logged_in(&logins);
         assert!(logins.check(&halves(&reply)).success);
         let file = state.path().join("page-sessions.json");
@@ -238,7 +273,7 @@ mod tests {
         let text = std::fs::read_to_string(&file).unwrap();
         let both = halves(&reply);
         assert!(!text.contains(&both.cookie.0) && !text.contains(&both.half.0), "only hashes are stored");
-        let next = PageLogins::open(state.path(), Clock::system());
+        let next = PageLogins::open(state.path(), state.path(), Clock::system());
         assert_eq!(next.check(&both).session_id, reply.session_id);
         let listed = next.list().sessions;
         assert_eq!((listed.len(), listed[0].browser.as_str()), (1, "Firefox"));
@@ -247,7 +282,7 @@ mod tests {
     #[test]
     fn both_halves_are_required() {
         let state = tempfile::tempdir().unwrap();
-        let logins = PageLogins::open(state.path(), Clock::system());
+        let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (one, other) = (halves(&logged_in(&logins).1), halves(&logged_in(&logins).1));
         let mixed = CheckPageSession { cookie: one.cookie.clone(), half: other.half.clone() };
         assert!(!logins.check(&mixed).success);
@@ -260,7 +295,7 @@ mod tests {
     #[test]
     fn a_ticket_that_comes_twice_ends_the_session_that_it_began() {
         let state = tempfile::tempdir().unwrap();
-        let logins = PageLogins::open(state.path(), Clock::system());
+        let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (verb, reply) = logged_in(&logins);
         let again = logins.begin(&verb);
         assert!(again.error.unwrap().contains("used before"));
@@ -271,7 +306,7 @@ mod tests {
     fn tickets_and_sessions_expire() {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
-        let logins = PageLogins::open(state.path(), clock.clock());
+        let logins = PageLogins::open(state.path(), state.path(), clock.clock());
         let ticket = logins.issue().ticket.unwrap();
         clock.advance(Duration::from_secs(61));
         assert!(!logins.begin(&BeginPageSession { ticket, browser: String::new() }).success);
@@ -289,10 +324,32 @@ mod tests {
         assert!(!logins.check(&halves(&reply)).success, "an unused one ends after half a day");
     }
 
+    #[tokio::test]
+    async fn a_file_leads_a_browser_to_the_page_until_its_ticket_is_used_or_has_expired() {
+        let state = tempfile::tempdir().unwrap();
+        let clock = ManualClock::new(steplatch_clock::now());
+        let logins = PageLogins::open(state.path(), state.path(), clock.clock());
+        let verb = OpenPage { address: Some(PageSecret("http://localhost:7878/".to_owned())) };
+        let opened = logins.open_page(&verb);
+        let (file, ticket) = (PathBuf::from(opened.file.unwrap()), opened.ticket.unwrap());
+        assert!(std::fs::read_to_string(&file).unwrap().contains(&ticket.0));
+        assert!(logins.begin(&BeginPageSession { ticket, browser: String::new() }).success);
+        assert!(!file.exists(), "the ticket is used");
+
+        let file = PathBuf::from(logins.open_page(&verb).file.unwrap());
+        clock.advance(Duration::from_secs(61));
+        while file.exists() {
+            tokio::task::yield_now().await;
+        }
+        assert!(logins.open_page(&OpenPage::default()).file.is_none());
+        let elsewhere = OpenPage { address: Some(PageSecret("https://evil.example/".to_owned())) };
+        assert!(!logins.open_page(&elsewhere).success);
+    }
+
     #[test]
     fn sessions_are_ended_by_the_beginning_of_their_id() {
         let state = tempfile::tempdir().unwrap();
-        let logins = PageLogins::open(state.path(), Clock::system());
+        let logins = PageLogins::open(state.path(), state.path(), Clock::system());
         let (_, reply) = logged_in(&logins);
         let other = logged_in(&logins).1;
         let none = logins.end(&EndPageSessions { session_id: Some("-".to_owned()) });

@@ -1,7 +1,8 @@
 //! Passkeys: keys on devices of the person, whose signatures prove answers to gates.
 //!
 //! Owns the file `passkeys.json` of the state directory: public keys with their names. A passkey is registered with a ticket, which
-//! only a person in a terminal of their own gets. What a signature is worth is decided in the crate `passkey`.
+//! only a person in a terminal of their own gets, and is stored once that person has confirmed its fingerprint there: a program that
+//! redeemed the ticket first has registered another one. What a signature is worth is decided in the crate `passkey`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use steplatch_clock::{Clock, to_iso8601};
+use steplatch_clock::{Clock, Timestamp, to_iso8601};
 use steplatch_passkey::{Assertion, Challenge, PasskeyError, PublicKey, Registration, SignedText, register, verify};
 use steplatch_protocol::{
-    AddPasskeyReply, ListPasskeysReply, PasskeyAssertion, PasskeyInfo, RegisterPasskey, RegisterPasskeyReply,
-    RemovePasskey, RemovePasskeyReply,
+    AddPasskeyReply, AwaitPasskey, AwaitPasskeyReply, ConfirmPasskey, ConfirmPasskeyReply, ListPasskeysReply,
+    PasskeyAssertion, PasskeyInfo, RegisterPasskey, RegisterPasskeyReply, RemovePasskey, RemovePasskeyReply,
 };
 use steplatch_workflow::SignedAnswer;
+use tokio::sync::watch;
 
 use crate::page::{Exchange, SecretHash, TicketTable, secret};
 use crate::private_file;
@@ -38,7 +40,30 @@ pub struct Passkeys {
     file: PathBuf,
     clock: Clock,
     /// Also held while the file is changed.
-    tickets: Mutex<TicketTable>,
+    pending: Mutex<PendingPasskeys>,
+    /// Changes when a browser has registered a passkey.
+    registered: watch::Sender<()>,
+}
+
+/// What is not stored: tickets, and passkeys that wait for the person's confirmation.
+#[derive(Debug)]
+struct PendingPasskeys {
+    tickets: TicketTable,
+    passkeys: Vec<PendingPasskey>,
+}
+
+/// A passkey that a browser has registered.
+#[derive(Debug)]
+struct PendingPasskey {
+    ticket: SecretHash,
+    since: Timestamp,
+    passkey: StoredPasskey,
+}
+
+impl PendingPasskeys {
+    fn forget(&mut self, now: Timestamp) {
+        self.passkeys.retain(|pending| pending.since <= now && now.since(pending.since) < TICKET_TIME);
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,14 +114,16 @@ pub enum PasskeyRefusal {
 impl Passkeys {
     /// Creates the passkeys of a state directory.
     pub fn new(state: &Path, clock: Clock) -> Self {
-        Self { file: state.join("passkeys.json"), clock, tickets: Mutex::new(TicketTable::lasting(TICKET_TIME)) }
+        let pending = PendingPasskeys { tickets: TicketTable::lasting(TICKET_TIME), passkeys: Vec::new() };
+        let registered = watch::Sender::new(());
+        Self { file: state.join("passkeys.json"), clock, pending: Mutex::new(pending), registered }
     }
 
     /// Issues a ticket. The caller has checked that a person asks.
     pub fn issue(&self) -> AddPasskeyReply {
         match secret() {
             Ok(ticket) => {
-                self.tickets.lock().issue(SecretHash::of(&ticket.0), self.clock.now());
+                self.pending.lock().tickets.issue(SecretHash::of(&ticket.0), self.clock.now());
                 let expires_seconds = TICKET_TIME.as_secs();
                 AddPasskeyReply { success: true, ticket: Some(ticket), expires_seconds, ..AddPasskeyReply::default() }
             }
@@ -107,7 +134,7 @@ impl Passkeys {
         }
     }
 
-    /// Registers the passkey of a browser that has a ticket.
+    /// Registers the passkey of a browser that has a ticket. It signs nothing before it is confirmed.
     pub fn register(&self, verb: &RegisterPasskey) -> RegisterPasskeyReply {
         let refused = |error: String| RegisterPasskeyReply { error: Some(error), ..Default::default() };
         let registration =
@@ -117,20 +144,21 @@ impl Passkeys {
             Err(error) => return refused(format!("The passkey is refused: {error}")),
         };
         let now = self.clock.now();
-        let mut tickets = self.tickets.lock();
-        let mut stored = match self.stored() {
+        let mut pending = self.pending.lock();
+        pending.forget(now);
+        let stored = match self.stored() {
             Ok(stored) => stored,
             Err(error) => return refused(format!("The passkeys can not be read, so none is added: {error}")),
         };
         if stored.len() >= MOST_PASSKEYS {
-            return refused(format!(
-                "There are {MOST_PASSKEYS} passkeys already; remove one: steplatch gates passkey remove"
-            ));
+            return refused(too_many());
         }
-        if stored.iter().any(|known| known.public_key == registered.public_key) {
+        let waiting = pending.passkeys.iter().map(|pending| &pending.passkey);
+        if stored.iter().chain(waiting).any(|known| known.public_key == registered.public_key) {
             return refused("This passkey is registered already".to_owned());
         }
-        if tickets.exchange(&SecretHash::of(&verb.ticket.0), "passkey", now) != Exchange::First {
+        let ticket = SecretHash::of(&verb.ticket.0);
+        if pending.tickets.exchange(&ticket, "passkey", now) != Exchange::First {
             return refused(
                 "This ticket has expired, was used before, or is none: it lasts 5 minutes and registers one passkey; get another \
                  one with: steplatch gates passkey add"
@@ -147,14 +175,75 @@ impl Passkeys {
             added: to_iso8601(now),
         };
         let info = passkey.info();
-        stored.push(passkey);
-        match self.store(stored) {
-            Ok(()) => {
-                tracing::info!(passkey = info.passkey_id, name = info.name, "a passkey is registered");
-                RegisterPasskeyReply { success: true, passkey: Some(info), error: None }
+        pending.passkeys.push(PendingPasskey { ticket, since: now, passkey });
+        self.registered.send_replace(());
+        tracing::info!(
+            passkey = info.passkey_id,
+            name = info.name,
+            "a passkey is registered, and waits for its confirmation"
+        );
+        RegisterPasskeyReply { success: true, passkey: Some(info), error: None }
+    }
+
+    /// Returns the passkey that a browser has registered with a ticket, once it has.
+    pub async fn registered(&self, verb: &AwaitPasskey) -> AwaitPasskeyReply {
+        let ticket = SecretHash::of(&verb.ticket.0);
+        let mut registered = self.registered.subscribe();
+        let found = async {
+            loop {
+                registered.mark_unchanged();
+                let found = {
+                    let pending = self.pending.lock();
+                    let mut passkeys = pending.passkeys.iter();
+                    passkeys.find(|pending| pending.ticket == ticket).map(|pending| pending.passkey.info())
+                };
+                match found {
+                    Some(found) => return Some(found),
+                    None => registered.changed().await.ok()?,
+                }
             }
-            Err(error) => refused(format!("The passkey could not be stored: {error}")),
+        };
+        match self.clock.timeout(TICKET_TIME, found).await {
+            Ok(Some(passkey)) => AwaitPasskeyReply { success: true, passkey: Some(passkey), error: None },
+            _ => AwaitPasskeyReply {
+                error: Some(
+                    "No browser has registered a passkey within 5 minutes, and the ticket has expired".to_owned(),
+                ),
+                ..AwaitPasskeyReply::default()
+            },
         }
+    }
+
+    /// Stores a passkey that a browser has registered, or discards it. The caller has checked that a person asks.
+    pub fn confirm(&self, verb: &ConfirmPasskey) -> ConfirmPasskeyReply {
+        let refused = |error: String| ConfirmPasskeyReply { error: Some(error), ..Default::default() };
+        let mut pending = self.pending.lock();
+        pending.forget(self.clock.now());
+        let named = |pending: &PendingPasskey| pending.passkey.public_key.fingerprint() == verb.passkey_id;
+        let Some(at) = pending.passkeys.iter().position(named) else {
+            return refused(
+                "No passkey with this fingerprint waits for a confirmation: it is confirmed within 5 minutes after the browser has \
+                 registered it, by its whole fingerprint; register one with: steplatch gates passkey add"
+                    .to_owned(),
+            );
+        };
+        let info = pending.passkeys[at].passkey.info();
+        if !verb.discard {
+            let mut stored = match self.stored() {
+                Ok(stored) => stored,
+                Err(error) => return refused(format!("The passkeys can not be read, so none is added: {error}")),
+            };
+            if stored.len() >= MOST_PASSKEYS {
+                return refused(too_many());
+            }
+            stored.push(pending.passkeys[at].passkey.clone());
+            if let Err(error) = self.store(stored) {
+                return refused(format!("The passkey could not be stored: {error}"));
+            }
+            tracing::info!(passkey = info.passkey_id, name = info.name, "a passkey is confirmed");
+        }
+        pending.passkeys.remove(at);
+        ConfirmPasskeyReply { success: true, passkey: Some(info), error: None }
     }
 
     /// Lists the passkeys.
@@ -174,7 +263,7 @@ impl Passkeys {
     /// Removes a passkey. The caller has checked that a person asks.
     pub fn remove(&self, verb: &RemovePasskey) -> RemovePasskeyReply {
         let refused = |error: String| RemovePasskeyReply { error: Some(error), ..Default::default() };
-        let _alone = self.tickets.lock();
+        let _alone = self.pending.lock();
         let mut stored = match self.stored() {
             Ok(stored) => stored,
             Err(error) => return refused(format!("The passkeys can not be read: {error}")),
@@ -248,6 +337,10 @@ impl Passkeys {
     }
 }
 
+fn too_many() -> String {
+    format!("There are {MOST_PASSKEYS} passkeys already; remove one: steplatch gates passkey remove")
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -283,6 +376,14 @@ mod tests {
         assert!(matches!(passkeys.check(&signature(&key), ANSWER), Err(PasskeyRefusal::Unknown)));
         let registered = passkeys.register(&registration(&key, &ticket.0));
         assert!(registered.success, "{registered:?}");
+        assert!(passkeys.list().passkeys.is_empty());
+        let signs = passkeys.check(&signature(&key), ANSWER);
+        assert!(matches!(signs, Err(PasskeyRefusal::Unknown)), "it is not confirmed");
+        let whole = registered.passkey.clone().unwrap().passkey_id;
+        let part = ConfirmPasskey { passkey_id: whole[..8].to_owned(), discard: false };
+        assert!(!passkeys.confirm(&part).success, "a part of the fingerprint is not compared");
+        let whole = ConfirmPasskey { passkey_id: whole, discard: false };
+        assert!(passkeys.confirm(&whole).success && !passkeys.confirm(&whole).success);
         assert_eq!(passkeys.list().passkeys[0].name, "phone");
         let again = passkeys.register(&registration(&SoftAuthenticator::new(), &ticket.0));
         assert!(again.error.unwrap().contains("was used before"));
@@ -300,6 +401,32 @@ mod tests {
         assert!(passkeys.remove(&RemovePasskey { passkey_id }).success);
         assert!(matches!(passkeys.check(&signature(&key), ANSWER), Err(PasskeyRefusal::Unknown)));
         assert!(passkeys.remove(&RemovePasskey::default()).error.unwrap().contains("steplatch gates passkey list"));
+    }
+
+    #[tokio::test]
+    async fn the_terminal_that_asked_learns_which_passkey_was_registered_and_may_discard_it() {
+        let state = tempfile::tempdir().unwrap();
+        let clock = ManualClock::new(steplatch_clock::now());
+        let passkeys = Passkeys::new(state.path(), clock.clock());
+        let key = SoftAuthenticator::new();
+        let ticket = passkeys.issue().ticket.unwrap();
+        let verb = AwaitPasskey { ticket: ticket.clone() };
+        let (waited, registered) = tokio::join!(passkeys.registered(&verb), async {
+            tokio::task::yield_now().await;
+            passkeys.register(&registration(&key, &ticket.0))
+        });
+        assert_eq!(waited.passkey, registered.passkey);
+        let passkey_id = waited.passkey.unwrap().passkey_id;
+        assert!(passkeys.confirm(&ConfirmPasskey { passkey_id: passkey_id.clone(), discard: true }).success);
+        assert!(!passkeys.confirm(&ConfirmPasskey { passkey_id, discard: false }).success);
+        assert!(passkeys.list().passkeys.is_empty());
+
+        // One that is confirmed too late is none.
+        let ticket = passkeys.issue().ticket.unwrap();
+        let registered = passkeys.register(&registration(&key, &ticket.0)).passkey.unwrap();
+        clock.advance(TICKET_TIME);
+        let late = ConfirmPasskey { passkey_id: registered.passkey_id, discard: false };
+        assert!(passkeys.confirm(&late).error.unwrap().contains("within 5 minutes"));
     }
 
     #[test]

@@ -11,12 +11,20 @@ use serde::Serialize;
 /// # Errors
 /// When it cannot be written; the file is as it was.
 pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
+    write_text(file, &serde_json::to_string(stored).map_err(io::Error::other)?)
+}
+
+/// Writes a text, whole or not at all, for its owner only.
+///
+/// # Errors
+/// When it cannot be written; the file is as it was.
+pub(crate) fn write_text(file: &Path, text: &str) -> io::Result<()> {
     let new = file.with_extension("new");
     // A file that was left half written has the permissions of its author.
     let _ = std::fs::remove_file(&new);
     let written = (|| {
         let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        out.write_all(serde_json::to_string(stored).map_err(io::Error::other)?.as_bytes())?;
+        out.write_all(text.as_bytes())?;
         out.sync_all()?;
         std::fs::rename(&new, file)
     })();

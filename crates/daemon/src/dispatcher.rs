@@ -139,7 +139,7 @@ impl Dispatcher {
         let proof = Arc::new(GateProof(configuration.clone()));
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let approver = Arc::new(Approver::new(place.state(), proof));
-        let page = PageLogins::open(place.state(), clock.clone());
+        let page = PageLogins::open(place.state(), place.runtime(), clock.clone());
         let passkeys = Arc::new(Passkeys::new(place.state(), clock.clone()));
         let surroundings = RunDependencies {
             sessions: sessions.clone(),
@@ -333,8 +333,8 @@ impl Dispatcher {
                 ),
             },
             // A ticket opens everything that the user's programs may do, so that it goes to a person at their terminal.
-            Command::OpenPage(_) => match caller.is_at_own_terminal().await {
-                true => VerbReply::of(self.page.issue()),
+            Command::OpenPage(verb) => match caller.is_at_own_terminal().await {
+                true => VerbReply::of(self.page.open_page(&verb)),
                 false => VerbReply::failure(
                     "The page is opened by a person, with 'steplatch open', in a terminal of their own".to_owned(),
                 ),
@@ -354,6 +354,14 @@ impl Dispatcher {
                 ),
             },
             Command::RegisterPasskey(verb) => VerbReply::of(self.passkeys.register(&verb)),
+            Command::AwaitPasskey(verb) => VerbReply::of(Box::pin(self.passkeys.registered(&verb)).await),
+            Command::ConfirmPasskey(verb) => match caller.is_at_own_terminal().await {
+                true => VerbReply::of(self.passkeys.confirm(&verb)),
+                false => VerbReply::failure(
+                    "A passkey is confirmed by a person, with 'steplatch gates passkey confirm', in a terminal of their own"
+                        .to_owned(),
+                ),
+            },
             Command::ListPasskeys(_) => VerbReply::of(self.passkeys.list()),
             Command::RemovePasskey(verb) => match caller.is_at_own_terminal().await {
                 true => VerbReply::of(self.passkeys.remove(&verb)),

@@ -68,10 +68,19 @@ pub enum InvalidName {
 /// Whether the request had the token or a session of the page; for requests that require neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// The token was right, or the session.
-    Known,
+    /// The token was right.
+    Token,
+    /// A browser that is logged in to the page: both halves of its session were right.
+    Page,
     /// Both were missing or wrong.
     Unknown,
+}
+
+impl Caller {
+    /// Returns whether the caller may ask for anything that programs of the user may.
+    pub(crate) fn is_known(self) -> bool {
+        self != Self::Unknown
+    }
 }
 
 impl Admission {
@@ -167,7 +176,7 @@ impl Admission {
             return Caller::Unknown;
         };
         let known = ["bearer", "api-key"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-        if known && self.token.is(token.trim()) { Caller::Known } else { Caller::Unknown }
+        if known && self.token.is(token.trim()) { Caller::Token } else { Caller::Unknown }
     }
 
     /// Returns the response to a browser's preflight request for an allowed origin. Browsers send it without the token
@@ -274,7 +283,7 @@ mod tests {
         let admission = admission();
         let with = |value: &str| admission.caller(request(&[("authorization", value)]).headers());
         for good in [format!("Bearer {TOKEN}"), format!("bearer {TOKEN}"), format!("Api-Key {TOKEN}")] {
-            assert_eq!(with(&good), Caller::Known, "{good}");
+            assert_eq!(with(&good), Caller::Token, "{good}");
         }
         for bad in [
             TOKEN.to_owned(),

@@ -12,6 +12,7 @@ use axum::routing::{MethodFilter, get, on, post};
 use axum::{Extension, Router};
 use steplatch_protocol::Peer;
 
+use crate::admission::Caller;
 use crate::carry_out::{RequestInput, RouteHandler};
 use crate::refusal::Refusal;
 use crate::route::{BASE, Method, ROUTES};
@@ -42,6 +43,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                            path: Result<RawPathParams, RawPathParamsRejection>,
                            query: Result<Query<Vec<(String, String)>>, QueryRejection>,
                            peer: Option<Extension<Peer>>,
+                           Extension(caller): Extension<Caller>,
                            headers: HeaderMap,
                            body: Bytes| {
             let prepared = prepared.clone();
@@ -50,7 +52,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                 let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 let peer = peer.map(|Extension(peer)| peer);
-                prepared.answer(&app.daemon, RequestInput { path, query, headers, body, peer }).await
+                prepared.answer(&app.daemon, RequestInput { path, query, headers, body, peer, caller }).await
             }
         };
         router = router.route(&route.address(), on(filter, answer));

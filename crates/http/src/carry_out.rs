@@ -15,7 +15,7 @@ use steplatch_protocol::{
     ListRemoteWorkflows, ListTerminalSessions, ListTools, Peer, ReconnectingClient,
 };
 
-use crate::page::login::HALF;
+use crate::admission::Caller;
 use crate::refusal::Refusal;
 use crate::route::{FailureStatus, ResourceKind, Route};
 
@@ -48,6 +48,8 @@ pub(crate) struct RequestInput {
     pub(crate) body: Bytes,
     /// The address of the client.
     pub(crate) peer: Option<Peer>,
+    /// What the client has shown of itself.
+    pub(crate) caller: Caller,
 }
 
 impl RouteHandler {
@@ -65,10 +67,14 @@ impl RouteHandler {
     /// # Errors
     /// When the request does not fit this route, or the daemon did not carry it out.
     pub(crate) async fn answer(&self, daemon: &ReconnectingClient, given: RequestInput) -> Result<Response, Refusal> {
+        if self.route.for_page && given.caller != Caller::Page {
+            let error = "Only a browser that is logged in to the page may ask for this; log in with: steplatch open";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "page_only", error));
+        }
         let named = given.path.first().map(|(_, value)| value.clone());
         let peer = given.peer;
         // The record of an answer names the page, where that sent it.
-        let surface = if given.headers.contains_key(HALF) { "page" } else { "http" };
+        let surface = if given.caller == Caller::Page { "page" } else { "http" };
         let params = Value::Object(self.parameters(given)?);
         let (mut reply, warnings) = match self.route.verb {
             "ANSWER_GATE" => answer_gate(daemon, params, peer, surface).await?,
@@ -96,7 +102,7 @@ impl RouteHandler {
 
     /// Merges the parameters of the verb.
     fn parameters(&self, given: RequestInput) -> Result<Map<String, Value>, Refusal> {
-        let RequestInput { path, query, headers, body, peer: _ } = given;
+        let RequestInput { path, query, headers, body, peer: _, caller: _ } = given;
         let mut params = match self.route.method.has_body() {
             true => {
                 if let Some((name, _)) = query.first() {

@@ -18,7 +18,10 @@ use crate::stream::EventQuery;
 const STATUSES: &[(&str, &str)] = &[
     ("400", "The request can not be understood"),
     ("401", "The token is missing or wrong"),
-    ("403", "The name in Host or the Origin is not allowed, or the approver's passphrase is wanted"),
+    (
+        "403",
+        "The name in Host or the Origin is not allowed, the approver's passphrase is wanted, or only the page may ask",
+    ),
     ("404", "The address names something that does not exist"),
     ("408", "The body did not come in time"),
     ("409", "Its state does not allow it"),

@@ -89,10 +89,12 @@ pub struct Route {
     pub thing: Option<ResourceKind>,
     /// The meaning of an unsuccessful reply.
     pub unsuccessful: FailureStatus,
+    /// Whether only a browser that is logged in to the page may ask; the token is not enough.
+    pub for_page: bool,
 }
 
 macro_rules! routes {
-    ($( $method:ident $path:literal $verb:literal $({ $($from:literal = $to:literal),+ })? $(of $thing:ident)?, $unsuccessful:ident; )*) => {
+    ($( $method:ident $path:literal $verb:literal $({ $($from:literal = $to:literal),+ })? $(of $thing:ident)? $(for $page:ident)?, $unsuccessful:ident; )*) => {
         /// Every verb that can be called over HTTP as a request with one response.
         pub const ROUTES: &[Route] = &[
             $( Route {
@@ -102,11 +104,14 @@ macro_rules! routes {
                 renamed: &[$($(($from, $to)),+)?],
                 thing: routes!(@thing $($thing)?),
                 unsuccessful: FailureStatus::$unsuccessful,
+                for_page: routes!(@page $($page)?),
             }, )*
         ];
     };
     (@thing) => { None };
     (@thing $thing:ident) => { Some(ResourceKind::$thing) };
+    (@page) => { false };
+    (@page page) => { true };
 }
 
 routes! {
@@ -166,7 +171,7 @@ routes! {
     Get "/approver" "GET_APPROVER", Unprocessable;
 
     Get "/passkeys" "LIST_PASSKEYS", Unprocessable;
-    Post "/passkeys" "REGISTER_PASSKEY", Conflict;
+    Post "/passkeys" "REGISTER_PASSKEY" for page, Conflict;
 
     Get "/page/sessions" "LIST_PAGE_SESSIONS", Unprocessable;
     Delete "/page/sessions" "END_PAGE_SESSIONS", Unprocessable;
@@ -189,6 +194,8 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("CHECK_PAGE_SESSION", "is what this server asks for a request of the page"),
     ("STOP_DAEMON", "would take the daemon from everybody else; a person stops it on their machine"),
     ("ADD_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
+    ("AWAIT_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
+    ("CONFIRM_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey confirm"),
     ("REMOVE_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey remove"),
     ("SET_APPROVER", "is for a person in a terminal of their own"),
     (

@@ -422,9 +422,9 @@ async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
     }
     let caller = match app.admission.caller(request.headers()) {
         Caller::Unknown => page::login::caller(app, request.headers()).await?,
-        known @ Caller::Known => known,
+        known => known,
     };
-    if caller == Caller::Known {
+    if caller.is_known() {
         if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
             connection.is_known();
         }
@@ -436,7 +436,7 @@ async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
         return Ok(HeaderCheck::Request(request));
     }
     let limit = match caller {
-        Caller::Known => MAX_BODY,
+        Caller::Token | Caller::Page => MAX_BODY,
         // A login has a body before it is known.
         Caller::Unknown if page::is_login(request.method(), request.uri().path()) => page::MAX_LOGIN,
         // Otherwise a body is read into memory only for requests with the token.

@@ -24,7 +24,6 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Caller;
 use crate::refusal::Refusal;
 use crate::server::App;
 
@@ -255,7 +254,7 @@ impl Following {
             () = ended.cancelled() => None,
             () = alive => Some(Bytes::from_static(b":\n\n")),
         };
-        piece.filter(|_| self.app.admission.caller(&self.headers) == Caller::Known)
+        piece.filter(|_| self.app.admission.caller(&self.headers).is_known())
     }
 
     fn sent(&mut self, ready: Vec<SseEvent>) -> Bytes {

@@ -18,7 +18,12 @@ impl fmt::Debug for PageSecret {
 
 /// Get a ticket, with which a browser logs in to the page once. Only a person in a terminal of their own gets one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct OpenPage {}
+pub struct OpenPage {
+    /// The address of the page at http://localhost, to be opened by a file that goes on to it with the ticket; without one no file is
+    /// written. What is behind its `#` follows the ticket
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<PageSecret>,
+}
 
 /// The ticket.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +33,10 @@ pub struct OpenPageReply {
     /// The ticket
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket: Option<PageSecret>,
+    /// The file that goes on to the address with the ticket: only its owner reads it, and it is removed once the ticket is used or has
+    /// expired
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Seconds until it expires
     #[serde(default)]
     pub expires_seconds: u64,

@@ -33,7 +33,8 @@ pub struct AddPasskeyReply {
     pub error: Option<String>,
 }
 
-/// Register a passkey that a browser has created. The ticket of `steplatch gates passkey add` counts once.
+/// Register a passkey that a browser has created. The ticket of `steplatch gates passkey add` counts once, and the passkey signs answers
+/// once the person has confirmed its short name in a terminal of their own. Only a browser that is logged in to the page registers one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterPasskey {
     /// The ticket
@@ -50,7 +51,50 @@ pub struct RegisterPasskey {
 /// The passkey.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterPasskeyReply {
-    /// Whether it signs answers from now on
+    /// Whether it waits for the person's confirmation
+    pub success: bool,
+    /// The passkey
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<PasskeyInfo>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Wait until a browser has registered a passkey with a ticket, or the ticket expires.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AwaitPasskey {
+    /// The ticket
+    pub ticket: PageSecret,
+}
+
+/// The passkey, which signs nothing before it is confirmed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AwaitPasskeyReply {
+    /// Whether there is one
+    pub success: bool,
+    /// The passkey
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<PasskeyInfo>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Confirm a passkey that a browser has registered, or discard it. Only a person in a terminal of their own does.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ConfirmPasskey {
+    /// Its short name, whole, as the page shows it
+    pub passkey_id: String,
+    /// Discard it instead
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub discard: bool,
+}
+
+/// Whether it signs answers from now on.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ConfirmPasskeyReply {
+    /// Whether the passkey was confirmed, or discarded
     pub success: bool,
     /// The passkey
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -189,6 +189,8 @@ verbs! {
 
     passkey::AddPasskey => AddPasskeyReply, "ADD_PASSKEY", None, "Get a ticket for a passkey", SETS;
     passkey::RegisterPasskey => RegisterPasskeyReply, "REGISTER_PASSKEY", None, "Register a passkey", DECIDES;
+    passkey::AwaitPasskey => AwaitPasskeyReply, "AWAIT_PASSKEY", None, "Wait for a passkey", READS;
+    passkey::ConfirmPasskey => ConfirmPasskeyReply, "CONFIRM_PASSKEY", None, "Confirm a passkey", DECIDES;
     passkey::ListPasskeys => ListPasskeysReply, "LIST_PASSKEYS", None, "List passkeys", READS;
     passkey::RemovePasskey => RemovePasskeyReply, "REMOVE_PASSKEY", None, "Remove a passkey", DECIDES;
 

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::json;
 use steplatch_protocol::{
-    AddPasskey, AddPasskeyReply, DaemonPaths, ListPasskeys, OpenPage, PasskeyInfo, RemovePasskey,
+    AddPasskey, AddPasskeyReply, AwaitPasskey, ConfirmPasskey, ConfirmPasskeyReply, DaemonPaths, ListPasskeys,
+    PageSecret, PasskeyInfo, RemovePasskey,
 };
 
-use crate::commands::open::open_in_browser;
+use crate::commands::open::log_in;
 use crate::failure::Failure;
-use crate::print::{self, visible};
+use crate::print::{self, STRONG, visible};
 use crate::question::Person;
 use crate::{front, page_server, passphrase};
 
@@ -20,11 +21,21 @@ pub(crate) enum PasskeyRequest {
     /// Register a passkey: opens the page, on which the browser asks for the device
     ///
     /// The address contains a ticket that registers one passkey, once, within 5 minutes. Only a person in a terminal of their own
-    /// gets one, with the approver's passphrase if that is set.
+    /// gets one, with the approver's passphrase if that is set. Once the browser has registered the passkey, its fingerprint is shown
+    /// here and on the page: the passkey signs answers after you have compared the two.
     Add {
         /// Print the address instead of opening it
         #[arg(long)]
         print: bool,
+        /// Print the address as JSON and do not wait; 'confirm' follows
+        #[arg(long)]
+        json: bool,
+    },
+    /// Confirm a passkey that a browser has registered: it signs answers from now on
+    Confirm {
+        /// Fingerprint of the passkey, as the page shows it
+        #[arg(value_name = "FINGERPRINT", num_args = 1.., required = true)]
+        fingerprint: Vec<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -50,6 +61,7 @@ impl PasskeyRequest {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::Add { print, json } => add(place, print, json).await,
+            Self::Confirm { fingerprint, json } => confirm(place, &fingerprint.concat(), json).await,
             Self::List { json } => list(place, json).await,
             Self::Remove { passkey, json } => remove(place, passkey, json).await,
         }
@@ -87,17 +99,86 @@ async fn ticket(place: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
 async fn add(place: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, Failure> {
     let reply = ticket(place).await?;
     let server = page_server::running_or_started(place).await?;
-    let (Some(login), Some(ticket)) = (front::ask(place, OpenPage {}).await?.ticket, reply.ticket) else {
-        return Err(Failure::work("the daemon gave no ticket for the page"));
+    let Some(ticket) = reply.ticket else {
+        return Err(Failure::work("the daemon gave no ticket for a passkey"));
     };
-    let address = format!("{}#ticket={}&passkey={}", server.url(), login.0, ticket.0);
+    let page = format!("{}#passkey={}", server.url(), ticket.0);
+    let (address, opened) = log_in(place, &page, !print && !json).await?;
     if json {
         print::json(&json!({"success": true, "url": address, "expires_seconds": reply.expires_seconds}))?;
-    } else if !print && open_in_browser(&address).await {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if opened.in_browser {
         print::line(format!("opened {} in the browser; it asks for the device with the passkey", server.url()))?;
     } else {
         print::note("open this address within a minute, on the machine with the browser:");
         print::line(address)?;
+    }
+    confirm_registered(place, ticket).await
+}
+
+/// Waits until the browser has registered the passkey, and asks the person whether it is theirs.
+async fn confirm_registered(place: &DaemonPaths, ticket: PageSecret) -> Result<ExitCode, Failure> {
+    let waited = front::ask(place, AwaitPasskey { ticket }).await?;
+    let Some(passkey) = waited.passkey else {
+        return Err(Failure::work(waited.error.unwrap_or_else(|| "no passkey was registered".to_owned())));
+    };
+    let passkey_id = passkey.passkey_id.clone();
+    print::line(format!("a browser has registered {}, with the fingerprint", visible(&passkey.name)))?;
+    print::line(format!("  {STRONG}{}{STRONG:#}", in_groups(&passkey_id)))?;
+    let Some(mut person) = Person::here() else {
+        print::note(&format!("confirm it with: steplatch gates passkey confirm {passkey_id}"));
+        return Ok(ExitCode::SUCCESS);
+    };
+    loop {
+        person.listen();
+        print::ask("Does the page show the same fingerprint? (yes or no)")?;
+        let discard = match person.line().await.as_deref().map(str::trim) {
+            Some("yes" | "y") => false,
+            Some("no" | "n") => true,
+            Some(_) => continue,
+            None => {
+                return Err(Failure::work(format!(
+                    "nothing was answered; {} is not confirmed",
+                    visible(&passkey.name)
+                )));
+            }
+        };
+        let confirmed = front::ask(place, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;
+        let confirmed = accepted(confirmed)?;
+        if discard {
+            let error = "the passkey is discarded: another program has used the ticket; end the sessions of the page with: \
+                         steplatch serve sessions end --all";
+            return Err(Failure::work(error));
+        }
+        print::line(confirmation(&confirmed))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+}
+
+/// Returns a fingerprint in groups, as it is compared.
+fn in_groups(fingerprint: &str) -> String {
+    fingerprint.as_bytes().chunks(4).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")
+}
+
+fn accepted(reply: ConfirmPasskeyReply) -> Result<PasskeyInfo, Failure> {
+    match reply.passkey {
+        Some(passkey) => Ok(passkey),
+        None => Err(Failure::work(reply.error.unwrap_or_else(|| "the daemon gave no reason".to_owned()))),
+    }
+}
+
+fn confirmation(passkey: &PasskeyInfo) -> String {
+    format!("{} {} signs answers from now on", passkey.passkey_id, visible(&passkey.name))
+}
+
+async fn confirm(place: &DaemonPaths, fingerprint: &str, json: bool) -> Result<ExitCode, Failure> {
+    let passkey_id = fingerprint.to_ascii_lowercase();
+    let reply = front::ask(place, ConfirmPasskey { passkey_id, discard: false }).await?;
+    if json && reply.success {
+        print::json(&reply)?;
+    } else {
+        print::line(confirmation(&accepted(reply)?))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,13 +1,14 @@
 //! `steplatch runs verify`: the signatures of the answers of a run, checked again.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_passkey::{Assertion, Challenge, PublicKey, SignedText, verify};
 use steplatch_protocol::{DaemonPaths, ListPasskeys, PasskeyInfo, RunEvent};
-use steplatch_workflow::SignedAnswer;
+use steplatch_workflow::{Form, SignedAnswer};
 
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, BAD, GOOD, QUIET, visible};
@@ -56,9 +57,10 @@ impl Verify {
         let passkeys = daemon.call(ListPasskeys {}).await?.passkeys;
         let mut events = daemon.follow(&run, 1);
         let newest = events.newest_seq().await.map_err(|error| Failure::work(error.to_string()))?;
-        let mut answers = Vec::new();
+        let (mut answers, mut questions) = (Vec::new(), HashMap::new());
         while let Some(event) = events.next().await.map_err(|error| Failure::work(error.to_string()))? {
-            answers.extend(checked(&event, &passkeys));
+            questions.extend(AskedQuestion::of(&event));
+            answers.extend(checked(&event, &questions, &passkeys));
             if event.seq >= newest {
                 break;
             }
@@ -75,8 +77,56 @@ impl Verify {
     }
 }
 
+/// What a gate takes, as the run asked it.
+#[derive(Debug, Clone, Default)]
+struct AskedQuestion {
+    choices: Vec<String>,
+    form: Option<Value>,
+}
+
+impl AskedQuestion {
+    /// Reads the question that an event asks, with the id of its gate.
+    fn of(event: &RunEvent) -> Option<(String, Self)> {
+        if event.event_type != "gate_waiting" {
+            return None;
+        }
+        let gate_id = event.data.get("gate_id")?.as_str()?.to_owned();
+        let choices = event.data.get("choices").and_then(Value::as_array).into_iter().flatten();
+        let choices = choices.filter_map(Value::as_str).map(str::to_owned).collect();
+        let form = event.data.get("form").filter(|form| !form.is_null()).cloned();
+        Some((gate_id, Self { choices, form }))
+    }
+
+    /// Returns whether the run took the answer that was signed, and nothing besides: a form is filled with what was signed, as the
+    /// gate did it.
+    fn is_answered(&self, taken: &Value, signed: &SignedAnswer) -> bool {
+        if let Some(form) = &self.form {
+            let filled =
+                Form::read(form).ok().zip(fields(&signed.answer)).and_then(|(form, given)| form.fill(&given).ok());
+            // The answer to a machine's form is a text with its JSON.
+            let taken = taken.as_object().cloned().or_else(|| fields(taken.as_str()?));
+            return filled.is_some() && filled == taken;
+        }
+        match signed.number {
+            Some(number) => number.checked_sub(1).and_then(|at| self.choices.get(at)).is_some_and(|choice| {
+                taken.as_str() == Some(choice) && (signed.answer.is_empty() || signed.answer == *choice)
+            }),
+            None => taken.as_str() == Some(&signed.answer),
+        }
+    }
+}
+
+/// Reads an object from its JSON.
+fn fields(text: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(text).ok()
+}
+
 /// Checks the answer that an event tells; nothing if it tells none.
-fn checked(event: &RunEvent, passkeys: &[PasskeyInfo]) -> Option<CheckedAnswer> {
+fn checked(
+    event: &RunEvent,
+    questions: &HashMap<String, AskedQuestion>,
+    passkeys: &[PasskeyInfo],
+) -> Option<CheckedAnswer> {
     if event.event_type != "gate_answered" {
         return None;
     }
@@ -111,9 +161,10 @@ fn checked(event: &RunEvent, passkeys: &[PasskeyInfo]) -> Option<CheckedAnswer> 
             signature: &signed.signature,
         };
         verify(&key, &signed.origin, parts, &Challenge::of_answer(&said)).map_err(|error| error.to_string())?;
-        match is_same(&answer.answer, &signed.answer) {
+        let question = questions.get(&answer.gate_id).ok_or("the question is missing")?;
+        match question.is_answered(&answer.answer, &signed) {
             true => Ok(()),
-            false => Err(format!("it signs '{}'", visible(&signed.answer))),
+            false => Err(format!("it signs {}", in_words(&signed))),
         }
     });
     answer.holds = Some(checked.is_ok());
@@ -121,28 +172,12 @@ fn checked(event: &RunEvent, passkeys: &[PasskeyInfo]) -> Option<CheckedAnswer> 
     Some(answer)
 }
 
-/// Returns whether the run took the answer that was signed. The fields of a form that were left out have their defaults.
-fn is_same(taken: &Value, signed: &str) -> bool {
-    let fields = |value: &Value| match value {
-        Value::Object(fields) => Some(fields.clone()),
-        // The answer to a machine's form is a text with its JSON.
-        Value::String(text) => match serde_json::from_str(text) {
-            Ok(Value::Object(fields)) => Some(fields),
-            _ => None,
-        },
-        _ => None,
-    };
-    let signed_fields = fields(&Value::String(signed.to_owned()));
-    match (fields(taken), signed_fields) {
-        (Some(taken), Some(signed)) => signed
-            .iter()
-            .all(|(name, value)| taken.get(name).is_some_and(|taken| taken == value || *taken == text_of(value))),
-        _ => taken.as_str() == Some(signed),
+/// Returns what was signed, in words.
+fn in_words(signed: &SignedAnswer) -> String {
+    match signed.number {
+        Some(number) if signed.answer.is_empty() => format!("choice {number}"),
+        _ => format!("'{}'", visible(&signed.answer)),
     }
-}
-
-fn text_of(value: &Value) -> Value {
-    Value::String(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
 fn line(answer: &CheckedAnswer) -> String {
@@ -186,20 +221,77 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_signature_is_told_and_one_that_lost_it_does_not_hold() {
-        let plain =
-            checked(&event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "terminal"})), &[]).unwrap();
+        let plain = checked(
+            &event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "terminal"})),
+            &HashMap::new(),
+            &[],
+        )
+        .unwrap();
         assert_eq!((plain.holds, plain.error), (None, None));
-        let lost =
-            checked(&event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "passkey"})), &[]).unwrap();
+        let lost = checked(
+            &event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "passkey"})),
+            &HashMap::new(),
+            &[],
+        )
+        .unwrap();
         assert_eq!((lost.holds, lost.error.as_deref()), (Some(false), Some("the signature is missing")));
     }
 
+    fn asked(question: &Value) -> AskedQuestion {
+        let mut event = event(question.clone());
+        event.event_type = "gate_waiting".to_owned();
+        AskedQuestion::of(&event).unwrap().1
+    }
+
+    fn signed(answer: &str, number: Option<usize>) -> SignedAnswer {
+        SignedAnswer { answer: answer.to_owned(), number, ..SignedAnswer::default() }
+    }
+
     #[test]
-    fn the_answer_that_was_taken_is_compared_with_the_signed_one() {
-        assert!(is_same(&json!("yes"), "yes") && !is_same(&json!("yes"), "no"));
-        let form = r#"{"version": "1.2", "count": 3}"#;
-        assert!(is_same(&json!({"version": "1.2", "count": 3, "note": null}), form));
-        assert!(is_same(&json!(r#"{"version":"1.2","count":3}"#), form), "of a machine");
-        assert!(!is_same(&json!({"version": "1.3", "count": 3}), form));
+    fn the_choice_that_was_taken_is_compared_with_the_signed_text_and_number() {
+        let question = asked(&json!({"gate_id": "g", "choices": ["release", "stop"]}));
+        assert!(question.is_answered(&json!("stop"), &signed("stop", Some(2))));
+        assert!(question.is_answered(&json!("stop"), &signed("stop", None)));
+        assert!(question.is_answered(&json!("stop"), &signed("", Some(2))), "by number alone");
+        for (taken, answer, number) in [
+            ("release", "stop", Some(2)),
+            ("release", "", Some(2)),
+            ("stop", "stop", Some(1)),
+            ("stop", "", Some(9)),
+            ("stop", "", Some(0)),
+        ] {
+            assert!(!question.is_answered(&json!(taken), &signed(answer, number)), "{taken} {answer} {number:?}");
+        }
+        let text = asked(&json!({"gate_id": "g", "prompt": "Why?"}));
+        assert!(text.is_answered(&json!("because"), &signed("because", None)));
+        assert!(!text.is_answered(&json!("because not"), &signed("because", None)));
+    }
+
+    #[test]
+    fn the_whole_form_that_was_taken_is_what_follows_from_the_signed_fields() {
+        let question = asked(&json!({"gate_id": "g", "form": {"properties": {
+            "version": {"type": "string"},
+            "where": {"oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
+            "count": {"type": "integer", "default": 2},
+            "note": {"type": "string"},
+        }, "required": ["version"]}}));
+        let given = signed(r#"{"version": "1.2", "where": "America", "count": "3"}"#, None);
+        let taken = json!({"version": "1.2", "where": "us", "count": 3, "note": null});
+        assert!(question.is_answered(&taken, &given), "a title and a number as text are what they stand for");
+        assert!(question.is_answered(&json!(taken.to_string()), &given), "of a machine");
+        let short = signed(r#"{"version": "1.2"}"#, None);
+        let defaults = json!({"version": "1.2", "where": null, "count": 2, "note": null});
+        assert!(question.is_answered(&defaults, &short), "fields that were left out have their defaults");
+        for (field, value) in [("note", json!("approved by ana")), ("count", json!(9)), ("version", json!("1.3"))] {
+            let mut forged = taken.clone();
+            forged[field] = value;
+            assert!(!question.is_answered(&forged, &given), "{forged}");
+        }
+        let mut added = taken.clone();
+        added["force"] = json!(true);
+        assert!(!question.is_answered(&added, &given), "a field that no one was asked for");
+        let mut left_out = taken;
+        left_out.as_object_mut().unwrap().remove("note");
+        assert!(!question.is_answered(&left_out, &given));
     }
 }

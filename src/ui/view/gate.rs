@@ -10,9 +10,12 @@ use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
 use super::{header, keys, typed, write, write_all};
 use crate::print::{fitted, visible};
 use crate::question::wrapped;
-use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, asked, question_lines};
-use crate::ui::layout::GatePlaces;
+use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, asked, question_lines, remark_lines};
 use crate::ui::model::Model;
+
+/// What is shown where there is no room for a question.
+const CRAMPED: &str =
+    "This terminal is too small for a question and its answer. Make it larger; nothing is answered here.";
 
 /// Returns a line of a question with its style.
 pub(super) fn line_of(line: &QuestionLine) -> Line<'static> {
@@ -20,35 +23,26 @@ pub(super) fn line_of(line: &QuestionLine) -> Line<'static> {
         QuestionLine::Prompt(text) => Line::styled(text.clone(), STRONG),
         QuestionLine::Judged(text) => Line::from(vec![Span::styled("│ ", QUIET), Span::raw(text.clone())]),
         QuestionLine::Remark(text) => Line::styled(text.clone(), WAITS),
-        QuestionLine::Choice(text) => Line::styled(text.clone(), ACCENT),
+        QuestionLine::Choice(text) | QuestionLine::Field(text) => Line::styled(text.clone(), ACCENT),
+        QuestionLine::About(text) => Line::raw(text.clone()),
         QuestionLine::Blank => Line::raw(""),
     }
 }
 
-/// Returns how many rows the answer takes on a screen of so many columns: a rule, what leads to its next line, its prompt, what is
-/// typed, and a remark.
-pub(crate) fn answer_height(view: &GateView, cols: u16) -> u16 {
-    let lead = match view.step {
-        AnswerStep::Typing(_) => view.prompt.lead().len(),
-        _ => 0,
-    };
-    let remark = remark_lines(view, usize::from(cols.saturating_sub(4))).len().max(1);
-    u16::try_from(lead + remark).unwrap_or(u16::MAX).saturating_add(3)
-}
-
-/// Returns the remark, wrapped.
-fn remark_lines(view: &GateView, width: usize) -> Vec<String> {
-    view.remark.as_deref().map(|remark| wrapped(remark, width.max(8))).unwrap_or_default()
-}
-
 pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Option<Position> {
-    let places = GatePlaces::of(model.cols, model.rows, answer_height(view, model.cols));
+    let places = view.places(model.cols, model.rows);
     let gate = view.gate();
     let title = vec![
         Span::styled(format!(" {} asks ", visible(&view.workflow)), STRONG),
         Span::raw(format!(" {} ", asked(gate, &model.now))),
     ];
     header(model, buffer, places.header, title);
+    if places.is_cramped {
+        let place = places.question.union(places.answer);
+        let words = wrapped(CRAMPED, usize::from(place.width).max(1));
+        write_all(buffer, place, words.into_iter().map(|line| Line::styled(line, WAITS)));
+        return None;
+    }
     let width = usize::from(places.question.width);
     let lines = question_lines(gate, width);
     let height = usize::from(places.question.height);
@@ -62,7 +56,7 @@ pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Optio
         }
         AnswerStep::Sent | AnswerStep::Closed => &[("esc", "back"), ("↑↓ space", "scroll"), ("?", "help")],
     };
-    keys(buffer, places.keys, shown);
+    keys(model, buffer, places.keys, shown);
     cursor
 }
 
@@ -75,9 +69,6 @@ fn draw_answer(model: &Model, view: &GateView, below: usize, buffer: &mut Buffer
     let mut cursor = None;
     match &view.step {
         AnswerStep::Typing(line) => {
-            for lead in view.prompt.lead() {
-                write(buffer, rows.next()?, &Line::styled(lead, QUIET));
-            }
             write(buffer, rows.next()?, &Line::styled(fitted(&view.prompt.prompt(), width), STRONG));
             let shown =
                 if view.prompt.is_secret() { "•".repeat(line.text().chars().count()) } else { visible(line.text()) };

@@ -34,7 +34,7 @@ pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
         preview::draw(model, selected, buffer, place);
     }
     let cursor = notice(model, buffer, places.notice);
-    keys(buffer, places.keys, &keys_of(model, selected));
+    keys(model, buffer, places.keys, &keys_of(model, selected));
     cursor
 }
 

@@ -65,7 +65,7 @@ pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
         shown.push(("s", "start the daemon"));
     }
     shown.extend([("t", "its terminal"), ("esc", "back"), ("?", "help")]);
-    keys(buffer, places.keys, &shown);
+    keys(model, buffer, places.keys, &shown);
 }
 
 fn draw_step(model: &Model, step: &Step, buffer: &mut Buffer, row: Rect, is_selected: bool) {

@@ -399,6 +399,151 @@ fn a_long_question_is_read_to_its_end_first() {
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(answer)] if answer.answer == "no"));
 }
 
+/// A desk at whose question a form is to be filled in.
+fn form_desk(cols: u16, rows: u16) -> Desk {
+    let mut desk = Desk::usual(cols, rows);
+    let places: Vec<String> = (1..=12).map(|number| format!("place-{number}")).collect();
+    let form = json!({"type": "object", "required": ["place"], "properties": {
+        "version": {"type": "string", "description": "as it is tagged"},
+        "place": {"enum": places},
+    }});
+    let mut asks = runs().pop().unwrap();
+    let gate = GateInfo { choices: Vec::new(), context: serde_json::Map::default(), form: Some(form), ..gate() };
+    asks.pending_gates = vec![gate];
+    desk.happens(UiEvent::Run(Box::new(asks)));
+    desk.presses(&[Key::Enter]);
+    desk.passes(INERT);
+    desk
+}
+
+#[test]
+fn a_form_is_shown_with_every_field_and_choice_before_it_takes_an_answer() {
+    let mut desk = form_desk(60, 14);
+    desk.looks(&expect![[r#"
+        | release asks  asked 30 s ago, a person answers
+        |  Deploy ·everywhere?
+        |
+        |  version (a text; may be left empty)
+        |    as it is tagged
+        |
+        |  place (by number or text)
+        |    1  place-1
+        |    2  place-2
+        |  ── 10 more lines below ─────────────────────────────────
+        |  no answer yet: scroll to its end first
+        |
+        |
+        | a answer  ↑↓ space scroll  esc back, leaves it open
+    "#]]);
+    desk.types("a");
+    assert!(desk.screen().contains("no answer is taken now: scroll to its end first"), "{}", desk.screen());
+    desk.presses(&[Key::Char(' '), Key::Char(' ')]);
+    assert!(desk.screen().contains("12  place-12"), "{}", desk.screen());
+    desk.types("a");
+    desk.types("1.2");
+    desk.presses(&[Key::Enter]);
+    desk.looks(&expect![[r#"
+        | release asks  asked 30 s ago, a person answers
+        |  place (by number or text)
+        |    1  place-1
+        |    2  place-2
+        |    3  place-3
+        |    4  place-4
+        |    5  place-5
+        |    6  place-6
+        |    7  place-7
+        |  ── 5 more lines below ──────────────────────────────────
+        |  place (by number or text):
+        |  ›
+        |
+        | enter gives the answer  esc leaves it open  ↑↓ scroll
+    "#]]);
+    desk.presses(&[Key::Down, Key::Down, Key::PageDown]);
+    assert!(desk.screen().contains("12  place-12"), "the choices scroll while an answer is typed");
+    desk.types("12");
+    let effects = desk.presses(&[Key::Enter]);
+    let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(answer.form, json!({"version": "1.2", "place": "place-12"}).as_object().cloned());
+}
+
+#[test]
+fn a_terminal_without_room_for_a_question_says_so_and_answers_nothing() {
+    for (cols, rows) in [(11, 24), (15, 30), (80, 8), (1, 1), (0, 0)] {
+        let mut desk = form_desk(cols, rows);
+        desk.presses(&[Key::End]);
+        assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty(), "{cols}x{rows}");
+        if cols > 8 && rows > 4 {
+            let words = desk.screen().replace(['\n', ' '], "");
+            assert!(words.contains("Thisterminalistoosmall"), "{cols}x{rows}: {words}");
+        }
+        desk.happens(UiEvent::Resized { cols: 80, rows: 30 });
+        desk.passes(INERT);
+        desk.types("a1.2");
+        desk.presses(&[Key::Enter]);
+        desk.types("3");
+        assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(_)]), "{cols}x{rows}: {}", desk.screen());
+    }
+}
+
+#[test]
+fn a_line_that_is_typed_for_one_question_answers_no_other() {
+    let mut desk = Desk::usual(80, 16);
+    desk.presses(&[Key::Enter]);
+    desk.passes(INERT);
+    desk.types("a1");
+    let effects = desk.presses(&[Key::Enter]);
+    let [Effect::Answer(answer)] = &effects[..] else { panic!("{effects:?}") };
+    // What is typed while the answer is on its way, and behind it, means nothing: not a, not q, not the choice.
+    assert!(desk.types("qa1").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+    let mut next = runs().pop().unwrap();
+    next.pending_gates[0].gate_id = "run_bbbb/ask/2".to_owned();
+    next.pending_gates[0].digest = "d2".to_owned();
+    let taken = AnswerGateReply { success: true, status: "waiting".to_owned(), ..AnswerGateReply::default() };
+    desk.happens(UiEvent::Answered { answer: answer.clone(), reply: Ok(Box::new(taken)) });
+    desk.happens(UiEvent::Run(Box::new(next)));
+    for _ in 0..20 {
+        desk.passes(INERT / 2);
+        assert!(desk.types("a1cq").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+    }
+    assert!(desk.screen().contains("Terminals 2"), "the list is shown: {}", desk.screen());
+    desk.passes(INERT);
+    desk.presses(&[Key::Enter]);
+    assert!(desk.screen().contains("it takes an answer in a moment"), "{}", desk.screen());
+    // The next question takes an answer once the keyboard is idle.
+    for _ in 0..20 {
+        desk.passes(INERT / 2);
+        assert!(desk.types("a1").is_empty() && desk.presses(&[Key::Enter]).is_empty(), "{}", desk.screen());
+    }
+    desk.passes(INERT);
+    desk.types("a1");
+    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::Answer(_)]));
+}
+
+#[test]
+fn a_line_that_is_typed_while_its_question_changes_or_closes_does_nothing() {
+    let mut desk = Desk::usual(80, 16);
+    desk.presses(&[Key::Enter]);
+    desk.passes(INERT);
+    desk.types("ayes, but fi");
+    let changed = GateInfo { prompt: "Deploy nowhere?".to_owned(), digest: "d2".to_owned(), ..gate() };
+    desk.happens(UiEvent::Gate { gate_id: changed.gate_id.clone(), gate: Ok(Box::new(changed.clone())) });
+    for _ in 0..5 {
+        desk.passes(INERT / 2);
+        assert!(desk.types("aqhc1y").is_empty() && desk.presses(&[Key::Enter]).is_empty());
+        assert!(desk.screen().contains("Deploy nowhere?"), "{}", desk.screen());
+    }
+    desk.passes(INERT);
+    desk.types("ano, a q");
+    let mut closed = runs().pop().unwrap();
+    closed.pending_gates.clear();
+    desk.happens(UiEvent::Run(Box::new(closed)));
+    assert!(desk.types("uestion qq").is_empty());
+    assert!(desk.screen().contains("the question was answered or withdrawn"), "{}", desk.screen());
+    desk.passes(INERT);
+    desk.types("q");
+    assert!(desk.screen().contains("Terminals 2"), "{}", desk.screen());
+}
+
 #[test]
 fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
     let mut desk = Desk::usual(100, 18);

@@ -82,4 +82,13 @@ await play(async (browser) => {
   await page.reload();
   await page.getByText("The session has ended").waitFor();
   isClean(page);
+
+  // On a desktop the browser is started with a file, whose ticket no other program sees. The file goes once it is used.
+  const desktop = await tell("desktop");
+  assert.ok(!desktop.url.includes("ticket"), desktop.url);
+  await page.goto(desktop.url);
+  await page.getByRole("heading", { name: "Terminals" }).waitFor();
+  assert.equal(page.url(), `${address}/`);
+  assert.equal((await tell("used")).file, 1, "only that of the next ticket is there");
+  isClean(page);
 });

@@ -25,7 +25,10 @@ await play(async (browser) => {
   assert.equal((await tell({ run: ["gates", "passkey", "list", "--json"] })).passkeys.length, 0);
   await verifies(true);
   await page.getByRole("button", { name: "Create the passkey" }).click();
-  await page.getByText(/The passkey Virtual key \(\w+\) signs answers/).waitFor();
+  await page.getByText("The passkey Virtual key is registered, with the fingerprint").waitFor();
+  const fingerprint = await page.locator("code.whole").textContent();
+  assert.equal((await tell({ run: ["gates", "passkey", "list", "--json"] })).passkeys.length, 0, "it is not confirmed");
+  await tell({ confirms: fingerprint });
   const { passkeys } = await tell({ run: ["gates", "passkey", "list", "--json"] });
   assert.equal(passkeys.length, 1);
   assert.equal(passkeys[0].origin, new URL(url).origin);
@@ -92,9 +95,18 @@ await play(async (browser) => {
     return { client_data: text(key.response.clientDataJSON), authenticator_data: text(key.response.getAuthenticatorData()) };
   }, /passkey=([\w-]+)/.exec(url)[1]);
   const refused = await tell({ registers: { ...again, ticket: /passkey=([\w-]+)/.exec(url)[1] } });
-  assert.equal(refused.status, 409, JSON.stringify(refused));
-  assert.match(refused.error, /was used before/);
-  const made = await tell({ registers: { ...again, ticket: "made-up" } });
+  assert.equal(refused.status, 403, JSON.stringify(refused));
+  assert.match(refused.error, /logged in to the page/, "the token registers nothing, with a ticket or without");
+  const post = (body) => page.evaluate(async (body) => {
+    const { half } = JSON.parse(sessionStorage.getItem("steplatch"));
+    const headers = { "steplatch-half": half, "content-type": "application/json" };
+    const reply = await fetch("/api/v1/passkeys", { method: "POST", headers, body: JSON.stringify(body) });
+    return { status: reply.status, ...(await reply.json()) };
+  }, body);
+  const used = await post({ ...again, ticket: /passkey=([\w-]+)/.exec(url)[1] });
+  assert.equal(used.status, 409, JSON.stringify(used));
+  assert.match(used.error, /was used before/);
+  const made = await post({ ...again, ticket: "made-up" });
   assert.equal(made.status, 409, JSON.stringify(made));
 
   // A passkey that is removed signs nothing.

@@ -124,8 +124,14 @@ export function show(into) {
     try {
       const { passkey } = await register(name.value);
       ticket = null;
-      fill(body, h("p", { class: "done", role: "status" }, `The passkey ${passkey.name} (${passkey.passkey_id}) signs answers on this page from now on.`), h("p", {}, h("a", { href: "#/gates" }, "To the gates")));
-      announce("The passkey is registered");
+      fill(
+        body,
+        h("p", { class: "done", role: "status" }, `The passkey ${passkey.name} is registered, with the fingerprint`),
+        h("p", {}, h("code", { class: "whole" }, passkey.passkey_id.replace(/(.{4})(?=.)/g, "$1 "))),
+        h("p", {}, "Compare it with the one in the terminal, and confirm it there: the passkey signs answers from then on."),
+        h("p", {}, h("a", { href: "#/gates" }, "To the gates")),
+      );
+      announce("The passkey is registered, and waits for your confirmation in the terminal");
     } catch (error) {
       problem.textContent = error instanceof Error ? error.message : String(error);
       problem.hidden = false;

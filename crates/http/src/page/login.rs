@@ -90,7 +90,7 @@ pub(crate) async fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Ref
     let Some(shown) = halves(headers, origin.as_deref(), app.port) else { return Ok(Caller::Unknown) };
     let checked = app.daemon.call(shown).await?;
     match checked.success {
-        true => Ok(Caller::Known),
+        true => Ok(Caller::Page),
         false => Err(logged_out(checked.error)),
     }
 }

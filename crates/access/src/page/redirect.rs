@@ -1,0 +1,148 @@
+//! Files that lead a browser to the page with a ticket.
+//!
+//! A browser is started with the name of such a file: its own arguments are readable by programs of other users, and the file is
+//! not. The file is removed once its ticket is used or has expired.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{SecretHash, secret};
+use crate::private_file;
+
+/// The beginning of the name of each file.
+const PREFIX: &str = "open-";
+
+/// The end of the name of each file, by which a desktop finds the browser.
+const SUFFIX: &str = ".html";
+
+/// Why no file is written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RedirectError {
+    /// The address is not one of the page.
+    #[error("The address of the page is not http://localhost:PORT/")]
+    Address,
+    /// The file can not be written.
+    #[error("The file that leads the browser to the page can not be written: {0}")]
+    File(#[from] io::Error),
+}
+
+/// The files of the tickets that are not used yet.
+#[derive(Debug)]
+pub(super) struct RedirectFiles {
+    folder: PathBuf,
+    files: Vec<RedirectFile>,
+}
+
+/// One file, which is removed with this value.
+#[derive(Debug)]
+struct RedirectFile {
+    ticket: SecretHash,
+    file: PathBuf,
+}
+
+impl Drop for RedirectFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(file = %self.file.display(), %error, "a file with a ticket of the page can not be removed");
+        }
+    }
+}
+
+impl RedirectFiles {
+    /// Creates the files of a private directory, without those that an earlier daemon left there.
+    pub(super) fn new(folder: &Path) -> Self {
+        let left = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        for entry in left {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
+                // Tickets end with their daemon.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Self { folder: folder.to_owned(), files: Vec::new() }
+    }
+
+    /// Writes the file that leads to `address` with `ticket`. Returns its path.
+    ///
+    /// # Errors
+    /// When the address is not one of the page, or the file cannot be written.
+    pub(super) fn write(&mut self, address: &str, ticket: &str) -> Result<PathBuf, RedirectError> {
+        let text = document(address, ticket).ok_or(RedirectError::Address)?;
+        let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", secret()?.0));
+        private_file::write_text(&file, &text)?;
+        self.files.push(RedirectFile { ticket: SecretHash::of(ticket), file: file.clone() });
+        Ok(file)
+    }
+
+    /// Removes the file of a ticket, if there is one.
+    pub(super) fn remove(&mut self, ticket: &SecretHash) {
+        self.files.retain(|file| !file.ticket.is(ticket));
+    }
+
+    /// Removes all files.
+    pub(super) fn clear(&mut self) {
+        self.files.clear();
+    }
+}
+
+/// Returns the document that leads to `address` with `ticket`. `None` if the address is not one of the page.
+fn document(address: &str, ticket: &str) -> Option<String> {
+    let (port, fragment) = address.strip_prefix("http://localhost:")?.split_once('/')?;
+    port.parse::<u16>().ok()?;
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_=&".contains(&byte));
+    let fragment = match fragment.strip_prefix('#') {
+        Some(fragment) if is_plain(fragment) => format!("&{fragment}"),
+        None if fragment.is_empty() => String::new(),
+        _ => return None,
+    };
+    let url = format!("http://localhost:{port}/#ticket={ticket}{fragment}").replace('&', "&amp;");
+    Some(format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>Steplatch</title>\n\
+         <meta http-equiv=\"refresh\" content=\"0; url={url}\">\n<p><a href=\"{url}\">To the page</a></p>\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_leads_to_the_page_only() {
+        let found = document("http://localhost:7878/#passkey=a-B_1", "t-1").unwrap();
+        assert!(found.contains("url=http://localhost:7878/#ticket=t-1&amp;passkey=a-B_1\""), "{found}");
+        assert!(document("http://localhost:7878/", "t").unwrap().contains("url=http://localhost:7878/#ticket=t\""));
+        for foreign in [
+            "http://evil.example:80/",
+            "http://localhost:7878.evil.example/",
+            "http://localhost:7878",
+            "http://localhost:x/",
+            "http://localhost:7878/elsewhere",
+            "http://localhost:7878/#\"><script>",
+            "javascript:alert(1)",
+            "",
+        ] {
+            assert!(document(foreign, "t").is_none(), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_its_owner_s_until_its_ticket_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join("open-left.html");
+        std::fs::write(&left, "").unwrap();
+        let mut files = RedirectFiles::new(folder.path());
+        assert!(!left.exists(), "one that an earlier daemon left is removed");
+        let one = files.write("http://localhost:1/", "a").unwrap();
+        let other = files.write("http://localhost:1/", "b").unwrap();
+        assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o600);
+        files.remove(&SecretHash::of("a"));
+        assert!(!one.exists() && other.exists());
+        files.clear();
+        assert!(!other.exists());
+        assert!(matches!(files.write("http://localhost/", "c"), Err(RedirectError::Address)));
+    }
+}

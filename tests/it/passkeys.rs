@@ -1,0 +1,53 @@
+//! Passkeys on the command line: a browser registers one, and the person confirms it in the terminal that asked.
+
+use steplatch_passkey::{Challenge, SoftAuthenticator};
+use steplatch_protocol::{DaemonPaths, Hello, PROTOCOL_VERSION, PageSecret, PasskeyInfo, RegisterPasskey, connect};
+use steplatch_testkit::Home;
+
+use crate::desk::Desk;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// What a browser with this ticket registers.
+async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
+    let folder = home.path();
+    let place = DaemonPaths::new(folder.join("state"), folder.join("steplatch"));
+    let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "browser".to_owned(), ..Hello::default() };
+    let (client, _) = connect(&place, hello).await.unwrap();
+    let client_data =
+        SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket(ticket), "http://localhost:7878");
+    let [client_data, authenticator_data] = key.registers(&client_data, "localhost", SoftAuthenticator::REGISTERED);
+    let ticket = PageSecret(ticket.to_owned());
+    let verb = RegisterPasskey { ticket, client_data, authenticator_data, name: "phone".to_owned() };
+    let reply = client.call(verb).await.unwrap();
+    assert!(reply.success, "{reply:?}");
+    reply.passkey.unwrap()
+}
+
+/// Returns how many passkeys sign answers.
+fn passkeys(home: &Home) -> usize {
+    home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_passkey_signs_once_the_person_has_compared_its_fingerprint() {
+    let home = Home::new(STEPLATCH);
+    for (answer, told, count) in [("no", "the passkey is discarded", 0), ("yes", "phone signs answers from now on", 1)]
+    {
+        let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
+        let desk = Desk::runs(&home, home.path(), &command, (250, 20), &[]).await;
+        let screen = desk.shows("&passkey=[\\w-]{43}$").await;
+        let ticket = screen.split("&passkey=").nth(1).unwrap().lines().next().unwrap().trim().to_owned();
+        let passkey = registers(&home, &ticket, &SoftAuthenticator::new()).await;
+        let screen = desk.shows("Does the page show the same fingerprint").await;
+        let shown: String = screen.lines().map(|line| line.replace(' ', "")).collect();
+        assert!(shown.contains(&passkey.passkey_id), "{screen}");
+        assert_eq!(passkeys(&home), 0);
+        desk.presses("perhaps\r").await;
+        desk.shows("perhaps\n.*the same fingerprint").await;
+        desk.presses(&format!("{answer}\r")).await;
+        desk.shows(told).await;
+        assert_eq!(passkeys(&home), count);
+    }
+    home.runs(&["serve", "stop"]);
+}

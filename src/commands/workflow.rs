@@ -1,6 +1,7 @@
 //! `steplatch workflow …`: the library of workflows.
 
 mod capture;
+mod golden;
 mod graph;
 mod lint;
 mod list;

@@ -7,6 +7,8 @@
 //! `turn` pairs each input with what came of it, `noise` names what is left out, `template` and `provenance` replace
 //! values by variables, `question` makes patterns of what programs ask, and `machine` writes the states.
 
+mod effects;
+mod golden;
 mod machine;
 mod noise;
 mod provenance;
@@ -18,6 +20,7 @@ mod turn;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep};
 pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};
 
@@ -47,7 +50,7 @@ pub struct Captured {
     pub left_out: Vec<LeftOut>,
     /// What a person or an agent has to decide.
     pub undecided: Vec<String>,
-    /// The values of its arguments when it was recorded, without secrets and what a run takes from its client.
+    /// The values of its arguments when it was recorded, without secrets.
     pub inputs: Vec<(String, String)>,
     /// What each state did when it was recorded, in order.
     pub golden: Vec<GoldenStep>,
@@ -71,16 +74,4 @@ pub struct LeftOut {
     pub input: String,
     /// Why.
     pub reason: String,
-}
-
-/// What a state did when it was recorded: a line of a golden transcript.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, serde::Deserialize)]
-pub struct GoldenStep {
-    /// The state.
-    pub state: String,
-    /// What the program printed, with secrets masked.
-    pub prints: String,
-    /// The exit code of the command that ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
 }

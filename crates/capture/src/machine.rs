@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use steplatch_workflow::substitute::literal;
 
+use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
 use crate::question::{general, landmark, question};
 use crate::session_log::{SessionLog, Surroundings};
@@ -19,8 +20,11 @@ const LONGEST: f64 = 3600.0;
 /// How much longer a state waits than it took when it was recorded.
 const ROOM: f64 = 5.0;
 
-/// The most states of a machine, without the one that it ends with.
-const MOST_STATES: usize = 98;
+/// The state that a run fails in where a person said no.
+const DECLINED: &str = "declined";
+
+/// The most states of a machine, without those that it ends with.
+const MOST_STATES: usize = 97;
 
 /// Returns the machine that does what these logs show. Never fails: what cannot be captured is named in the reply.
 #[must_use]
@@ -46,12 +50,14 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         used: BTreeMap::new(),
         secrets: Vec::new(),
         states: Vec::new(),
+        open_ends: open_ends(&all, logs.len()),
         captured: Captured { left_out, ..Captured::default() },
     };
     writer.open(&all);
     let mut before: Vec<Option<String>> = vec![None; logs.len()];
     for (index, turn) in all.iter().enumerate() {
         if reasons[index].is_none() {
+            writer.gate(turn);
             writer.turn(turn, before.get(turn.log).cloned().flatten().as_deref());
         }
         if let Some(screen) = before.get_mut(turn.log) {
@@ -108,6 +114,8 @@ struct Writer<'r> {
     /// The secret arguments, by the row that they were typed behind.
     secrets: Vec<(String, String)>,
     states: Vec<DraftState>,
+    /// The logs that end within a program.
+    open_ends: Vec<usize>,
     captured: Captured,
 }
 
@@ -140,7 +148,7 @@ impl Writer<'_> {
     }
 
     fn golden(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
-        let golden = GoldenStep { state: state.to_owned(), prints: prints.to_owned(), exit_code };
+        let golden = GoldenStep { state: state.to_owned(), prints: prints.to_owned(), exit_code, answer: None };
         self.captured.golden.push(golden);
     }
 
@@ -197,6 +205,27 @@ impl Writer<'_> {
             }
         }
         template
+    }
+
+    /// Adds a gate before an input that cannot be taken back.
+    fn gate(&mut self, turn: &Turn) {
+        let text = match &turn.act {
+            Act::Command { command, .. } => command,
+            Act::Typed { text, .. } => text.trim_end(),
+            Act::Hidden { .. } => return,
+        };
+        if !is_irreversible(text) {
+            return;
+        }
+        let (template, names) = typed(text, &self.bindings, Use::Plain);
+        self.note_used(&names);
+        let params =
+            json!({"prompt": format!("Run this? {template}"), "choices": ["yes", "no"], "answered_by": "human"});
+        let params = params.as_object().cloned().unwrap_or_default();
+        let name = self.add("confirm", "gate", params, json!({"field_equals": {"answer": "yes"}}));
+        let yes = GoldenStep { state: name.clone(), answer: Some("yes".to_owned()), ..GoldenStep::default() };
+        self.captured.golden.push(yes);
+        self.guess(&name, "a person is asked first", format!("'{text}' cannot be taken back"));
     }
 
     fn turn(&mut self, turn: &Turn, screen: Option<&str>) {
@@ -364,7 +393,7 @@ impl Writer<'_> {
                 None => waits.push(self.quiet(state)),
             },
             Ending::Question(_) | Ending::Password(_) if is_covered => {}
-            Ending::Open if !turn.waits.is_empty() => {}
+            Ending::Question(_) | Ending::Password(_) | Ending::Open if !turn.waits.is_empty() => {}
             Ending::Question(_) | Ending::Password(_) | Ending::Open => {
                 let wait = self.quiet(state);
                 waits.push(wait);
@@ -432,23 +461,39 @@ impl Writer<'_> {
             let kept: Vec<String> = self.states.iter().map(|state| state.name.clone()).collect();
             self.captured.golden.retain(|step| kept.contains(&step.state));
         }
+        for index in std::mem::take(&mut self.open_ends) {
+            let terminal = &self.logs[index].terminal;
+            let sentence =
+                format!("a program still ran in {terminal} when it was captured: the workflow ends there, too");
+            self.captured.undecided.push(sentence);
+        }
         if self.states.iter().all(|state| state.tool == "open_terminal") {
             self.captured.undecided.push("nothing was captured but the opening of a terminal".to_owned());
         }
         if self.states.last().is_none_or(|last| last.condition != "success") {
             self.add("done", "return", Map::from_iter([("result".to_owned(), json!({}))]), Value::Null);
         }
+        let asks = self.states.iter().any(|state| state.tool == "gate");
         let mut states = Map::new();
         let names: Vec<String> = self.states.iter().map(|state| state.name.clone()).collect();
         for (index, state) in self.states.into_iter().enumerate() {
             let mut document = json!({"action": {"tool": state.tool, "params": state.params}});
             if let Some(next) = names.get(index + 1) {
                 document["transitions"] = json!([{"condition": state.condition, "next_state": next}]);
+                if state.tool == "gate" {
+                    document["transitions"] = json!([{"condition": state.condition, "next_state": next}, {"condition": {}, "next_state": DECLINED}]);
+                }
             }
             if let Some(timeout) = state.timeout {
                 document["timeout"] = json!(timeout);
             }
             states.insert(state.name, document);
+        }
+        if asks {
+            states.insert(
+                DECLINED.to_owned(),
+                json!({"action": {"tool": "fail", "params": {"message": "A person said no"}}}),
+            );
         }
         let mut definition = Map::new();
         if let Some(name) = &request.name {
@@ -469,8 +514,10 @@ impl Writer<'_> {
                 self.captured.undecided.push(sentence);
             }
         }
-        let used = request.inputs.iter().filter(|(name, _)| self.used.contains_key(name));
-        Captured { inputs: used.cloned().collect(), definition: definition.into(), ..self.captured }
+        let inputs = std::mem::take(&mut self.used).into_iter().filter(|(_, value)| !value.is_empty());
+        let is_argument = |name: &String| definition.get("arguments").is_some_and(|all| all.get(name).is_some());
+        let inputs = inputs.filter(|(name, _)| is_argument(name)).collect();
+        Captured { inputs, definition: definition.into(), ..self.captured }
     }
 }
 
@@ -501,6 +548,15 @@ fn arguments(
         arguments.insert(name.clone(), json!({"description": description, "secret": true}));
     }
     arguments
+}
+
+/// Returns the logs of which the last input was taken by a program that had not ended.
+fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
+    let is_open = |log: &usize| {
+        let last = turns.iter().rev().find(|turn| turn.log == *log);
+        last.is_some_and(|turn| !matches!(turn.ending, Ending::Prompt { .. }))
+    };
+    (0..logs).filter(is_open).collect()
 }
 
 fn open_state(log: usize) -> String {

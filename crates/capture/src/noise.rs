@@ -101,12 +101,10 @@ fn is_done_again(turns: &[Turn], index: usize) -> bool {
     })
 }
 
-/// Whether two commands are attempts at the same: the same program with the same first argument, or one mistyped.
+/// Whether two commands are attempts at the same: one is mistyped, or the later one only says more.
 fn is_alike(failed: &str, done: &str) -> bool {
-    let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
-    let (failed_head, done_head) = (head(failed), head(done));
-    let has_two = failed_head.len() == 2 && failed_head == done_head;
-    has_two || failed == done || distance(failed, done) * 4 <= failed.chars().count().max(done.chars().count())
+    let says_more = done.strip_prefix(failed.trim_end()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+    says_more || distance(failed, done) * 4 <= failed.chars().count().max(done.chars().count())
 }
 
 /// Returns how many signs have to be changed, added or taken away (Levenshtein), of the first 200.
@@ -144,7 +142,8 @@ mod tests {
     fn attempts_at_the_same_are_alike() {
         assert!(is_alike("gti status", "git status"));
         assert!(is_alike("npm install lodahs", "npm install lodash"));
-        assert!(!is_alike("git rebase main", "git add a.txt"));
+        assert!(is_alike("git push", "git push -u origin main"));
+        assert!(!is_alike("git rebase main", "git rebase --continue"));
         assert!(!is_alike("make", "ls"));
     }
 }

@@ -288,9 +288,12 @@ impl Reader<'_> {
         let Some(next) = behind.map(|moment| &moment.input) else {
             let reason = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.reason.clone());
             let last_wait = self.moments[at + 1..].iter().rev().find_map(reason).flatten();
+            let row = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.row.clone());
+            let last_row = self.moments[at + 1..].iter().rev().find_map(row).flatten();
             return match (self.open, last_wait.as_deref()) {
                 (Some(Some(code)), _) => Ending::Prompt { exit_code: Some(code) },
                 (_, Some("prompt")) => Ending::Prompt { exit_code: None },
+                (_, Some("input")) => Ending::Question(last_row.unwrap_or_default()),
                 _ => Ending::Open,
             };
         };

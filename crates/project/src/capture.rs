@@ -2,9 +2,8 @@
 
 use std::ffi::OsStr;
 
-use serde_json::{Map, Value, json};
 use steplatch_access::Caller;
-use steplatch_capture::{CaptureRequest, Captured, Surroundings, capture};
+use steplatch_capture::{CaptureRequest, Captured, Golden, Surroundings, capture};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Library;
 use steplatch_protocol::{CaptureGuess, CaptureOmission, CaptureWorkflow, CaptureWorkflowReply, CreateWorkflow};
@@ -14,9 +13,6 @@ use steplatch_workflow::Definition;
 use crate::error::with_causes;
 use crate::folders::LibrarySearch;
 use crate::workflows::Workflows;
-
-/// The version of golden transcripts.
-const GOLDEN_VERSION: u32 = 1;
 
 impl Workflows {
     /// Makes a workflow of what was done in terminals, and saves it if that is asked for.
@@ -98,7 +94,8 @@ impl Workflows {
             return CaptureWorkflowReply { success: false, error: created.error, ..reply };
         };
         reply.path = Some(path);
-        let (asker, text) = (LibrarySearch::of(caller), golden_text(&verb, &captured));
+        let (asker, text) =
+            (LibrarySearch::of(caller), Golden::of(&captured, &verb.name, &steplatch_clock::now_iso8601()).text());
         let name = verb.name.clone();
         let put = self.disk.writing(move || {
             let name: WorkflowName = name.parse().map_err(|error| format!("{error}"))?;
@@ -130,18 +127,4 @@ fn surroundings(caller: &Caller) -> Surroundings {
         user: variable("USER"),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
     }
-}
-
-/// Returns a golden transcript: a header, then a line for each state in the order of the log.
-fn golden_text(verb: &CaptureWorkflow, captured: &Captured) -> String {
-    let inputs: Map<String, Value> =
-        captured.inputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-    let header = json!({
-        "golden": GOLDEN_VERSION,
-        "workflow_name": verb.name,
-        "captured": steplatch_clock::now_iso8601(),
-        "inputs": inputs,
-    });
-    let steps = captured.golden.iter().map(|step| serde_json::to_value(step).unwrap_or(Value::Null));
-    std::iter::once(header).chain(steps).map(|line| format!("{line}\n")).collect()
 }

@@ -1,4 +1,4 @@
-//! Recordings of terminals for capture: the log of inputs with what was printed between its entries.
+//! What capture reads of a terminal: the log of inputs with what was printed between its entries.
 
 use steplatch_access::Redactor;
 use steplatch_capture::{Moment, SessionLog};
@@ -9,7 +9,7 @@ use steplatch_terminal::{Limit, Part, settled};
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// The most text of a terminal that a log reads, in bytes.
+/// The most text of a terminal that is read, in bytes.
 const MOST_TEXT: u64 = 8 << 20;
 
 /// The most of it that stands behind one entry: its beginning and its end.
@@ -18,7 +18,7 @@ const MOST_AT_ONCE: usize = 64 << 10;
 /// Characters that are read at once.
 const WINDOW: usize = 1 << 20;
 
-/// Which entries of the log a log has.
+/// Which entries of the log are captured.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureRange {
     /// The number of the first one.

@@ -10,7 +10,7 @@ use steplatch_daemon::TerminalTools;
 use steplatch_protocol::DaemonPaths;
 use steplatch_workflow::{Limits, Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
 
-use super::{recorded, source};
+use super::{golden, recorded, source};
 use crate::action::{self, Outcome};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible};
@@ -40,7 +40,7 @@ Only what a program prints is never guessed: an await_output that waits for a pa
 
 Exit code: 0 completed, 1 failed, 2 not valid, or the stubs do not say what comes next."#;
 
-/// Dry-run a workflow against stubbed results
+/// Dry-run a workflow against stubbed results, or against the recording that it was captured from
 #[derive(Debug, Args)]
 #[command(after_long_help = STUB_FILE)]
 pub(crate) struct Test {
@@ -76,7 +76,15 @@ impl Test {
         let definition = source::definition(&self.workflow, place).await?;
         let mut variables = Map::new();
         let stubs = match (&self.stub, self.from) {
-            (None, None) => Stubs::default(),
+            (None, None) => match golden::read(&self.workflow, place).await? {
+                Some(golden) => {
+                    variables = golden::variables(&golden, &definition);
+                    let stubs = golden.stubs(|state| definition.state(state).is_some());
+                    Stubs::read(&stubs, &definition, &TerminalTools)
+                        .map_err(|problems| Failure::usage(format!("its recording does not fit it:\n{problems}")))?
+                }
+                None => Stubs::default(),
+            },
             (None, Some(run)) => {
                 let run = crate::pick::run(place, Some(run)).await?;
                 let recorded = recorded::read(place, &run, &definition).await?;

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use steplatch_ids::StepId;
 
 use super::stubs::{Answers, Stub, Stubs};
-use super::{CurrentState, Missing, Source, Used, ordinal};
+use super::{CurrentState, Missing, PRINTS, Source, Used, ordinal};
 use crate::event::Outcome;
 use crate::history::History;
-use crate::{dialogue, items, parallel, time, tool};
+use crate::{dialogue, items, parallel, substitute, time, tool};
 
 /// The outcome of an action.
 pub(super) struct StubResult {
@@ -61,6 +61,15 @@ pub(super) fn act(
             let (outcome, takes) = time_out(name, current, stubs.usual_wait)?;
             StubResult { outcome, takes, source }
         }
+        Stub::Result(fields) if fields.contains_key(PRINTS) && current.tool != tool::DIALOGUE => {
+            match of_printed(current, fields) {
+                Some(result) => within(current, Outcome::Finished { result }, ends_after, source),
+                None => {
+                    let (outcome, takes) = time_out(name, current, stubs.usual_wait)?;
+                    StubResult { outcome, takes, source }
+                }
+            }
+        }
         Stub::Result(fields) => {
             let failed = fields.get("success") == Some(&Value::Bool(false));
             let usual = if failed { None } else { usual(name, current, history) };
@@ -70,6 +79,42 @@ pub(super) fn act(
             within(current, Outcome::Finished { result }, takes.unwrap_or(ends_after), source)
         }
     })
+}
+
+/// Returns the result of an action whose program prints the text of a stub and ends with its exit code. `None` where the
+/// text has not what the action waits for.
+fn of_printed(current: &CurrentState, fields: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let CurrentState { tool, params, .. } = current;
+    let text = fields.get(PRINTS).map(substitute::as_text).unwrap_or_default();
+    let exit_code = fields.get("exit_code").cloned().filter(|code| !code.is_null());
+    let mut result = session(params);
+    result.insert("success".to_owned(), true.into());
+    if tool == tool::RUN_COMMAND {
+        let code = exit_code.unwrap_or_else(|| 0.into());
+        result.insert("success".to_owned(), (code == 0).into());
+        result.extend([("exit_code".to_owned(), code), ("output".to_owned(), text.into())]);
+        return Some(result);
+    }
+    let one = params.get("pattern").filter(|pattern| pattern.as_str().is_some_and(|pattern| !pattern.is_empty()));
+    let all = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
+    let patterns: Vec<Value> = one.into_iter().chain(all).cloned().collect();
+    let heard = dialogue::heard_in(&patterns, &text);
+    if heard.contains_key("match_text") {
+        result.extend(heard.into_iter().filter(|(name, _)| name != "matched"));
+        return Some(result);
+    }
+    let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match");
+    match until {
+        None if !patterns.is_empty() => return None,
+        None => {}
+        Some(until) => {
+            let fields = [("match_text", Value::Null), ("reason", until.into())];
+            result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+            result.extend(exit_code.map(|code| ("exit_code".to_owned(), code)));
+        }
+    }
+    result.insert("screen_content".to_owned(), text.into());
+    Some(result)
 }
 
 fn next<'s>(answers: &'s Answers<Stub>, turn: &mut usize, kind: &str, name: &str) -> Result<&'s Stub, Missing> {
@@ -94,7 +139,7 @@ fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Sou
 /// Returns a time-out: of the state, or of a wait for output with a time limit of its own.
 fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) -> Result<(Outcome, Duration), Missing> {
     let is_dialogue = current.tool == tool::DIALOGUE;
-    let own = (current.tool == tool::AWAIT_OUTPUT)
+    let own = matches!(current.tool.as_str(), tool::AWAIT_OUTPUT | tool::SEND_INPUT)
         .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::USUAL_LIMIT))
         .or_else(|| {
             is_dialogue

@@ -1,0 +1,48 @@
+//! The golden transcript of a workflow, beside its file.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+use steplatch_capture::Golden;
+use steplatch_ids::WorkflowName;
+use steplatch_protocol::{DaemonPaths, DescribeWorkflow};
+use steplatch_workflow::Definition;
+
+use crate::failure::Failure;
+use crate::front;
+
+/// Reads the golden transcript of a file or of a saved workflow. None where there is none.
+///
+/// # Errors
+/// When it cannot be read, with the line.
+pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Option<Golden>, Failure> {
+    let Some(file) = file(workflow, place).await? else { return Ok(None) };
+    let golden = file.with_extension("golden.jsonl");
+    let text = match std::fs::read_to_string(&golden) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::usage(format!("'{}' can not be read: {error}", golden.display()))),
+    };
+    let read = Golden::read(&text);
+    read.map(Some).map_err(|error| Failure::usage(format!("'{}' is no recording: {error}", golden.display())))
+}
+
+/// Returns the file of a workflow.
+async fn file(workflow: &str, place: &DaemonPaths) -> Result<Option<PathBuf>, Failure> {
+    let path = Path::new(workflow);
+    if path.exists() || workflow.parse::<WorkflowName>().is_err() {
+        return Ok(Some(path.to_owned()));
+    }
+    let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
+    Ok(reply.file.map(PathBuf::from))
+}
+
+/// Returns the variables that a recording was made with. A secret has a value of which nothing depends.
+pub(super) fn variables(golden: &Golden, definition: &Definition) -> Map<String, Value> {
+    let mut variables = golden.header.inputs.clone();
+    let secrets = definition.arguments().iter().filter(|variable| variable.is_secret());
+    for secret in secrets {
+        variables.entry(secret.name().to_owned()).or_insert_with(|| "recorded-secret".into());
+    }
+    variables
+}

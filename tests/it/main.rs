@@ -4,6 +4,7 @@
 mod agents;
 mod attacks;
 mod calls;
+mod captures;
 mod clients;
 mod command_line;
 mod commander;

@@ -337,6 +337,7 @@ impl Connection {
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
             TerminalAsk::Picture => self.say(number, terminal.picture().await?),
+            TerminalAsk::Pieces(ranges, most) => self.say(number, terminal.pieces(ranges, most).await?),
             TerminalAsk::Inputs(from) => self.say(number, terminal.inputs(from).await?),
             TerminalAsk::Scrollback(most) => self.say(number, terminal.scrollback(most).await?),
             TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),

@@ -165,6 +165,14 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Inputs(from)).await
     }
 
+    /// Returns the texts between offsets, each of at most so many characters: its beginning and its end.
+    ///
+    /// # Errors
+    /// When the terminal is closed, or its host is of an older version.
+    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, AskError> {
+        self.ask(TerminalAsk::Pieces(ranges, most)).await
+    }
+
     /// Returns the screen once it is another one than the version that is known; at once if none is. A host of an older
     /// version does not understand this.
     ///

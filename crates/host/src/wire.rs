@@ -87,6 +87,8 @@ pub enum TerminalAsk {
     Scrollback(usize),
     /// Report the log of inputs from this number on. → `Vec<LoggedInput>`
     Inputs(u64),
+    /// Read the texts between offsets, each of at most so many characters. → `Vec<String>`
+    Pieces(Vec<(u64, u64)>, usize),
     /// Look at the screen once it is another one than this version, or at once. → `ScreenUpdate`
     WatchScreen(Option<u64>),
     /// Read output. → `Excerpt`

@@ -353,6 +353,7 @@ pub(crate) enum Request {
     Scrollback(usize, oneshot::Sender<Picture>),
     /// The entries of the log of inputs from this number on.
     Inputs(u64, oneshot::Sender<Vec<LoggedInput>>),
+    Pieces(Vec<(u64, u64)>, usize, oneshot::Sender<Vec<String>>),
     /// Answered once the screen is another one than the known version.
     WatchScreen(Option<u64>, oneshot::Sender<ScreenUpdate>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
@@ -393,6 +394,7 @@ impl Request {
             | Self::Picture(_)
             | Self::Scrollback(..)
             | Self::Inputs(..)
+            | Self::Pieces(..)
             | Self::WatchScreen(..)
             | Self::Read(..)
             | Self::Exchange(_)
@@ -503,6 +505,15 @@ impl Terminal {
     /// When the terminal is closed.
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, TerminalClosed> {
         self.ask(|reply| Request::Inputs(from, reply)).await
+    }
+
+    /// Returns the texts between offsets, each of at most so many characters: its beginning and its end. What full-screen
+    /// programs drew is no part of them. All together have at most 4 MiB.
+    ///
+    /// # Errors
+    /// When the terminal is closed.
+    pub async fn pieces(&self, ranges: Vec<(u64, u64)>, most: usize) -> Result<Vec<String>, TerminalClosed> {
+        self.ask(|reply| Request::Pieces(ranges, most, reply)).await
     }
 
     /// Returns the screen once it is another one than the version that is known; at once if none is.

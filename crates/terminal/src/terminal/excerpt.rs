@@ -30,6 +30,26 @@ pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit)
     cut(history, &pieces, history.end(), dropped_before, limit, shown)
 }
 
+/// The most bytes of all pieces together.
+const MOST_IN_PIECES: usize = 4 << 20;
+
+/// Returns the texts between offsets as lines looked when they were finished, each with its beginning and its end where
+/// it is longer than `most` characters. Once there are [`MOST_IN_PIECES`] bytes, the others are empty.
+pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> Vec<String> {
+    let mut left = MOST_IN_PIECES;
+    let text = |(begin, end): &(u64, u64)| {
+        let pieces = Pieces::within(history, *begin..(*end).max(*begin), |_, _| true);
+        let excerpt = cut(history, &pieces, *end, None, Limit::HeadAndTail(most.min(left)), settled);
+        let text = match excerpt.tail {
+            Some(tail) => format!("{}\n…\n{tail}", excerpt.head),
+            None => excerpt.head,
+        };
+        left = left.saturating_sub(text.len());
+        text
+    };
+    ranges.iter().map(text).collect()
+}
+
 /// Returns the text in `range` that is in `wanted` zones, as it was printed.
 pub(super) fn as_printed_in(history: &History, range: Range<u64>, wanted: Zone, limit: Limit) -> Excerpt {
     let held = history.start();

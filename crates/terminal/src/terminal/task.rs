@@ -369,6 +369,9 @@ impl Task {
             }
             Request::View(colours, reply) => drop(reply.send(self.view(colours, self.states()))),
             Request::Picture(reply) => drop(reply.send(self.intake.screen.picture())),
+            Request::Pieces(ranges, most, reply) => {
+                drop(reply.send(excerpt::pieces(self.intake.transcript.history(), &ranges, most)));
+            }
             Request::Inputs(from, reply) => drop(reply.send(self.inputs.from(from))),
             Request::Scrollback(most, reply) => drop(reply.send(self.intake.screen.scrollback(most))),
             Request::WatchScreen(known, reply) => match known {

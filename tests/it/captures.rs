@@ -1,0 +1,113 @@
+//! Stories of capture: an agent does something once, has it captured, and the workflow does it again with other values.
+
+mod procedures;
+
+use serde_json::{Map, Value, json};
+use steplatch_testkit::{Agent, Home};
+
+/// What an agent does in terminals, to be captured.
+struct Session {
+    home: Home,
+    agent: Agent,
+    terminals: Vec<String>,
+}
+
+impl Session {
+    /// Begins in a home with these files, in a terminal with bash.
+    fn begin(files: &[(&str, &str)]) -> Self {
+        let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+        for (name, text) in files {
+            std::fs::write(home.path().join(name), text).unwrap();
+        }
+        let agent = Agent::new(&home);
+        let mut session = Self { home, agent, terminals: Vec::new() };
+        session.opens();
+        session
+    }
+
+    /// Opens a further terminal.
+    fn opens(&mut self) {
+        let opened = self.agent.calls("open_terminal", json!({"shell": "bash", "working_directory": self.home.path()}));
+        self.terminals.push(opened["session_id"].as_str().unwrap().to_owned());
+    }
+
+    fn last(&self) -> &str {
+        self.terminals.last().unwrap()
+    }
+
+    /// Runs a command in the newest terminal.
+    fn runs(&self, command: &str) -> Value {
+        self.agent.calls("run_command", json!({"session_id": self.last(), "command": command, "timeout": 60}))
+    }
+
+    /// Types a text, and waits until the program or the shell reads again.
+    fn types(&self, text: &str) -> Value {
+        self.sends(json!({"input_text": text, "until": "input"}))
+    }
+
+    /// Types with these parameters of `send_input`.
+    fn sends(&self, mut parameters: Value) -> Value {
+        parameters["session_id"] = self.last().into();
+        parameters["timeout"] = 60.into();
+        let sent = self.agent.calls("send_input", parameters);
+        assert_ne!(sent["waited"]["reason"], "timeout", "{sent}");
+        sent
+    }
+
+    /// Captures all terminals under a name, saves the workflow, and closes the terminals.
+    fn captures(self, inputs: Value) -> Procedure {
+        let request = json!({"session_ids": self.terminals, "name": "procedure", "inputs": inputs, "save": true});
+        let captured = self.agent.calls("capture_workflow", request);
+        assert_eq!(captured["success"], true, "{captured:#}");
+        for terminal in &self.terminals {
+            self.agent.calls("exit_terminal", json!({"session_id": terminal}));
+        }
+        Procedure { home: self.home, agent: self.agent, captured }
+    }
+}
+
+/// A captured workflow.
+struct Procedure {
+    home: Home,
+    agent: Agent,
+    captured: Value,
+}
+
+impl Procedure {
+    /// Plays it against its recording, without a terminal.
+    fn passes_its_recording(&self) {
+        self.home.runs(&["workflow", "test", "procedure"]).well();
+    }
+
+    /// Runs it to its end, with other values.
+    fn runs(&self, variables: Value) -> Value {
+        let run = self.begins(variables);
+        assert_eq!(run["status"], "completed", "{run:#}\n{:#}", self.captured);
+        run
+    }
+
+    /// Runs it until it is over or asks.
+    fn begins(&self, variables: Value) -> Value {
+        let request = json!({"workflow_name": "procedure", "initial_variables": variables, "wait_seconds": 120});
+        self.agent.calls("run_workflow", request)
+    }
+
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.home.path().join(name)).unwrap()
+    }
+
+    fn writes(&self, name: &str, text: &str) {
+        std::fs::write(self.home.path().join(name), text).unwrap();
+    }
+
+    fn arguments(&self) -> Map<String, Value> {
+        self.captured["workflow_definition"]["arguments"].as_object().cloned().unwrap_or_default()
+    }
+
+    /// Returns whether a text stands in any file of the library.
+    fn library_has(&self, text: &str) -> bool {
+        let path = std::path::PathBuf::from(self.captured["path"].as_str().unwrap());
+        let files = std::fs::read_dir(path.parent().unwrap()).unwrap();
+        files.flatten().any(|file| std::fs::read_to_string(file.path()).is_ok_and(|found| found.contains(text)))
+    }
+}

@@ -1,0 +1,178 @@
+//! Procedures that are captured without an edit, pass their recording, and do the same again with other values.
+
+use serde_json::json;
+
+use super::Session;
+
+#[test]
+fn a_debugger() {
+    let script =
+        "def total(xs):\n    s = 0\n    for x in xs:\n        s += x\n    return s\nprint('total', total([1, 2, 3]))\n";
+    let session = Session::begin(&[("sum.py", script)]);
+    session.types("python3 -m pdb sum.py\n");
+    session.types("break total\n");
+    session.types("continue\n");
+    session.types("args\n");
+    session.sends(json!({"input_text": "continue\n", "pattern": "^total 6$"}));
+    session.sends(json!({"input_text": "quit\n", "until": "prompt"}));
+    let procedure = session.captures(json!({}));
+    procedure.passes_its_recording();
+    procedure.runs(json!({}));
+    procedure.writes("sum.py", &script.replace("'total'", "'amount'"));
+    let run = procedure.begins(json!({}));
+    assert_ne!(run["status"], "completed", "another output is not gone over: {run:#}");
+}
+
+#[test]
+fn a_database_and_a_value_as_argument() {
+    let session = Session::begin(&[]);
+    session.runs("sqlite3 shop.db");
+    session.runs("create table if not exists fruit(name text);");
+    session.runs("insert into fruit values('pear');");
+    session.runs("select * from fruit;");
+    session.sends(json!({"input_text": ".quit\n", "until": "prompt"}));
+    let procedure = session.captures(json!({"fruit": "pear"}));
+    procedure.passes_its_recording();
+    procedure.runs(json!({"FRUIT": "plum"}));
+    let database = std::process::Command::new("sqlite3");
+    let mut database = database;
+    let read = database.arg(procedure.home.path().join("shop.db")).arg("select * from fruit").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&read.stdout), "pear\nplum\n");
+}
+
+#[test]
+fn an_interpreter_with_several_lines() {
+    let session = Session::begin(&[]);
+    session.types("python3 -q\n");
+    session.types("def seven(x):\n    return x * 7\n\n");
+    session.types("open('out', 'w').write(str(seven(6)))\n");
+    session.sends(json!({"keys": ["ctrl-d"], "until": "prompt"}));
+    let procedure = session.captures(json!({}));
+    procedure.passes_its_recording();
+    std::fs::remove_file(procedure.home.path().join("out")).unwrap();
+    procedure.runs(json!({}));
+    assert_eq!(procedure.file("out"), "42");
+}
+
+/// Asks as installers do: with progress, a size that differs each time, a default and a password.
+const INSTALLER: &str = r#"echo "Reading package lists..."
+for i in 20 40 60 80 100; do printf "\rProgress: %d%%" $i; done; echo
+echo "After this operation, $RANDOM kB of disk space will be used."
+read -p "Do you want to continue? [Y/n] " a
+[ "$a" = Y ] || { echo Abort.; exit 1; }
+read -p "Port [8$((RANDOM % 900 + 100))]: " port
+read -s -p "Password for admin: " password; echo
+echo "port=$port password=${#password}" > conf
+"#;
+
+#[test]
+fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
+    let session = Session::begin(&[("install.sh", INSTALLER)]);
+    session.runs("ls");
+    session.runs("gti status");
+    session.types("bash install.sh\n");
+    session.types("Y\n");
+    session.types("9000\n");
+    session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+    let procedure = session.captures(json!({"port": "9000"}));
+    let left_out = procedure.captured["left_out"].to_string();
+    assert!(left_out.contains("only looks around") && left_out.contains("was not found"), "{left_out}");
+    assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true);
+    assert!(!procedure.library_has("hunter2-captured") && !procedure.captured.to_string().contains("hunter2"));
+    procedure.passes_its_recording();
+    procedure.runs(json!({"PORT": "7777", "PASSWORD": "another-one"}));
+    assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
+    procedure.writes("install.sh", &INSTALLER.replace("read -p \"Port", "read -p \"Mirror: \" m; read -p \"Port"));
+    std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
+    let run = procedure.begins(json!({"PORT": "7777", "PASSWORD": "another-one"}));
+    assert_ne!(run["status"], "completed", "an extra question stops it: {run:#}");
+    assert!(!procedure.home.path().join("conf").exists());
+}
+
+#[test]
+fn a_rebase_with_a_conflict() {
+    let session = Session::begin(&[]);
+    for command in [
+        "mkdir repo && cd repo && git init -q -b main .",
+        "git config user.email a@b.c; git config user.name A; git config core.editor true",
+        "echo one > f; git add f; git commit -qm base",
+        "git switch -q -c topic && echo two > f; git commit -qam topic",
+        "git switch -q main && echo three > f; git commit -qam main",
+        "git switch -q topic",
+        "git rebase main",
+        "git status",
+        "printf 'two three\\n' > f && git add f",
+        "git rebase --continue",
+        "git log --oneline",
+    ] {
+        session.runs(command);
+    }
+    let procedure = session.captures(json!({}));
+    let conflict = &procedure.captured["workflow_definition"]["states"]["git_rebase_main"]["transitions"][0];
+    assert_eq!(conflict["condition"], json!({"field_equals": {"exit_code": 1}}));
+    procedure.passes_its_recording();
+    std::fs::remove_dir_all(procedure.home.path().join("repo")).unwrap();
+    procedure.runs(json!({}));
+    assert_eq!(procedure.file("repo/f"), "two three\n");
+}
+
+/// Listens at a port that the system chooses.
+const SERVER: &str = "import http.server
+server = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
+print(f'Serving on http://127.0.0.1:{server.server_port}/ (ctrl-c stops)', flush=True)
+try:
+    server.serve_forever()
+except KeyboardInterrupt:
+    print('bye')
+";
+
+#[test]
+fn a_server_whose_port_differs_in_two_terminals() {
+    let mut session = Session::begin(&[("serve.py", SERVER)]);
+    let begun = session.sends(json!({"input_text": "python3 serve.py\n", "pattern": "Serving on .*"}));
+    let line = begun["waited"]["match_text"].as_str().unwrap();
+    let port = line.split(':').nth(2).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
+    session.opens();
+    session.runs(&format!(
+        "python3 -c \"import urllib.request as u; u.urlretrieve('http://127.0.0.1:{port}/serve.py', 'got.py')\""
+    ));
+    let server = session.terminals[0].clone();
+    session
+        .agent
+        .calls("send_input", json!({"session_id": server, "keys": ["ctrl-c"], "until": "prompt", "timeout": 60}));
+    let procedure = session.captures(json!({}));
+    procedure.passes_its_recording();
+    std::fs::remove_file(procedure.home.path().join("got.py")).unwrap();
+    procedure.runs(json!({}));
+    assert_eq!(procedure.file("got.py"), SERVER);
+}
+
+#[test]
+fn one_line_in_vim() {
+    let session = Session::begin(&[("a.txt", "hello wrld\nsecond\n")]);
+    session.sends(json!({"input_text": "vim -u NONE -N a.txt\n", "until": "quiet"}));
+    session.sends(json!({"input_text": ":%s/wrld/world/\n", "until": "quiet"}));
+    session.sends(json!({"input_text": ":wq\n", "until": "prompt"}));
+    let procedure = session.captures(json!({}));
+    procedure.passes_its_recording();
+    procedure.writes("a.txt", "hello wrld\nthird\n");
+    procedure.runs(json!({}));
+    assert_eq!(procedure.file("a.txt"), "hello world\nthird\n");
+}
+
+#[test]
+fn what_cannot_be_taken_back_asks_a_person() {
+    let session = Session::begin(&[("data", "1\n")]);
+    session.runs("tar -czf backup.tgz data");
+    session.runs("rm -rf data && tar -xzf backup.tgz");
+    let procedure = session.captures(json!({}));
+    procedure.passes_its_recording();
+    let run = procedure.begins(json!({}));
+    assert_eq!(run["status"], "waiting", "{run:#}");
+    assert_eq!(run["pending_gate"]["answered_by"], "human", "{run:#}");
+    procedure.agent.begins("decide", json!({"run_id": run["run_id"], "choice": "yes"})).refused();
+    procedure.home.answers(run["run_id"].as_str().unwrap(), "no");
+    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!((over["status"].as_str(), over["error"].as_str().unwrap().contains("said no")), (Some("failed"), true));
+    assert_eq!(procedure.file("data"), "1\n");
+}

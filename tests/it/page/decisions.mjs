@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
-const { apply, blank, cells, lastUsed, rowText } = await import(new URL("screen.js", modules));
+const { apply, blank, cells, lastUsed, rowText, runsOf } = await import(new URL("screen.js", modules));
 const { beside } = await import(new URL("beside.js", modules));
 const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
 const { differences, nearby } = await import(new URL("differences.js", modules));
@@ -154,6 +154,10 @@ test("an address ends before what ends a sentence, and only those of the web are
   assert.equal(at(2, 1), null);
   const wide = [[[0, 4, "漢字", "W"], [4, 16, " http://a.exampl", ""]]];
   assert.equal(addressAt({ cols: 40, lines: wide }, { row: 0, col: 19 }), "http://a.exampl");
+  // What the program gave counts, whatever the text says.
+  const given = [runsOf({ runs: [[0, 3, "see", ""], [4, 18, "https://example.or", "U1"]], links: [[1, "mailto:a@example.org"], [7, "x"]] })];
+  assert.equal(addressAt({ cols: 40, lines: given }, { row: 0, col: 9 }), "mailto:a@example.org");
+  assert.equal(addressAt({ cols: 40, lines: given }, { row: 0, col: 1 }), null);
 });
 
 test("a mouse is over a cell, and a wheel turns by steps", () => {

@@ -232,7 +232,7 @@ impl FeedScreen {
         if cols != self.cols || usize::from(rows) != self.rows.len() {
             self.cols = cols;
             self.sized = self.version;
-            self.rows = (0..rows).map(|row| (self.version, ScreenRow { row, runs: Vec::new() })).collect();
+            self.rows = (0..rows).map(|row| (self.version, ScreenRow { row, ..ScreenRow::default() })).collect();
         }
         for row in changed {
             // The whole screen comes again from each daemon; what a tab has already is not sent again.
@@ -282,7 +282,7 @@ mod tests {
 
     fn row(row: u16, text: &str) -> ScreenRow {
         let cols = u16::try_from(text.len()).unwrap();
-        ScreenRow { row, runs: vec![ScreenRun(0, cols, text.to_owned(), String::new())] }
+        ScreenRow { row, runs: vec![ScreenRun(0, cols, text.to_owned(), String::new())], links: Vec::new() }
     }
 
     fn change(changed: Vec<ScreenRow>) -> ScreenChange {

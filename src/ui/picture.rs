@@ -23,7 +23,7 @@ impl Picture {
         let ScreenChange { cols, rows, whole, changed, state } = change;
         if whole || cols != self.cols || usize::from(rows) != self.rows.len() {
             self.cols = cols;
-            self.rows = (0..rows).map(|row| ScreenRow { row, runs: Vec::new() }).collect();
+            self.rows = (0..rows).map(|row| ScreenRow { row, ..ScreenRow::default() }).collect();
         }
         for row in changed {
             if let Some(known) = self.rows.get_mut(usize::from(row.row)) {
@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn a_picture_that_is_too_high_shows_the_rows_at_its_cursor() {
         let mut picture = Picture::of("term_a");
-        let row = |row| ScreenRow { row, runs: vec![ScreenRun(0, 1, "x".to_owned(), String::new())] };
+        let row =
+            |row| ScreenRow { row, runs: vec![ScreenRun(0, 1, "x".to_owned(), String::new())], ..ScreenRow::default() };
         let cursor = |row| Some(ScreenCursor { row, col: 0, shape: "block".to_owned() });
         let state = ScreenState { cursor: cursor(29), ..ScreenState::default() };
         picture.take(ScreenChange { cols: 80, rows: 40, whole: true, changed: (0..30).map(row).collect(), state });

@@ -237,6 +237,8 @@ impl Redactor {
                 let masked = |at: usize| hidden.binary_search(&(row, index, at)).is_ok();
                 let characters = run.text.chars().enumerate();
                 run.text = characters.map(|(at, shown)| if masked(at) { '•' } else { shown }).collect();
+                // Half of an address leads elsewhere.
+                run.link = run.link.take().filter(|link| !values.iter().any(|secret| link.contains(secret)));
             }
         }
         picture
@@ -607,6 +609,7 @@ mod tests {
             wide: false,
             text: text.to_owned(),
             style: Style::default(),
+            link: None,
         };
         let picture = Picture {
             cols: 12,

@@ -21,7 +21,7 @@ fn full_screen() -> Picture {
                 } else {
                     ["│ fn main(", "─┼─ 100 % ", "word Émile"][usize::from(part % 3)]
                 };
-                Run { col: part * 10, cols: 10, wide, text: text.to_owned(), style }
+                Run { col: part * 10, cols: 10, wide, text: text.to_owned(), style, link: None }
             })
             .collect()
     });

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn run(col: u16, cols: u16, text: &str, style: Style) -> Run {
-        Run { col, cols, wide: cols as usize == 2 * text.chars().count(), text: text.into(), style }
+        Run { col, cols, wide: cols as usize == 2 * text.chars().count(), text: text.into(), style, link: None }
     }
 
     #[test]

@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn run(col: u16, text: &str) -> Run {
-        Run { col, cols: text.len() as u16, wide: false, text: text.into(), style: Style::default() }
+        Run { col, cols: text.len() as u16, wide: false, text: text.into(), style: Style::default(), link: None }
     }
 
     fn cursor(col: u16) -> Option<CursorCell> {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn run(col: u16, text: &str, style: Style) -> Run {
-        Run { col, cols: text.chars().count() as u16, wide: false, text: text.into(), style }
+        Run { col, cols: text.chars().count() as u16, wide: false, text: text.into(), style, link: None }
     }
 
     /// The image, read back, as its width and its colours.

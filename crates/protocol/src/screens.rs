@@ -183,6 +183,9 @@ pub struct ScreenRow {
     pub row: u16,
     /// Its runs of cells that look alike, from left to right. Cells that show nothing are in none.
     pub runs: Vec<ScreenRun>,
+    /// Addresses that the program gave runs (OSC 8): the index of the run, and its address in printable ASCII.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<(u16, String)>,
 }
 
 /// Neighbouring cells of a row that look alike: first column, columns, text, and style. Each character takes one column, or

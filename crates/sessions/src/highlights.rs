@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn run(col: u16, text: &str, style: Style) -> Run {
-        Run { col, cols: text.chars().count() as u16, wide: false, text: text.to_owned(), style }
+        Run { col, cols: text.chars().count() as u16, wide: false, text: text.to_owned(), style, link: None }
     }
 
     fn picture(rows: Vec<Vec<Run>>) -> Picture {

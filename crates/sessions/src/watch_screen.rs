@@ -88,10 +88,7 @@ impl Sessions {
             Ok(picture) => ReadScrollbackReply {
                 success: true,
                 cols: picture.cols,
-                lines: (0_u16..)
-                    .zip(&picture.rows)
-                    .map(|(row, runs)| ScreenRow { row, runs: runs.iter().map(run).collect() })
-                    .collect(),
+                lines: (0_u16..).zip(&picture.rows).map(|(row, runs)| row_of(row, runs)).collect(),
                 foreground: picture.foreground.to_string(),
                 background: picture.background.to_string(),
                 palette: picture.palette.iter().map(|(index, rgb)| (*index, rgb.to_string())).collect(),
@@ -212,7 +209,7 @@ impl Shown {
         let rows = (0_u16..)
             .zip(&self.rows)
             .filter(|(row, runs)| before.is_none_or(|before| before.rows.get(usize::from(*row)) != Some(*runs)));
-        let changed = rows.map(|(row, runs)| ScreenRow { row, runs: runs.iter().map(run).collect() }).collect();
+        let changed = rows.map(|(row, runs)| row_of(row, runs)).collect();
         Some(ScreenChange {
             cols: self.cols,
             rows: u16::try_from(self.rows.len()).unwrap_or(u16::MAX),
@@ -250,6 +247,11 @@ fn state_of(picture: &Picture, modes: Modes, title: String, exit_code: Option<i3
         },
         exit_code,
     }
+}
+
+fn row_of(row: u16, runs: &[Run]) -> ScreenRow {
+    let links = (0_u16..).zip(runs).filter_map(|(index, run)| Some((index, run.link.clone()?)));
+    ScreenRow { row, runs: runs.iter().map(run).collect(), links: links.collect() }
 }
 
 fn run(run: &Run) -> ScreenRun {
@@ -309,6 +311,7 @@ mod tests {
             wide: false,
             text: (*text).to_owned(),
             style: Style::default(),
+            link: None,
         };
         let rows = texts.iter().map(|text| if text.is_empty() { Vec::new() } else { vec![run(text)] }).collect();
         Shown { cols: 80, rows, state: ScreenState::default() }

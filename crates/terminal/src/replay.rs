@@ -138,7 +138,9 @@ mod tests {
     const SIZE: Size = Size { cols: 12, rows: 5 };
 
     /// Output in pieces that a generator can shuffle.
-    const PIECES: [&str; 24] = [
+    const PIECES: [&str; 26] = [
+        "\x1b]8;;https://example.org/a\x1b\\",
+        "\x1b]8;;\x07",
         "word",
         " ",
         "\r\n",

@@ -149,8 +149,8 @@ fn terminals() -> Vec<SessionInfo> {
 fn picture() -> UiEvent {
     let run = |col, cols, text: &str, style: &str| ScreenRun(col, cols, text.to_owned(), style.to_owned());
     let changed = vec![
-        ScreenRow { row: 0, runs: vec![run(0, 6, "$ make", "B"), run(7, 4, "漢字", "f1,W")] },
-        ScreenRow { row: 1, runs: vec![run(0, 4, "ok \u{202e}", "")] },
+        ScreenRow { row: 0, runs: vec![run(0, 6, "$ make", "B"), run(7, 4, "漢字", "f1,W")], ..ScreenRow::default() },
+        ScreenRow { row: 1, runs: vec![run(0, 4, "ok \u{202e}", "")], ..ScreenRow::default() },
     ];
     let cursor = Some(ScreenCursor { row: 1, col: 4, shape: "block".to_owned() });
     let state = ScreenState { cursor, ..ScreenState::default() };

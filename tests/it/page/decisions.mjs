@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 const modules = new URL("../../../crates/http/page/js/", import.meta.url);
 const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.js", modules));
-const { apply, blank, cells, lastUsed, rowText } = await import(new URL("screen.js", modules));
+const { apply, blank, cells, lastUsed, rowText, runsOf } = await import(new URL("screen.js", modules));
 const { beside } = await import(new URL("beside.js", modules));
 const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
 const { differences, nearby } = await import(new URL("differences.js", modules));
@@ -16,7 +16,8 @@ const { cellAt, isReported, wheelSteps } = await import(new URL("mouse.js", modu
 const { marksOf, recordingOf, runsDuring } = await import(new URL("marks.js", modules));
 const { advance, clockTime, takeDue } = await import(new URL("playback.js", modules));
 const { inView } = await import(new URL("long_list.js", modules));
-const { addEvent, duration, emptyTimeline, layOut } = await import(new URL("timeline.js", modules));
+const { askedOf, filterOf, isOf, queryOf } = await import(new URL("run_filter.js", modules));
+const { addEvent, duration, emptyTimeline, flatten, lanes, layOut } = await import(new URL("timeline.js", modules));
 const { size, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
 const { valueOf } = await import(new URL("form.js", modules));
 
@@ -154,6 +155,10 @@ test("an address ends before what ends a sentence, and only those of the web are
   assert.equal(at(2, 1), null);
   const wide = [[[0, 4, "漢字", "W"], [4, 16, " http://a.exampl", ""]]];
   assert.equal(addressAt({ cols: 40, lines: wide }, { row: 0, col: 19 }), "http://a.exampl");
+  // What the program gave counts, whatever the text says.
+  const given = [runsOf({ runs: [[0, 3, "see", ""], [4, 18, "https://example.or", "U1"]], links: [[1, "mailto:a@example.org"], [7, "x"]] })];
+  assert.equal(addressAt({ cols: 40, lines: given }, { row: 0, col: 9 }), "mailto:a@example.org");
+  assert.equal(addressAt({ cols: 40, lines: given }, { row: 0, col: 1 }), null);
 });
 
 test("a mouse is over a cell, and a wheel turns by steps", () => {
@@ -274,4 +279,48 @@ test("a recording has marks of the runs that worked in its terminal meanwhile, a
   assert.equal(recordingOf(timeline.steps[0], [recording])?.at, 2000);
   assert.equal(recordingOf(timeline.steps[1], [recording]), null);
   assert.equal(recordingOf(timeline.steps[0], [{ ...recording, began: time(2500) }]), null);
+});
+
+test("a filter of runs is in the address, asked of the server, and compared with live runs", () => {
+  const filter = filterOf(new URLSearchParams("state=failed&since=24h&text= Disk &workflow=deploy&other=x"));
+  assert.deepEqual(filter, { state: "failed", workflow: "deploy", since: "24h", text: "Disk" });
+  assert.deepEqual(filterOf(new URLSearchParams(queryOf(filter))), filter);
+  assert.equal(filterOf(new URLSearchParams("since=yesterday")).since, "");
+  const now = Date.parse("2026-01-02T00:00:00Z");
+  assert.deepEqual(askedOf(filter, now), { state: "failed", workflow_id: "deploy", since: "2026-01-01T00:00:00.000Z" });
+  assert.deepEqual(askedOf({ ...filter, since: "2025-05-05" }, now)?.since, "2025-05-05");
+  assert.equal(askedOf({ state: "", workflow: "", since: "", text: "" }, now), null);
+  const run = { run_id: "run_1", workflow_id: "deploy", state: "failed", started_at: "2026-01-01T12:00:00Z", error: "disk is full", result: { a: "ok" } };
+  assert.ok(isOf(run, filter, now));
+  for (const other of [{ state: "running" }, { workflow_id: "deploy2" }, { started_at: "2025-12-31T12:00:00Z" }, { error: null }]) assert.ok(!isOf({ ...run, ...other }, filter, now), JSON.stringify(other));
+  const text = (text) => isOf(run, { state: "", workflow: "", since: "", text }, now);
+  assert.ok(text("RUN_1") && text('"a":"ok"') && text("") && !text("nothing of it"));
+});
+
+test("branches are steps within their state, with the runs that they started behind them", () => {
+  const timeline = emptyTimeline();
+  const event = (into, at, event_type, data) => addEvent(into, { timestamp: new Date(at).toISOString(), event_type, data });
+  event(timeline, 0, "state_entered", { state: "all", visit: 1, tool: "parallel", params: {} });
+  for (const branch of [0, 1]) {
+    event(timeline, 1, "branch_began", { state: "all", branch, name: branch ? "two" : null, child_run_id: `run_${branch}` });
+    event(timeline, 1, "nested_workflow_started", { state: "all", workflow_id: "w", child_run_id: `run_${branch}` });
+  }
+  event(timeline, 5, "nested_workflow_completed", { state: "all", child_run_id: "run_1" });
+  event(timeline, 5, "branch_ended", { state: "all", branch: 1, child_run_id: "run_1", result: { success: true } });
+  event(timeline, 6, "branch_ended", { state: "all", branch: 0, child_run_id: "run_0", result: { success: false } });
+  assert.deepEqual(timeline.steps.map(({ name, depth, run, outcome }) => [name, depth, run, outcome]), [["all", 0, null, "running"], ["branch 0", 1, "run_0", "failed"], ["two", 1, "run_1", "ok"]]);
+  const child = emptyTimeline();
+  event(child, 2, "state_entered", { state: "inner", visit: 1, tool: "sleep", params: {} });
+  assert.equal(flatten(timeline, new Map()), timeline.steps);
+  const flat = flatten(timeline, new Map([["run_0", child]]));
+  assert.deepEqual(flat.map(({ name, depth }) => [name, depth]), [["all", 0], ["branch 0", 1], ["inner", 2], ["two", 1]]);
+  assert.equal(new Set(flat.map(({ key }) => key)).size, 4);
+  // A run that is within itself ends somewhere.
+  child.steps.push({ ...child.steps[0], run: "run_0" });
+  assert.ok(flatten(timeline, new Map([["run_0", child]])).length < 100);
+});
+
+test("steps at the same time are in different lanes", () => {
+  assert.deepEqual(lanes([{ from: 0, to: 5 }, { from: 1, to: 3 }, { from: 3, to: 9 }, { from: 4, to: 5 }, { from: 5, to: 6 }]), [0, 1, 1, 2, 0]);
+  assert.deepEqual(lanes([]), []);
 });

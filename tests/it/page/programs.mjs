@@ -94,7 +94,7 @@ await play(async (browser) => {
   await page.getByText(/rows have changed/).waitFor();
   assert.equal(await page.evaluate(() => getSelection().toString()), selected);
   await page.keyboard.press("Control+c");
-  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /select|me/);
+  await page.waitForFunction(async () => /select|me/.test(await navigator.clipboard.readText()));
   await page.keyboard.press("Escape");
   await sees(page, "tick-30");
 
@@ -109,6 +109,23 @@ await play(async (browser) => {
   const link = page.getByRole("link", { name: "Open in a new tab" });
   assert.deepEqual([await link.getAttribute("href"), await link.getAttribute("rel")], ["https://example.org/a?b=1", "noopener noreferrer"]);
   await isAccessible(page);
+  await page.getByRole("button", { name: "Leave it" }).click();
+
+  // So is one that a program gave a text, and one that is not of the web is shown only.
+  await page.keyboard.press("Control+Shift+Escape");
+  await page.locator(".stage > .screen").click({ position: { x: 5, y: 300 } });
+  await page.keyboard.type("clear; printf '\\e]8;;https://example.org/whole\\a%s\\e]8;;\\a and \\e]8;;file:///etc/passwd\\a%s\\e]8;;\\a\\n' example here\n");
+  const linked = page.locator(".stage > .screen .row", { hasText: /^example and here/ }).first();
+  await linked.locator(".link", { hasText: "example" }).waitFor();
+  await linked.hover({ position: { x: cell * 3, y: 5 } });
+  await page.locator(".at-bottom", { hasText: "https://example.org/whole" }).waitFor();
+  await linked.click({ position: { x: cell * 3, y: 5 } });
+  assert.equal(await link.getAttribute("href"), "https://example.org/whole");
+  await shot(page, "address");
+  await page.getByRole("button", { name: "Leave it" }).click();
+  await linked.click({ position: { x: cell * 13, y: 5 } });
+  await page.locator("dialog", { hasText: "file:///etc/passwd" }).getByText("Only addresses of the web").waitFor();
+  assert.equal(await link.count(), 0);
   await page.getByRole("button", { name: "Leave it" }).click();
 
   // What scrolled away has its colours, and is searched.

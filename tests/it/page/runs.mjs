@@ -72,5 +72,51 @@ await play(async (browser) => {
   await page.getByRole("heading", { name: "Last runs" }).waitFor();
   await isAccessible(page);
   await shot(page, "source");
+
+  // Branches at the same time are in lanes; the steps of the runs that they started open below them.
+  const branch = (seconds) => ({ workflow_definition: { name: "nap", initial_state: "sleep_well", states: { sleep_well: { action: { tool: "sleep", params: { seconds } } } } } });
+  const both = { name: "both", initial_state: "naps", states: { naps: { action: { tool: "parallel", params: { workflows: { long: branch(0.6), short: branch(0.4) } } } } } };
+  const { run_id: outer } = await tell({ starts: both, variables: {} });
+  await at(`runs/${outer}`);
+  await page.getByText("completed", { exact: true }).first().waitFor();
+  await page.locator(".abreast rect").nth(1).waitFor();
+  const ys = await page.locator(".abreast rect").evaluateAll((bars) => bars.map((bar) => bar.getAttribute("y")));
+  assert.deepEqual([...new Set(ys)].length, 2, ys.join(" "));
+  const unfold = page.getByRole("button", { name: /^Steps of long, run run_/ });
+  await unfold.click();
+  const within = page.getByRole("button", { name: /sleep_well/ });
+  await within.click();
+  await page.locator(".detail").getByRole("heading", { name: "sleep_well" }).waitFor();
+  assert.equal(await unfold.getAttribute("aria-expanded"), "true");
+  await isAccessible(page);
+  await shot(page, "branches");
+  await page.setViewportSize({ width: 390, height: 780 });
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing is wider than a phone");
+  await shot(page, "branches-phone");
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await unfold.click();
+  await within.waitFor({ state: "detached" });
+
+  // The list is filtered by the server, and its address has the filter.
+  await at("runs");
+  await page.getByRole("link", { name: "both" }).waitFor();
+  await page.getByLabel("State").selectOption("cancelled");
+  await page.getByRole("link", { name: "both" }).waitFor({ state: "detached" });
+  await page.getByRole("link", { name: "greeting" }).waitFor();
+  await page.getByLabel("State").selectOption("");
+  await page.getByLabel("Workflow", { exact: true }).fill("nap");
+  await page.getByRole("link", { name: "nap" }).nth(1).waitFor();
+  await page.getByLabel("Since").selectOption("1h");
+  await page.getByLabel("Text or id").fill(outer);
+  await page.getByText("No run matches.").waitFor();
+  await page.waitForFunction((id) => location.hash === `#/runs?workflow=nap&since=1h&text=${id}`, outer);
+  await page.getByLabel("Workflow", { exact: true }).fill("");
+  await page.getByRole("link", { name: "both" }).waitFor();
+  await isAccessible(page);
+  await shot(page, "runs-filtered");
+  await page.reload();
+  await page.getByRole("link", { name: "both" }).waitFor();
+  assert.equal(await page.getByLabel("Text or id").inputValue(), outer);
+  assert.equal(await page.locator("tbody tr").count(), 1);
   isClean(page);
 });

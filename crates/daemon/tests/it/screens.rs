@@ -41,6 +41,13 @@ async fn who_watches_a_screen_receives_the_rows_that_change_without_secrets() {
         changes.iter().all(|change| !change.whole && change.changed.len() < 10),
         "rows that stay are not sent again"
     );
+    // An address goes with its text, and one with a secret in it is left out.
+    session.types("printf '\\e]8;;https://example.org/hunter2-and-more\\alinked-%s\\e]8;;\\a\\n' text\n").await;
+    let linked = screen_with(&mut events, "linked-text").await;
+    let address = |changes: &[ScreenChange]| {
+        changes.iter().flat_map(|change| &change.changed).flat_map(|row| row.links.clone()).next_back()
+    };
+    assert_eq!(address(&linked), Some((0, "https://example.org/hunter2-and-more".to_owned())));
     // A secret that is learned late changes what is shown.
     session.types("echo hunter2-and-more\n").await;
     screen_with(&mut events, "hunter2-and-more").await;

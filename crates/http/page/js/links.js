@@ -53,12 +53,15 @@ export function openable(address) {
 const MOST_ROWS = 20;
 
 /**
- * Returns the address at a cell of a screen. It may go on in the next row, where it fills one to its end.
+ * Returns the address at a cell of a screen: the one that the program gave it, or one in the text. The latter may go on in the next
+ * row, where it fills one to its end.
  * @param {{ cols: number, lines: import("./screen.js").Run[][] }} screen
  * @param {{ row: number, col: number }} cell
  * @returns {string | null}
  */
 export function addressAt({ cols, lines }, { row, col }) {
+  const given = (lines[row] ?? []).find(([from, width]) => col >= from && col < from + width)?.[4];
+  if (given) return given;
   const rows = new Map();
   /** @param {number} index @returns {string[]} */
   const cellsOf = (index) => {

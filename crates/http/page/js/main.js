@@ -21,7 +21,7 @@ import * as workflows from "./workflows.js";
 
 /**
  * A view: it fills an element, and returns what ends it.
- * @typedef {{ title: string, show: (into: HTMLElement, parts: string[]) => (() => void) | void }} View
+ * @typedef {{ title: string, show: (into: HTMLElement, parts: string[], query: URLSearchParams) => (() => void) | void }} View
  */
 
 /** The views, by the first part of the address after `#/`. @type {Record<string, View>} */
@@ -131,7 +131,8 @@ function showLink(trouble, now) {
 /** @param {HTMLElement} main */
 function showView(main) {
   leave();
-  const parts = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
+  const parts = (path ?? "").split("/").map(decodeURIComponent);
   const view = (parts[1] ? SINGLE[parts[0] ?? ""] : VIEWS[parts[0] ?? ""]) ?? terminals;
   for (const link of app.querySelectorAll("[data-place]")) {
     const isHere = link.getAttribute("data-place") === (parts[0] === "recordings" ? "terminals" : parts[0] || "terminals");
@@ -140,7 +141,7 @@ function showView(main) {
   }
   showTitle(view.title);
   fill(main);
-  leave = view.show(main, parts.slice(1)) ?? (() => {});
+  leave = view.show(main, parts.slice(1), new URLSearchParams(query)) ?? (() => {});
   announce(view.title);
 }
 

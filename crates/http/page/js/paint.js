@@ -167,11 +167,11 @@ export function paintRow(runs) {
   const nodes = [];
   let column = 0;
   for (const run of runs) {
-    const [col, cols, text, style] = run;
+    const [col, cols, text, style, address] = run;
     if (col > column) nodes.push(document.createTextNode(" ".repeat(col - column)));
     column = col + cols;
     if (!UNSURE.test(text)) {
-      nodes.push(span(text, style));
+      nodes.push(span(text, style, address));
       continue;
     }
     // Each of these cells gets its width, so that no font can move what follows.
@@ -181,13 +181,13 @@ export function paintRow(runs) {
         plain += cell.text;
         continue;
       }
-      if (plain) nodes.push(span(plain, style));
+      if (plain) nodes.push(span(plain, style, address));
       plain = "";
-      const fixed = span(cell.text, style);
+      const fixed = span(cell.text, style, address);
       fixed.classList.add(cell.cols === 2 ? "wide" : "one");
       nodes.push(fixed);
     }
-    if (plain) nodes.push(span(plain, style));
+    if (plain) nodes.push(span(plain, style, address));
   }
   if (!nodes.length) nodes.push(document.createTextNode("\u200b"));
   return nodes;
@@ -196,10 +196,12 @@ export function paintRow(runs) {
 /**
  * @param {string} text
  * @param {string} style
+ * @param {string} [address]
  */
-function span(text, style) {
+function span(text, style, address) {
   const element = document.createElement("span");
   element.textContent = text;
   if (style) setStyle(element, style);
+  if (address) element.classList.add("link");
   return element;
 }

@@ -9,7 +9,7 @@ import { keep, on } from "./live.js";
 import { recordingOf } from "./marks.js";
 import { TONES } from "./runs.js";
 import { gates, lists, listen } from "./store.js";
-import { addEvent, duration, emptyTimeline, layOut } from "./timeline.js";
+import { addEvent, duration, emptyTimeline, flatten, lanes, layOut } from "./timeline.js";
 import { showTitle } from "./title.js";
 import { timeAgo, visible } from "./words.js";
 
@@ -20,6 +20,12 @@ const IDLE = 2000;
 
 /** The most states of a diagram that is open from the beginning. */
 const MOST_OPEN = 12;
+
+/** The most runs that are open within a run: a tab follows few. */
+const MOST_NESTED = 24;
+
+/** The most lanes of steps at the same time, and the most steps that are drawn in them. */
+const LANES = { most: 12, steps: 1000 };
 
 /** The height of a step, in pixels; as in the style sheet. */
 const STEP = 28;
@@ -33,6 +39,12 @@ export function show(into, parts) {
   if (parts[1] === "with" && parts[2]) return showBeside(into, id, parts[2]);
   let timeline = emptyTimeline();
   let seen = 0;
+  /** The runs that are open within this one. @type {Map<string, import("./timeline.js").Timeline>} */
+  const open = new Map();
+  /** What ends each of them, and its last event. @type {Map<string, { close: () => void, seen: number }>} */
+  const nested = new Map();
+  /** The steps in the list. */
+  let shownSteps = timeline.steps;
   /** @type {string | null} */
   let chosen = null;
   let isDue = false;
@@ -51,6 +63,7 @@ export function show(into, parts) {
   const drawn = h("div", { class: "drawn" });
   const drawnCard = h("details", { class: "card", hidden: true }, h("summary", {}, "Diagram"), drawn);
   const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
+  const abreast = h("div", { class: "abreast", "aria-hidden": "true", hidden: true });
   const detail = h("div", { class: "detail" }, h("p", { class: "hint" }, "Choose a step to see its input and output."));
   fill(
     into,
@@ -59,7 +72,7 @@ export function show(into, parts) {
     error,
     asked,
     drawnCard,
-    h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
+    h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, abreast, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
   );
 
   /** @param {string} action */
@@ -110,14 +123,14 @@ export function show(into, parts) {
 
   /** @param {number} index */
   function stepAt(index) {
-    const step = timeline.steps[index];
+    const step = shownSteps[index];
     const span = layout.spans[index];
     if (!step || !span) return h("span");
     // Widths are attributes of a drawing.
     const bar = drawing(span.from / layout.whole, Math.max(0.004, (span.to - span.from) / layout.whole), step.outcome);
     const button = h(
       "button",
-      { class: "step", "data-outcome": step.outcome, "data-depth": step.depth || null, "aria-pressed": String(chosen === step.key) },
+      { class: "step", "data-outcome": step.outcome, "aria-pressed": String(chosen === step.key) },
       h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✓", failed: "✗", running: "…", waiting: "?", skipped: "–" }[step.outcome]),
       h("span", { class: "step-name" }, visible(step.name)),
       h("span", { class: "hint" }, step.kind),
@@ -125,12 +138,66 @@ export function show(into, parts) {
       h("span", { class: "took" }, duration((step.ended ?? now) - step.began)),
       h("span", { class: "unseen" }, step.outcome),
     );
-    button.addEventListener("click", () => {
-      chosen = step.key;
-      draw();
-      describe(step);
-    });
-    return button;
+    button.addEventListener("click", () => choose(step));
+    button.style.setProperty("--depth", String(step.depth));
+    const child = step.run;
+    if (child === null) return h("div", { class: "step-line" }, button);
+    const isOpen = open.has(child);
+    const toggle = h("button", { class: "quiet toggle", "aria-expanded": String(isOpen), "aria-label": `Steps of ${visible(step.name)}, run ${child}`, onclick: () => unfold(child) }, icon(isOpen ? "up" : "down"));
+    return h("div", { class: "step-line" }, button, toggle);
+  }
+
+  /** @param {import("./timeline.js").Step} step */
+  function choose(step) {
+    chosen = step.key;
+    draw();
+    describe(step);
+  }
+
+  /** Shows the steps of a run that a step started, or hides them. @param {string} child */
+  function unfold(child) {
+    const known = nested.get(child);
+    if (known) {
+      known.close();
+      nested.delete(child);
+      open.delete(child);
+    } else if (nested.size < MOST_NESTED) {
+      const mine = { seen: 0, close: () => {} };
+      nested.set(child, mine);
+      open.set(child, emptyTimeline());
+      mine.close = keep(`follow ${child}`, () => ({ do: "follow", run: child, from: mine.seen + 1 }), { do: "unfollow", run: child });
+    }
+    draw();
+  }
+
+  /** Draws steps that were at the same time side by side, if there are any. */
+  function drawLanes() {
+    const inner = shownSteps.map((step, index) => ({ step, span: layout.spans[index] })).filter(({ step, span }) => span && !containers.has(step.kind) && !(step.run && open.has(step.run))).slice(-LANES.steps);
+    inner.sort((one, other) => (one.span?.from ?? 0) - (other.span?.from ?? 0));
+    const places = lanes(inner.map(({ span }) => span ?? { from: 0, to: 0 }));
+    const count = Math.min(LANES.most, Math.max(0, ...places) + 1);
+    abreast.hidden = count < 2;
+    if (count < 2) return;
+    const picture = document.createElementNS(SVG, "svg");
+    picture.setAttribute("viewBox", `0 0 1000 ${count * 10}`);
+    picture.setAttribute("preserveAspectRatio", "none");
+    abreast.style.setProperty("--lanes", String(count));
+    for (const [index, { step, span }] of inner.entries()) {
+      const lane = places[index] ?? 0;
+      if (!span || lane >= count) continue;
+      const bar = rectangle(span.from / layout.whole, Math.max(0.002, (span.to - span.from) / layout.whole), step.outcome);
+      bar.setAttribute("y", String(lane * 10 + 1));
+      bar.setAttribute("height", "8");
+      bar.addEventListener("click", () => {
+        shows = step;
+        choose(step);
+      });
+      const name = document.createElementNS(SVG, "title");
+      name.textContent = visible(step.name);
+      bar.append(name);
+      picture.append(bar);
+    }
+    fill(abreast, picture);
   }
 
   function draw() {
@@ -145,10 +212,14 @@ export function show(into, parts) {
       }
     }
     now = Date.now();
-    layout = layOut(timeline, now, IDLE);
-    list.draw(timeline.steps.length);
+    shownSteps = flatten(timeline, open);
+    layout = layOut({ ...timeline, steps: shownSteps }, now, IDLE);
+    steps.classList.toggle("unfolds", shownSteps.some((step) => step.run !== null));
+    list.draw(shownSteps.length);
+    drawLanes();
     if (cards) showProgress(cards, timeline.steps);
-    if (shows) list.show(timeline.steps.indexOf(shows));
+    const sought = shows?.key;
+    if (sought !== undefined) list.show(shownSteps.findIndex((step) => step.key === sought));
     shows = null;
     error.hidden = !timeline.error;
     setText(error, timeline.error ? visible(timeline.error) : "");
@@ -197,9 +268,16 @@ export function show(into, parts) {
   const forgets = [
     keep(`follow ${id}`, () => ({ do: "follow", run: id, from: seen + 1 }), { do: "unfollow", run: id }),
     on("event", ({ event }) => {
-      if (event.run_id !== id || event.seq <= seen) return;
-      seen = event.seq;
-      addEvent(timeline, event);
+      const inner = nested.get(event.run_id);
+      if (inner) {
+        if (event.seq <= inner.seen) return;
+        inner.seen = event.seq;
+        addEvent(open.get(event.run_id) ?? emptyTimeline(), event);
+      } else {
+        if (event.run_id !== id || event.seq <= seen) return;
+        seen = event.seq;
+        addEvent(timeline, event);
+      }
       if (!isDue) {
         isDue = true;
         requestAnimationFrame(draw);
@@ -243,6 +321,7 @@ export function show(into, parts) {
 
   return () => {
     list.end();
+    for (const { close } of nested.values()) close();
     for (const forget of forgets) forget();
   };
 }
@@ -265,11 +344,23 @@ function drawing(from, width, outcome) {
   picture.setAttribute("viewBox", "0 0 1000 10");
   picture.setAttribute("preserveAspectRatio", "none");
   picture.setAttribute("aria-hidden", "true");
+  picture.append(rectangle(from, width, outcome));
+  return picture;
+}
+
+/** The kinds of steps that have others within them. */
+const containers = new Set(["graph", "run", "run_workflow", "parallel"]);
+
+/**
+ * @param {number} from
+ * @param {number} width
+ * @param {string} outcome
+ */
+function rectangle(from, width, outcome) {
   const bar = document.createElementNS(SVG, "rect");
   bar.setAttribute("x", String(Math.min(996, from * 1000)));
   bar.setAttribute("width", String(width * 1000));
   bar.setAttribute("height", "10");
   bar.setAttribute("data-outcome", outcome);
-  picture.append(bar);
-  return picture;
+  return bar;
 }

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";
+import { askedOf, filterOf, isOf, PERIODS, queryOf } from "./run_filter.js";
 import { listen } from "./store.js";
 import { duration } from "./timeline.js";
 import { timeAgo, visible } from "./words.js";
@@ -13,49 +14,118 @@ const STATES = ["running", "waiting", "completed", "failed", "cancelled"];
 /** How each state of a run looks. @type {Record<string, string>} */
 export const TONES = { running: "busy", waiting: "wait", completed: "good", failed: "bad", cancelled: "soft" };
 
-/** @param {HTMLElement} into */
-export function show(into) {
+/** How many runs are read at once, how many of them are shown before a person asks for more, and how many a text is searched in. */
+const READ = { page: 200, enough: 50, most: 2000 };
+
+/**
+ * @param {HTMLElement} into
+ * @param {string[]} _parts
+ * @param {URLSearchParams} query
+ */
+export function show(into, _parts, query) {
+  let filter = filterOf(query);
   const state = h("select", { "aria-label": "State" }, h("option", { value: "" }, "All states"), STATES.map((word) => h("option", { value: word }, word)));
-  const search = h("input", { type: "search", placeholder: "Workflow or id", "aria-label": "Workflow or id" });
+  const since = h("select", { "aria-label": "Since" }, [["", "At any time"], ["1h", "Last hour"], ["24h", "Last day"], ["7d", "Last 7 days"]].map(([value, label]) => h("option", { value }, label ?? "")));
+  const names = h("datalist", { id: "workflow-names" });
+  const workflow = h("input", { type: "search", list: "workflow-names", placeholder: "Workflow", "aria-label": "Workflow", autocomplete: "off" });
+  const search = h("input", { type: "search", placeholder: "Text or id", "aria-label": "Text or id", autocomplete: "off" });
   const rows = h("tbody");
   const none = h("p", { class: "hint", hidden: true });
-  const older = h("button", { class: "quiet" }, "Show older runs");
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const older = h("button", { class: "quiet", hidden: true }, "Show older runs");
   fill(
     into,
-    h("header", { class: "head" }, h("h1", {}, title), search, state),
+    h("header", { class: "head" }, h("h1", { class: "grow" }, title), search, workflow, state, since, names),
+    problem,
     h("div", { class: "card table" }, h("table", {}, h("thead", {}, h("tr", {}, ["State", "Workflow", "Began", "Took", "Result"].map((name) => h("th", { scope: "col" }, name)))), rows), none, older),
   );
-  /** @type {any[]} */
+  if (filter.since && !(filter.since in PERIODS)) since.append(h("option", { value: filter.since }, `Since ${filter.since}`));
+  [state.value, since.value, workflow.value, search.value] = [filter.state, filter.since, filter.workflow, filter.text];
+
+  /** The newest runs, live. @type {any[]} */
   let newest = [];
-  /** Runs beyond the newest, as they were asked for. @type {any[]} */
-  let more = [];
+  /** What the server was asked for. @type {any[]} */
+  let found = [];
+  /** The last run of what was read, if there may be more behind it. @type {string | null} */
+  let last = null;
+  let hasRead = false;
+  let isReading = false;
+  /** Counts the filters: what is read for an earlier one is not shown. */
+  let filters = 0;
 
   function draw() {
-    const wanted = search.value.trim().toLowerCase();
+    const now = Date.now();
     const known = new Set(newest.map((run) => run.run_id));
-    const all = [...newest, ...more.filter((run) => !known.has(run.run_id))];
-    const chosen = all.filter((run) => (!state.value || run.state === state.value) && (!wanted || run.workflow_id.toLowerCase().includes(wanted) || run.run_id.startsWith(wanted)));
+    const chosen = [...newest, ...found.filter((run) => !known.has(run.run_id))].filter((run) => isOf(run, filter, now));
+    chosen.sort((one, other) => String(other.started_at).localeCompare(String(one.started_at)));
     fill(rows, chosen.map(row));
-    none.hidden = chosen.length > 0;
-    setText(none, all.length ? "No run matches." : "No run was started yet. In a terminal: steplatch run FILE");
-    older.hidden = all.length < 100;
+    none.hidden = chosen.length > 0 || isReading;
+    setText(none, askedOf(filter, now) ? "No run matches." : "No run was started yet. In a terminal: steplatch run FILE");
+    older.hidden = hasRead ? last === null : newest.length < 100;
+    return chosen.length;
   }
 
-  state.addEventListener("change", draw);
-  search.addEventListener("input", draw);
-  older.addEventListener("click", async () => {
-    const last = [...newest, ...more].at(-1);
-    if (!last) return;
-    const { runs } = await ask("GET", "/runs", { before: last.run_id, limit: 200 });
-    more = [...more, ...runs];
+  /** Reads runs from the server, until there are enough of the filter. @param {number} enough */
+  async function read(enough) {
+    const mine = filters;
+    isReading = true;
+    let count = 0;
+    try {
+      do {
+        const before = hasRead ? (last ?? undefined) : askedOf(filter, Date.now()) ? undefined : newest.at(-1)?.run_id;
+        const { runs } = await ask("GET", "/runs", { ...askedOf(filter, Date.now()), before, limit: READ.page });
+        if (mine !== filters) return;
+        found = [...found, ...runs];
+        last = runs.length === READ.page ? runs.at(-1).run_id : null;
+        hasRead = true;
+        count += runs.length;
+        isReading = last !== null && draw() < enough && count < READ.most;
+      } while (isReading);
+    } catch (error) {
+      if (mine !== filters) return;
+      isReading = false;
+      problem.textContent = error instanceof Error ? error.message : String(error);
+      problem.hidden = false;
+    }
     draw();
-    older.hidden = runs.length === 0;
-  });
+  }
+
+  function change() {
+    filter = { state: state.value, workflow: workflow.value.trim(), since: since.value, text: search.value.trim() };
+    const written = queryOf(filter);
+    history.replaceState(null, "", `#/runs${written ? `?${written}` : ""}`);
+    start();
+  }
+
+  function start() {
+    filters += 1;
+    [found, last, hasRead, isReading] = [[], null, false, false];
+    problem.hidden = true;
+    if (askedOf(filter, Date.now())) read(READ.enough);
+    draw();
+  }
+
+  for (const field of [state, since]) field.addEventListener("change", change);
+  /** @type {number | undefined} */
+  let pause;
+  for (const field of [workflow, search]) {
+    field.addEventListener("input", () => {
+      clearTimeout(pause);
+      pause = setTimeout(change, 150);
+    });
+  }
+  older.addEventListener("click", () => read(draw() + READ.enough));
+  ask("GET", "/workflows").then(({ workflows }) => fill(names, workflows.map((/** @type {any} */ one) => h("option", { value: one.name }))), () => {});
   const forget = listen(({ runs }) => {
     newest = runs;
     draw();
   });
-  return forget;
+  start();
+  return () => {
+    filters += 1;
+    clearTimeout(pause);
+    forget();
+  };
 }
 
 /** @param {any} run */

@@ -1,8 +1,8 @@
 // A screen as this page knows it: rows of runs, and what else is shown. Pure.
 
 /**
- * A run of cells that look alike: first column, columns, text, style.
- * @typedef {[number, number, string, string]} Run
+ * A run of cells that look alike: first column, columns, text, style, and the address that the program gave it, if it did.
+ * @typedef {[number, number, string, string, string?]} Run
  */
 
 /**
@@ -19,6 +19,19 @@ export function blank() {
 }
 
 /**
+ * Returns the runs of a row as the server sends it, with their addresses.
+ * @param {{ runs: Run[], links?: [number, string][] }} row
+ * @returns {Run[]}
+ */
+export function runsOf({ runs, links }) {
+  for (const [index, address] of links ?? []) {
+    const run = runs[index];
+    if (run) run[4] = address;
+  }
+  return runs;
+}
+
+/**
  * Applies a change. Returns the numbers of the rows that differ.
  * @param {Screen} screen
  * @param {any} change
@@ -29,11 +42,11 @@ export function apply(screen, change) {
     screen.cols = change.cols;
     screen.rows = change.rows;
     screen.lines = Array.from({ length: change.rows }, () => []);
-    for (const { row, runs } of change.changed) screen.lines[row] = runs;
+    for (const row of change.changed) screen.lines[row.row] = runsOf(row);
     screen.state = change.state;
     return screen.lines.map((_, row) => row);
   }
-  for (const { row, runs } of change.changed) screen.lines[row] = runs;
+  for (const row of change.changed) screen.lines[row.row] = runsOf(row);
   screen.state = change.state;
   return change.changed.map((/** @type {{ row: number }} */ { row }) => row);
 }

@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { fill, h, icon, setText } from "./dom.js";
 import { MOST_PLACES, places } from "./find.js";
 import { paintRow } from "./paint.js";
+import { runsOf } from "./screen.js";
 import { visible } from "./words.js";
 
 /** Lines of older output that are shown as text at most, and the most characters. */
@@ -53,7 +54,7 @@ export function scrollback(into, id) {
       const last = reply.lines.findLastIndex((/** @type {any} */ line) => line.runs.length > 0);
       fill(rows, reply.lines.slice(0, last + 1).map((/** @type {any} */ line) => {
         const row = h("div", { class: "row" });
-        row.append(...paintRow(line.runs));
+        row.append(...paintRow(runsOf(line)));
         return row;
       }));
       rows.hidden = false;

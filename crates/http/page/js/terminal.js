@@ -427,19 +427,19 @@ export function show(into, parts) {
     },
     visit: (address) => {
       const href = openable(address);
-      if (!href) return;
+      const shown = href ?? address;
       const close = () => visit.close();
       fill(
         visit,
-        h("h2", {}, "Open this address?"),
-        h("pre", { class: "judged", tabindex: "0" }, visible(href)),
-        h("p", { class: "hint" }, "It stands in the output of a program."),
+        h("h2", {}, href ? "Open this address?" : "Address"),
+        h("pre", { class: "judged", tabindex: "0" }, visible(shown)),
+        h("p", { class: "hint" }, href ? "It comes from the output of a program." : "It comes from the output of a program. Only addresses of the web, without a name in them, open from here."),
         h(
           "p",
           { class: "buttons" },
           h("button", { onclick: close }, "Leave it"),
-          h("button", { onclick: () => navigator.clipboard.writeText(href).then(close, close) }, icon("copy"), "Copy"),
-          h("a", { class: "button primary", href, target: "_blank", rel: "noopener noreferrer", onclick: close }, "Open in a new tab"),
+          h("button", { onclick: () => navigator.clipboard.writeText(shown).then(close, close) }, icon("copy"), "Copy"),
+          href ? h("a", { class: "button primary", href, target: "_blank", rel: "noopener noreferrer", onclick: close }, "Open in a new tab") : null,
         ),
       );
       visit.showModal();

@@ -44,7 +44,7 @@ export function addEvent(timeline, event) {
   };
   switch (event.event_type) {
     case "state_entered":
-      begin(`state ${data.state} ${data.visit}`, data.state, data.tool ?? "", { input: data.params, terminal: data.params?.session_id ?? null });
+      begin(`state ${data.state} ${data.visit}`, data.state, data.tool ?? "", { input: data.params, terminal: data.params?.session_id ?? null, run: data.child_run_id ?? null });
       break;
     case "state_completed":
       end(`state ${data.state} ${data.visit}`, data.outcome === "finished" && data.result?.success !== false ? "ok" : "failed", data.result ?? data.outcome);
@@ -66,7 +66,15 @@ export function addEvent(timeline, event) {
       end(`call ${data.call}`, data.success === false || !event.event_type.endsWith("completed") ? "failed" : "ok", data.result ?? data.error ?? data);
       break;
     case "nested_workflow_started":
+      // The state or the branch that started it is a step already.
+      if (data.child_run_id && [...timeline.open.values()].some((step) => step.run === data.child_run_id)) break;
       begin(`run ${data.child_run_id}`, data.workflow_id ?? "", "run", { input: data.input, run: data.child_run_id ?? null });
+      break;
+    case "branch_began":
+      begin(`branch ${data.state} ${data.child_run_id}`, data.name ?? `branch ${data.branch}`, "branch", { run: data.child_run_id ?? null, depth: 1 });
+      break;
+    case "branch_ended":
+      end(`branch ${data.state} ${data.child_run_id}`, data.result?.success === false ? "failed" : "ok", data.result);
       break;
     case "nested_workflow_completed":
     case "nested_workflow_failed":
@@ -141,4 +149,41 @@ export function duration(milliseconds) {
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}
+
+/**
+ * Returns the steps of a run, and behind each that is open those of the run that it started.
+ * @param {Timeline} timeline
+ * @param {Map<string, Timeline>} open The timelines of the runs that are open, by their ids.
+ * @param {number} [depth]
+ * @returns {Step[]}
+ */
+export function flatten(timeline, open, depth = 0) {
+  if (depth === 0 && open.size === 0) return timeline.steps;
+  return timeline.steps.flatMap((step) => {
+    const shown = depth ? { ...step, depth: step.depth + depth } : step;
+    const child = step.run === null ? undefined : open.get(step.run);
+    // A run can not start itself, but a bound costs nothing.
+    if (!child || depth > DEEPEST) return [shown];
+    return [shown, ...flatten(child, open, shown.depth + 1).map((inner) => ({ ...inner, key: `${step.run} ${inner.key}` }))];
+  });
+}
+
+/** How deep runs are shown within each other. */
+const DEEPEST = 16;
+
+/**
+ * Returns the lane of each span, so that no two in a lane are at the same time: the first one that is free.
+ * @param {{ from: number, to: number }[]} spans In the order of their beginnings.
+ * @returns {number[]}
+ */
+export function lanes(spans) {
+  /** When each lane is free again. @type {number[]} */
+  const free = [];
+  return spans.map(({ from, to }) => {
+    const found = free.findIndex((until) => until <= from);
+    const lane = found < 0 ? free.length : found;
+    free[lane] = Math.max(to, from);
+    return lane;
+  });
 }

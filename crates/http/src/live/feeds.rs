@@ -2,8 +2,12 @@
 //!
 //! A feed has the rows of one screen with the version at which each changed. A viewer is a version: it receives the rows
 //! that are newer. A feed ends with its last viewer, and begins anew with each daemon.
+//!
+//! Many tabs are woken one group after the other, so that the requests of agents, which this process answers as well, do not wait for
+//! all of them. A tab that types is in the first group.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,6 +25,11 @@ const INTERVALS: (Duration, Duration) = (Duration::from_millis(15), THUMB_INTERV
 /// The least time between two frames of a small screen.
 pub(super) const THUMB_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The fewest tabs that are woken at once, the most groups, and the time between two groups.
+const FEWEST_AT_ONCE: usize = 4;
+const MOST_GROUPS: usize = 12;
+const BETWEEN_GROUPS: Duration = Duration::from_millis(1);
+
 /// The time between two attempts to reach the daemon.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -36,8 +45,11 @@ pub(super) struct Feeds {
 pub(super) struct Feed {
     terminal: String,
     screen: Mutex<FeedScreen>,
-    /// Tabs that are woken by a change.
+    /// Tabs that are woken by a change, in this order.
     tabs: Mutex<Vec<Weak<Notify>>>,
+    /// Whether tabs are being woken group by group, and whether there was a change since.
+    is_waking: AtomicBool,
+    is_due_again: AtomicBool,
     /// How many viewers show it large.
     live: watch::Sender<usize>,
     _ends: DropGuard,
@@ -91,6 +103,14 @@ impl Viewer {
         }
     }
 
+    /// Has a tab woken before others from now on: it types.
+    pub(super) fn put_first(&self, tab: &Arc<Notify>) {
+        let mut tabs = self.feed.tabs.lock();
+        if let Some(place) = tabs.iter().position(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(tab))) {
+            tabs[..=place].rotate_right(1);
+        }
+    }
+
     /// Returns what is newer than `since`.
     pub(super) fn news(&self, since: u64) -> News {
         self.feed.screen.lock().news(&self.feed.terminal, since)
@@ -120,6 +140,8 @@ impl Feeds {
                     terminal: terminal.to_owned(),
                     screen: Mutex::default(),
                     tabs: Mutex::default(),
+                    is_waking: AtomicBool::new(false),
+                    is_due_again: AtomicBool::new(false),
                     live: watch::Sender::new(0),
                     _ends: ended.clone().drop_guard(),
                 });
@@ -156,22 +178,57 @@ impl Feed {
         self.screen.lock().gone.is_some()
     }
 
-    fn wake(&self) {
-        self.tabs.lock().retain(|tab| match tab.upgrade() {
-            Some(tab) => {
-                tab.notify_one();
-                true
+    /// Wakes the first tabs now, and the others soon.
+    fn wake(self: &Arc<Self>) {
+        let tabs = self.groups();
+        let mut groups = tabs.iter();
+        groups.next().into_iter().flatten().for_each(|tab| tab.notify_one());
+        if groups.len() == 0 {
+            return;
+        }
+        self.is_due_again.store(true, Ordering::Release);
+        if self.is_waking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let feed = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(groups) = feed.upgrade().and_then(|feed| feed.next_round()) {
+                for group in groups.into_iter().skip(1) {
+                    tokio::time::sleep(BETWEEN_GROUPS).await;
+                    group.iter().for_each(|tab| tab.notify_one());
+                }
             }
-            None => false,
         });
     }
 
-    fn take(&self, change: ScreenChange) {
+    /// Returns the groups that are woken for changes since the last round; none if there was no change.
+    fn next_round(&self) -> Option<Vec<Vec<Arc<Notify>>>> {
+        loop {
+            if self.is_due_again.swap(false, Ordering::AcqRel) {
+                return Some(self.groups());
+            }
+            self.is_waking.store(false, Ordering::Release);
+            // A change may have come since.
+            if !self.is_due_again.load(Ordering::Acquire) || self.is_waking.swap(true, Ordering::AcqRel) {
+                return None;
+            }
+        }
+    }
+
+    /// Returns the tabs that are there, in groups.
+    fn groups(&self) -> Vec<Vec<Arc<Notify>>> {
+        let mut tabs = self.tabs.lock();
+        tabs.retain(|tab| tab.strong_count() > 0);
+        let at_once = FEWEST_AT_ONCE.max(tabs.len().div_ceil(MOST_GROUPS));
+        tabs.chunks(at_once).map(|group| group.iter().filter_map(Weak::upgrade).collect()).collect()
+    }
+
+    fn take(self: &Arc<Self>, change: ScreenChange) {
         self.screen.lock().take(change);
         self.wake();
     }
 
-    fn end(&self, why: Option<String>) {
+    fn end(self: &Arc<Self>, why: Option<String>) {
         self.screen.lock().gone = Some(why);
         self.wake();
     }
@@ -232,7 +289,7 @@ impl FeedScreen {
         if cols != self.cols || usize::from(rows) != self.rows.len() {
             self.cols = cols;
             self.sized = self.version;
-            self.rows = (0..rows).map(|row| (self.version, ScreenRow { row, runs: Vec::new() })).collect();
+            self.rows = (0..rows).map(|row| (self.version, ScreenRow { row, ..ScreenRow::default() })).collect();
         }
         for row in changed {
             // The whole screen comes again from each daemon; what a tab has already is not sent again.
@@ -282,7 +339,7 @@ mod tests {
 
     fn row(row: u16, text: &str) -> ScreenRow {
         let cols = u16::try_from(text.len()).unwrap();
-        ScreenRow { row, runs: vec![ScreenRun(0, cols, text.to_owned(), String::new())] }
+        ScreenRow { row, runs: vec![ScreenRun(0, cols, text.to_owned(), String::new())], links: Vec::new() }
     }
 
     fn change(changed: Vec<ScreenRow>) -> ScreenChange {
@@ -310,6 +367,42 @@ mod tests {
         assert_eq!(frame(&screen, 3), (4, false, vec![2]));
         screen.take(ScreenChange { rows: 4, whole: true, ..change(vec![row(0, "a")]) });
         assert_eq!(frame(&screen, 4), (5, true, vec![0, 1, 2, 3]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_tabs_are_woken_in_groups_and_one_that_types_first() {
+        let feed = Arc::new(Feed {
+            terminal: "term".to_owned(),
+            screen: Mutex::default(),
+            tabs: Mutex::default(),
+            is_waking: AtomicBool::new(false),
+            is_due_again: AtomicBool::new(false),
+            live: watch::Sender::new(0),
+            _ends: CancellationToken::new().drop_guard(),
+        });
+        let viewer = Viewer { feed: feed.clone(), rate: Rate::Live };
+        let tabs: Vec<_> = (0..50).map(|_| Arc::new(Notify::new())).collect();
+        feed.tabs.lock().extend(tabs.iter().map(Arc::downgrade));
+        viewer.put_first(&tabs[37]);
+        assert!(feed.groups().len() <= MOST_GROUPS && feed.groups().iter().all(|group| group.len() <= 5));
+        let is_woken = |tab: &Arc<Notify>| tokio::time::timeout(Duration::ZERO, tab.clone().notified_owned());
+        for _ in 0..3 {
+            feed.take(change(vec![row(0, "a")]));
+            assert!(is_woken(&tabs[37]).await.is_ok() && is_woken(&tabs[0]).await.is_ok(), "the first ones at once");
+            // A change meanwhile wakes all of them once more.
+            feed.take(change(vec![row(0, "b")]));
+            for tab in &tabs {
+                tokio::time::timeout(Duration::from_secs(1), tab.notified()).await.expect("each tab is woken");
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            for tab in &tabs {
+                let _ = is_woken(tab).await;
+            }
+            assert!(!feed.is_waking.load(Ordering::Acquire), "nothing is left to do");
+        }
+        drop(tabs);
+        feed.take(change(vec![row(0, "c")]));
+        assert!(feed.tabs.lock().is_empty());
     }
 
     #[test]

@@ -333,6 +333,9 @@ impl Tab {
                 self.send(&ToTab::HandedBack { terminal, error }).await;
             }
             FromTab::Type { terminal, key, n, input } => {
+                if let Some(watched) = self.watched.get(&terminal) {
+                    watched.viewer.put_first(&self.wake);
+                }
                 let input = TabInput { terminal, key, n, input };
                 if let Err(mpsc::error::TrySendError::Full(input)) = self.inputs.try_send(input) {
                     let error = Some("too much input waits".to_owned());

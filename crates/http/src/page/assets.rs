@@ -57,6 +57,7 @@ assets! {
         "js/recording.js"
         "js/recordings.js"
         "js/run.js"
+        "js/run_filter.js"
         "js/runs.js"
         "js/screen.js"
         "js/scrollback.js"

@@ -216,7 +216,7 @@ impl Screen for Emulator {
 
     fn picture(&self) -> Picture {
         let shape = self.page.term().cursor_style().shape;
-        picture::of(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette())
+        picture::of(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette(), self.page.links())
     }
 
     fn scrollback(&self, most: usize) -> Picture {
@@ -226,11 +226,11 @@ impl Screen for Emulator {
         let rows = (-above..i32::from(self.size.rows)).map(|row| &grid[Line(row)][Column(0)..Column(width)]);
         let hidden = Cursor { visible: false, ..self.cursor() };
         let shape = self.page.term().cursor_style().shape;
-        picture::of(rows, self.size.cols, hidden, shape, self.page.palette())
+        picture::of(rows, self.size.cols, hidden, shape, self.page.palette(), self.page.links())
     }
 
     fn snapshot(&self) -> String {
-        paint::snapshot(self.rows(), self.cursor(), *self.page.term().mode(), self.page.area())
+        paint::snapshot(self.rows(), self.cursor(), *self.page.term().mode(), self.page.area(), self.page.links())
     }
 
     fn keyframe(&self) -> Option<String> {

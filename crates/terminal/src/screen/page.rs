@@ -12,6 +12,7 @@ mod allowance;
 mod colours;
 mod cursor;
 mod erase;
+mod links;
 mod modes;
 mod rectangles;
 mod reports;
@@ -27,8 +28,8 @@ use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, TermMode};
 use alacritty_terminal::vte::ansi::{
-    Attr, CharsetIndex, ClearMode, CursorShape, CursorStyle, Handler, LineClearMode, Mode, NamedMode, NamedPrivateMode,
-    PrivateMode, StandardCharset, TabulationClearMode,
+    Attr, CharsetIndex, ClearMode, CursorShape, CursorStyle, Handler, Hyperlink, LineClearMode, Mode, NamedMode,
+    NamedPrivateMode, PrivateMode, StandardCharset, TabulationClearMode,
 };
 
 use super::Size;
@@ -36,6 +37,7 @@ use super::control::Control;
 use super::emulator::Outbox;
 use allowance::DrawBudget;
 pub(super) use colours::{Palette, at_first};
+pub(super) use links::Links;
 use modes::ExtraModes;
 use scroll::Shift;
 use titles::Titles;
@@ -85,6 +87,7 @@ pub(super) struct XtermScreen {
     attributes_in_rectangle: bool,
     palette: Palette,
     titles: Titles,
+    links: Links,
     /// The conformance level (DECSCL), 1 to 4.
     level: u8,
     allowance: DrawBudget,
@@ -114,6 +117,7 @@ impl XtermScreen {
             attributes_in_rectangle: false,
             palette: Palette::default(),
             titles: Titles::default(),
+            links: Links::default(),
             level: HIGHEST_LEVEL,
             allowance: DrawBudget::default(),
         }
@@ -125,6 +129,10 @@ impl XtermScreen {
 
     pub(super) fn palette(&self) -> &Palette {
         &self.palette
+    }
+
+    pub(super) fn links(&self) -> &Links {
+        &self.links
     }
 
     /// The rows and columns that scroll, and whether positions count from them (DECOM).
@@ -360,7 +368,7 @@ fn line(row: usize) -> Line {
 }
 
 // What is not here does nothing. Colours and the stack of titles come as controls, which say more; the clipboard is
-// neither read nor written; hyperlinks never come this far.
+// neither read nor written.
 impl Handler for XtermScreen {
     #[inline]
     fn input(&mut self, character: char) {
@@ -607,6 +615,12 @@ impl Handler for XtermScreen {
         self.bottom = bottom - 1;
         let home = self.home();
         self.place(home.0, home.1);
+    }
+
+    fn set_hyperlink(&mut self, link: Option<Hyperlink>) {
+        // What is no address ends the link before it.
+        let link = link.and_then(|link| self.links.to(&link.uri));
+        self.term.grid_mut().cursor.template.set_hyperlink(link);
     }
 
     fn reset_state(&mut self) {

@@ -12,7 +12,8 @@ use alacritty_terminal::vte::ansi::{Color, NamedColor};
 
 use super::Cursor;
 use super::emulator::push_cell;
-use super::page::Area;
+use super::page::{Area, Links};
+use super::picture::MOST_ADDRESSES;
 
 /// The rows with their colours, blanks at the right and rows at the bottom cut where they show nothing.
 pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
@@ -22,7 +23,7 @@ pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
         if index > 0 {
             out.push('\n');
         }
-        if paint_row(&mut out, row) {
+        if paint_row(&mut out, row, None) {
             written = out.len();
         }
     }
@@ -36,13 +37,14 @@ pub(super) fn snapshot<'a>(
     cursor: Cursor,
     mode: TermMode,
     area: Area,
+    links: &Links,
 ) -> String {
     let mut out = String::from("\x1b[!p\x1b[?7l");
     out.push_str(if mode.contains(TermMode::ALT_SCREEN) { "\x1b[?1049h" } else { "\x1b[?1049l" });
     out.push_str("\x1b[m\x1b[2J");
     for (index, row) in rows.enumerate() {
         let mut line = String::new();
-        if paint_row(&mut line, row) {
+        if paint_row(&mut line, row, Some(links)) {
             let _ = write!(out, "\x1b[{};1H{line}", index + 1);
         }
     }
@@ -92,7 +94,9 @@ pub(super) fn attributes(cell: &Cell) -> String {
 }
 
 /// Appends one row and resets the attributes behind it. Returns whether there was anything to show.
-fn paint_row(out: &mut String, row: &[Cell]) -> bool {
+///
+/// With the addresses of its links, those are written as well.
+fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {
     let shows = |cell: &Cell| {
         !matches!(cell.c, ' ' | '\t')
             || cell.zerowidth().is_some_and(|combined| !combined.is_empty())
@@ -101,13 +105,25 @@ fn paint_row(out: &mut String, row: &[Cell]) -> bool {
     };
     let Some(last) = row.iter().rposition(shows) else { return false };
     let mut style = Style::default();
+    let (mut address, mut bytes) = (None, 0);
     for cell in &row[..=last] {
+        let link = links.and_then(|links| cell.hyperlink().and_then(|link| links.address(&link)));
+        if link != address {
+            bytes += link.map_or(0, str::len);
+            let shown = link.filter(|_| bytes <= MOST_ADDRESSES).unwrap_or_default();
+            // Writing to a String does not fail.
+            let _ = write!(out, "\x1b]8;;{shown}\x1b\\");
+            address = link;
+        }
         let wanted = Style::of(cell);
         if wanted != style {
             wanted.write(out);
             style = wanted;
         }
         push_cell(out, cell);
+    }
+    if address.is_some() {
+        out.push_str("\x1b]8;;\x1b\\");
     }
     if style != Style::default() {
         out.push_str("\x1b[m");

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Cursor;
 use super::emulator::push_cell;
-use super::page::{Palette, at_first};
+use super::page::{Links, Palette, at_first};
 
 /// What a screen shows at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,9 @@ pub struct Run {
     pub text: String,
     /// How the cells look.
     pub style: Style,
+    /// The address that the program gave the text (OSC 8), in printable ASCII.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 /// How a cell looks.
@@ -183,6 +186,7 @@ pub(super) fn of<'a>(
     cursor: Cursor,
     shape: EmulatedShape,
     palette: &Palette,
+    links: &Links,
 ) -> Picture {
     let mut stands = None;
     let rows = rows
@@ -191,7 +195,7 @@ pub(super) fn of<'a>(
             if cursor.visible && index == usize::from(cursor.row) {
                 stands = standing(row, cursor, shape);
             }
-            runs(row)
+            runs(row, links)
         })
         .collect();
     Picture {
@@ -217,8 +221,12 @@ fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<Cursor
     Some(CursorCell { row: cursor.row, col, wide: flags(col).contains(Flags::WIDE_CHAR), shape, colour: None })
 }
 
-fn runs(row: &[Cell]) -> Vec<Run> {
+/// The most bytes of addresses in a row; further ones are left out.
+pub(super) const MOST_ADDRESSES: usize = 16 * 1024;
+
+fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
+    let mut bytes = 0;
     // A cell with combined characters stays alone, or its characters could not be distinguished from cells.
     let mut alone = false;
     for (col, cell) in row.iter().enumerate() {
@@ -232,8 +240,17 @@ fn runs(row: &[Cell]) -> Vec<Run> {
         }
         let wide = cell.flags.contains(Flags::WIDE_CHAR);
         let cols = if wide { 2 } else { 1 };
+        let link = cell.hyperlink();
+        let link = link.as_ref().and_then(|link| links.address(link));
         match runs.last_mut() {
-            Some(run) if !alone && !combined && run.style == style && run.wide == wide && run.reaches(col) => {
+            Some(run)
+                if !alone
+                    && !combined
+                    && run.style == style
+                    && run.wide == wide
+                    && run.link.as_deref() == link
+                    && run.reaches(col) =>
+            {
                 let gap = col - run.col - run.cols;
                 run.text.extend(std::iter::repeat_n(' ', usize::from(gap)));
                 push_cell(&mut run.text, cell);
@@ -242,7 +259,9 @@ fn runs(row: &[Cell]) -> Vec<Run> {
             _ => {
                 let mut text = String::new();
                 push_cell(&mut text, cell);
-                runs.push(Run { col, cols, wide, text, style });
+                bytes += link.map_or(0, str::len);
+                let link = link.filter(|_| bytes <= MOST_ADDRESSES).map(str::to_owned);
+                runs.push(Run { col, cols, wide, text, style, link });
             }
         }
         alone = combined;
@@ -338,6 +357,27 @@ mod tests {
         let shown = picture("漢\x1b[1;2H\x1b[4 q").cursor.unwrap();
         assert_eq!((shown.row, shown.col, shown.wide, shown.shape), (0, 0, true, CursorShape::Underline));
         assert_eq!(picture("\x1b[?25l").cursor, None);
+    }
+
+    #[test]
+    fn text_with_an_address_is_a_run_of_its_own() {
+        let picture = picture(
+            "a\x1b]8;;https://example.org/a;b\x1b\\bc\x1b]8;id=x;https://example.org/d\x07d\x1b]8;;javascript:x\x07e\x1b]8;;\x07f",
+        );
+        let runs: Vec<_> = picture.rows[0].iter().map(|run| (run.text.as_str(), run.link.as_deref())).collect();
+        assert_eq!(
+            runs,
+            [("a", None), ("bc", Some("https://example.org/a;b")), ("d", Some("https://example.org/d")), ("ef", None)]
+        );
+    }
+
+    #[test]
+    fn the_addresses_of_a_row_are_bounded() {
+        let cell = |number: usize| format!("\x1b]8;;https://example.org/{number}{}\x07x", "y".repeat(1900));
+        let picture = picture(&(0..20).map(cell).collect::<String>());
+        let bytes: usize = picture.rows[0].iter().filter_map(|run| run.link.as_ref()).map(String::len).sum();
+        assert!(bytes > 10_000 && bytes <= MOST_ADDRESSES, "{bytes}");
+        assert_eq!(picture.rows[0].iter().map(|run| run.text.len()).sum::<usize>(), 20);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Session {
         let captured = self.agent.calls("capture_workflow", request);
         assert_eq!(captured["success"], true, "{captured:#}");
         for terminal in &self.terminals {
-            self.agent.calls("exit_terminal", json!({"session_id": terminal}));
+            let _ = self.agent.calls("exit_terminal", json!({"session_id": terminal}));
         }
         Procedure { home: self.home, agent: self.agent, captured }
     }

@@ -333,6 +333,7 @@ impl Writer<'_> {
             let state = &mut self.states[index];
             state.params.extend(wait.params.into_iter().map(|(name, value)| (name.to_owned(), value)));
             state.params.insert("timeout".to_owned(), json!(seconds));
+            state.params.insert("stop_at_input".to_owned(), true.into());
             state.condition = wait.condition;
             // Without one, an action other than a wait has 30 seconds.
             state.timeout = Some(seconds + 5.0);
@@ -349,6 +350,8 @@ impl Writer<'_> {
             wait.params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         if wait.on_screen {
             params.insert("target".to_owned(), "screen".into());
+        } else {
+            params.insert("stop_at_input".to_owned(), true.into());
         }
         params.insert("timeout".to_owned(), json!(limit(turn.elapsed)));
         self.in_terminal(&mut params, turn);
@@ -486,6 +489,9 @@ impl Writer<'_> {
             }
             if let Some(timeout) = state.timeout {
                 document["timeout"] = json!(timeout);
+            }
+            if matches!(state.tool, "run_command" | "send_input" | "await_output") {
+                document["on_unknown"] = "ask".into();
             }
             states.insert(state.name, document);
         }

@@ -176,6 +176,9 @@ pub struct SendInput {
     /// Part of the screen to return
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<ScreenMode>,
+    /// Also end when the program is known to wait for input that was not waited for
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stop_at_input: bool,
 }
 
 /// What came of an input.
@@ -413,6 +416,9 @@ pub struct AwaitOutput {
     /// Part of the screen to return
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<ScreenMode>,
+    /// Also end when the program is known to wait for input that was not waited for
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stop_at_input: bool,
 }
 
 /// How the wait in one of several terminals ended.

@@ -51,6 +51,7 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
         pattern: pattern.unwrap_or_default(),
         until: verb.until.unwrap_or_default(),
         timeout: verb.timeout.unwrap_or(INPUT_TIMEOUT),
+        stop_at_input: verb.stop_at_input,
         ..AwaitOutput::default()
     }))
 }
@@ -90,6 +91,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
             AwaitUntil::Input => Some(InputWait::KnownOrQuiet),
             // A run waits for what its definition names. A client can answer the question that came instead.
             AwaitUntil::Prompt if caller.reader().is_some() => Some(InputWait::Known),
+            AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit if verb.stop_at_input => Some(InputWait::Known),
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,
         },
         timeout: Duration::from_secs_f64(verb.timeout),

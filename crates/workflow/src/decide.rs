@@ -10,6 +10,7 @@ mod gate;
 mod names;
 mod parallel;
 mod pause;
+mod unknown;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -562,6 +563,12 @@ impl<'a> DecisionBuilder<'a> {
             }
             Next::Follow(way) => self.follow(name, way, &history.variables().after(name, &result), &terminals),
             Next::Judge { choices, otherwise } => self.open_gate(step.clone(), choices, otherwise, result.into_owned()),
+            Next::Unknown(error) => {
+                let mut context = result.into_owned();
+                unknown::explain(&mut context, &current.params);
+                let choices = unknown::choices(self.definition, state);
+                self.open_gate(step.clone(), choices, unknown::failure(error), context)
+            }
         }
     }
 
@@ -862,6 +869,8 @@ enum Next {
     Follow(Branch),
     /// A condition has a placeholder without a value.
     Unresolved(String),
+    /// The state found nothing that it expects, for this reason: a gate has to decide where the run goes on.
+    Unknown(String),
     /// A gate has to decide which of these holds; if none does, the run continues with `otherwise`.
     Judge {
         choices: Vec<Choice>,
@@ -916,6 +925,18 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             Branch::Fail { reason: FailureReason::ActionFailed, error }
         }
     });
+    if state.asks_when_unknown() && choices.is_empty() {
+        let error = match &way {
+            Branch::Fail { error, .. } => Some(error.clone()),
+            Branch::Complete if !state.transitions().is_empty() => {
+                Some(format!("State '{}' ended as none of its transitions expects", state.name()))
+            }
+            Branch::Complete | Branch::Go { .. } => None,
+        };
+        if let Some(error) = error {
+            return Next::Unknown(error);
+        }
+    }
     if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }
 }
 

@@ -73,6 +73,8 @@ pub struct State {
     on_timeout: Option<String>,
     max_visits: Option<u32>,
     on_exhausted: Option<String>,
+    /// A gate decides where the run goes on if the state found nothing that it expects.
+    asks_when_unknown: bool,
     /// The items that it is executed for.
     for_each: Option<ForEach>,
 }
@@ -285,6 +287,12 @@ impl State {
     #[must_use]
     pub fn on_exhausted(&self) -> Option<&str> {
         self.on_exhausted.as_deref()
+    }
+
+    /// Returns whether a gate decides where the run goes on if the state would fail, or none of its transitions holds.
+    #[must_use]
+    pub fn asks_when_unknown(&self) -> bool {
+        self.asks_when_unknown
     }
 
     /// Returns the items that the state is executed for, one after the other.

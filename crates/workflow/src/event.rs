@@ -662,6 +662,8 @@ pub enum ShellAnswer {
 pub enum FailureReason {
     /// An action did not succeed, and no transition applied.
     ActionFailed,
+    /// A state found nothing that it expects, and who was asked let the run fail.
+    Unexpected,
     /// The run needed more states than it may execute.
     TooManyStates,
     /// The run took longer than it may.

@@ -145,6 +145,9 @@ impl Gate {
     #[must_use]
     pub fn prompt(&self) -> String {
         match &self.asks {
+            GateRequest::Judgement { otherwise: Branch::Fail { reason: FailureReason::Unexpected, error }, .. } => {
+                format!("{error}. Where does the run go on?")
+            }
             GateRequest::Judgement { .. } => format!("What holds after state '{}'?", self.step.place),
             GateRequest::Answer { question, .. } => question.prompt.clone(),
         }

@@ -180,11 +180,12 @@ impl LogBuilder {
             Event::VariablesAsked { purpose: Purpose::ReadReturnValues, .. }
                 | Event::ContractChecked { side: Side::ReturnValues, .. }
                 | Event::FinallyBegan {
-                    end: Branch::Complete | Branch::Fail { reason: FailureReason::ActionFailed, .. },
+                    end: Branch::Complete
+                        | Branch::Fail { reason: FailureReason::ActionFailed | FailureReason::Unexpected, .. },
                     ..
                 }
                 | Event::Completed { .. }
-                | Event::Failed { reason: FailureReason::ActionFailed, .. }
+                | Event::Failed { reason: FailureReason::ActionFailed | FailureReason::Unexpected, .. }
         );
         let state = self.history.last_state().filter(|_| is_end && !self.ended)?.to_owned();
         self.ended = true;

@@ -20,7 +20,8 @@ fn a_debugger() {
     procedure.runs(json!({}));
     procedure.writes("sum.py", &script.replace("'total'", "'amount'"));
     let run = procedure.begins(json!({}));
-    assert_ne!(run["status"], "completed", "another output is not gone over: {run:#}");
+    assert_eq!(run["status"], "waiting", "another output is not gone over: {run:#}");
+    assert_eq!(run["pending_gate"]["context"]["nearest_line"], "amount 6", "{run:#}");
 }
 
 #[test]
@@ -85,8 +86,21 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
     procedure.writes("install.sh", &INSTALLER.replace("read -p \"Port", "read -p \"Mirror: \" m; read -p \"Port"));
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
     let run = procedure.begins(json!({"PORT": "7777", "PASSWORD": "another-one"}));
-    assert_ne!(run["status"], "completed", "an extra question stops it: {run:#}");
+    let gate = &run["pending_gate"];
+    assert_eq!(run["status"], "waiting", "an extra question stops it: {run:#}");
+    assert_eq!(gate["context"]["expected"], "^Port \\[\\d+\\]: *$", "{run:#}");
     assert!(!procedure.home.path().join("conf").exists());
+    // The agent answers the question in the terminal of the run, and lets it go on.
+    let terminal = run["session_id"].as_str().unwrap();
+    let typed =
+        json!({"session_id": terminal, "input_text": "deb.example.org\n", "pattern": "Port .*: $", "timeout": 60});
+    let _ = procedure.agent.calls("send_input", typed);
+    let goes_on = json!({"run_id": run["run_id"], "answer": gate["choices"][0]});
+    let over = procedure.agent.calls("decide", goes_on);
+    assert_eq!(over["success"], true, "{over:#}");
+    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(over["status"], "completed", "{over:#}");
+    assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
 }
 
 #[test]
@@ -137,7 +151,7 @@ fn a_server_whose_port_differs_in_two_terminals() {
         "python3 -c \"import urllib.request as u; u.urlretrieve('http://127.0.0.1:{port}/serve.py', 'got.py')\""
     ));
     let server = session.terminals[0].clone();
-    session
+    let _ = session
         .agent
         .calls("send_input", json!({"session_id": server, "keys": ["ctrl-c"], "until": "prompt", "timeout": 60}));
     let procedure = session.captures(json!({}));
@@ -170,7 +184,8 @@ fn what_cannot_be_taken_back_asks_a_person() {
     let run = procedure.begins(json!({}));
     assert_eq!(run["status"], "waiting", "{run:#}");
     assert_eq!(run["pending_gate"]["answered_by"], "human", "{run:#}");
-    procedure.agent.begins("decide", json!({"run_id": run["run_id"], "choice": "yes"})).refused();
+    let refused = procedure.agent.calls("decide", json!({"run_id": run["run_id"], "answer": "yes"}));
+    assert_eq!(refused["success"], false, "{refused}");
     procedure.home.answers(run["run_id"].as_str().unwrap(), "no");
     let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
     assert_eq!((over["status"].as_str(), over["error"].as_str().unwrap().contains("said no")), (Some("failed"), true));

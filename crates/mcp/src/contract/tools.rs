@@ -50,9 +50,13 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
         )
 }
 
-/// Parameters that a call may have and the list of tools does not name: they are for people, and each costs every model.
-const NOT_OFFERED: [(&str, &[&str]); 1] =
-    [("capture_workflow", &["since", "last", "expect", "keep", "overwrite_existing"])];
+/// Parameters that a call may have and the list of tools does not name: they are for people and captured workflows, and
+/// each costs every model.
+const NOT_OFFERED: [(&str, &[&str]); 3] = [
+    ("await_output", &["stop_at_input"]),
+    ("capture_workflow", &["since", "last", "expect", "keep", "overwrite_existing"]),
+    ("send_input", &["stop_at_input"]),
+];
 
 /// Removes parameters from a schema.
 fn leave_out<'n>(parameters: &mut JsonObject, names: impl Iterator<Item = &'n &'n str>) {

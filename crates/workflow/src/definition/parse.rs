@@ -199,6 +199,7 @@ impl Reader<'_> {
             }
             self.target(name, "on_exhausted", &place, known)
         });
+        let asks_when_unknown = object.get("on_unknown").is_some_and(|place| self.on_unknown(&place));
         let for_each = object.get("for_each").and_then(|place| self.for_each(&place, action.as_ref()));
         let transitions = transitions.unwrap_or_default().into_iter().collect::<Option<Vec<_>>>()?;
         if action.as_ref().is_some_and(|action| action.tool == tool::RETURN)
@@ -214,8 +215,18 @@ impl Reader<'_> {
             on_timeout,
             max_visits,
             on_exhausted,
+            asks_when_unknown,
             for_each,
         })
+    }
+
+    /// Reads whether a state asks where it found nothing that it expects.
+    fn on_unknown(&mut self, place: &JsonPath<'_>) -> bool {
+        let word = self.findings.text(place, "'on_unknown'");
+        if word.is_some_and(|word| !matches!(word, "ask" | "fail")) {
+            self.findings.error(&place.pointer, "'on_unknown' is \"ask\" or \"fail\"");
+        }
+        word == Some("ask")
     }
 
     /// Reads the items that a state is executed for: an object, or the items alone.

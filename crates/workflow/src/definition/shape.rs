@@ -102,6 +102,19 @@ pub(super) struct State {
     for_each: Option<AnyForEach>,
     /// State to go to when it takes longer, and when the action failed or its output did not come and no transition holds
     on_timeout: Option<String>,
+    /// What to do when the state would fail, or none of its transitions holds: ask, at a gate, where the run goes on
+    on_unknown: Option<OnUnknown>,
+}
+
+/// What to do where a state found nothing that it expects.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+#[allow(dead_code, reason = "this type is described, never built")]
+enum OnUnknown {
+    /// A person or an agent decides where the run goes on
+    Ask,
+    /// The run fails
+    Fail,
 }
 
 /// A list, or a text with one item a line; or an object with more.

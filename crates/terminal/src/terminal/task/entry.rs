@@ -125,12 +125,14 @@ impl Task {
         known.or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
     }
 
-    /// Whether the prompt of the last entry stands at the cursor, so that its program is about to read if it does not yet:
-    /// line editors run something of their own behind each prompt.
+    /// Whether the prompt of the last entry, or one of the foreground program's kind, stands at the cursor, so that its
+    /// program is about to read if it does not yet: line editors run something of their own behind each prompt.
     pub(super) fn shows_known_prompt(&self) -> bool {
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         let row = self.row_before_cursor();
-        !is_taken && self.last_prompt.as_ref().is_some_and(|known| matches!(known.row(&row), RowKind::Prompt { .. }))
+        let is_known =
+            || self.last_prompt.as_ref().is_some_and(|known| matches!(known.row(&row), RowKind::Prompt { .. }));
+        !is_taken && (is_known() || LearnedPrompt::learn(&row, self.foreground_name().as_deref()).is_some())
     }
 
     /// Returns what stands at a prompt without marks and was not entered: text behind the cursor, or the end of the row

@@ -1,0 +1,109 @@
+//! What follows where a state found nothing that it expects: a person or an agent decides.
+//!
+//! A state with `on_unknown` does not fail at once. The run stops at a gate that says what was expected, with the line that
+//! comes nearest to it. Programs in the terminal go on meanwhile; who answers may type there first.
+
+use serde_json::{Map, Value};
+
+use super::Branch;
+use crate::definition::{Definition, State};
+use crate::event::{Choice, FailureReason};
+use crate::substitute;
+
+/// The fields that an answer at such a gate is based on, besides the result of the action.
+const EXPECTED: &str = "expected";
+const NEAREST: &str = "nearest_line";
+
+/// The last lines of a screen that are compared with what was expected.
+const COMPARED_LINES: usize = 60;
+
+/// How alike a line must be to be called near, from 0 to 1.
+const NEAR: f64 = 0.2;
+
+/// Returns where a run may go on: where the state leads, the state again, or any other state.
+pub(super) fn choices(definition: &Definition, state: &State) -> Vec<Choice> {
+    let goes_on = state.transitions().first().map(|transition| Choice {
+        description: format!("go on with '{}'", transition.next_state()),
+        next_state: transition.next_state().to_owned(),
+    });
+    let again = Choice { description: format!("do '{}' again", state.name()), next_state: state.name().to_owned() };
+    let is_other = |name: &&str| *name != state.name() && goes_on.as_ref().is_none_or(|one| one.next_state != **name);
+    let others = definition.states().iter().map(State::name).filter(is_other);
+    let others: Vec<Choice> =
+        others.map(|name| Choice { description: format!("go to '{name}'"), next_state: name.to_owned() }).collect();
+    goes_on.into_iter().chain([again]).chain(others).collect()
+}
+
+/// Returns what a run fails with if that is the answer.
+pub(super) fn failure(error: String) -> Branch {
+    Branch::Fail { reason: FailureReason::Unexpected, error }
+}
+
+/// Adds to the result of an action what was expected of it, and the line that comes nearest.
+pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Value>) {
+    let text = |key: &str| result.get(key).map(substitute::as_text).filter(|text| !text.is_empty());
+    let shown = text("screen_content").or_else(|| text("output")).unwrap_or_default();
+    let one = params.get("pattern").and_then(Value::as_str);
+    let all = params.get("patterns").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let patterns: Vec<&str> = one.into_iter().chain(all).filter(|pattern| !pattern.is_empty()).collect();
+    if patterns.is_empty() {
+        return;
+    }
+    let nearest = nearest_line(&patterns, &shown);
+    result.insert(EXPECTED.to_owned(), patterns.join("\n").into());
+    if let Some(line) = nearest {
+        result.insert(NEAREST.to_owned(), line.into());
+    }
+}
+
+/// Returns the line that is most like what one of the patterns says, if any is.
+fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
+    let said: Vec<String> = patterns.iter().map(|pattern| plain(pattern)).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines = &lines[lines.len().saturating_sub(COMPARED_LINES)..];
+    let mut best: Option<(f64, &str)> = None;
+    for line in lines {
+        let known: String = line.chars().take(300).map(|sign| if sign.is_ascii_digit() { '0' } else { sign }).collect();
+        for said in &said {
+            let alike = strsim::normalized_levenshtein(said, &known);
+            if alike >= NEAR && best.is_none_or(|(most, _)| alike >= most) {
+                best = Some((alike, line));
+            }
+        }
+    }
+    best.map(|(_, line)| line.to_owned())
+}
+
+/// Returns roughly the text that a pattern matches: without anchors and repetitions, with 0 for digits.
+fn plain(pattern: &str) -> String {
+    let mut text = String::new();
+    let mut signs = pattern.chars().take(300);
+    while let Some(sign) = signs.next() {
+        match sign {
+            '\\' => match signs.next() {
+                Some('d') => text.push('0'),
+                Some('S' | 'w') => text.push('x'),
+                Some('s') => text.push(' '),
+                Some(escaped) => text.push(escaped),
+                None => {}
+            },
+            '^' | '$' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '|' => {}
+            digit if digit.is_ascii_digit() => text.push('0'),
+            other => text.push(other),
+        }
+    }
+    text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_line_is_the_changed_question() {
+        let screen = "Reading lists...\nDo you really want to continue? [yes/no] ";
+        let pattern = r"^Do you want to continue\? \[Y/n\] *$";
+        assert_eq!(nearest_line(&[pattern], screen).as_deref(), Some("Do you really want to continue? [yes/no]"));
+        assert_eq!(nearest_line(&[pattern], "x\ny"), None);
+    }
+}

@@ -4,7 +4,6 @@
 //! stays byte for byte as it is ([`json`], [`toml`]). Every change is compared with the intended one before it is
 //! written ([`edit`]). It is written atomically, and only if no other program wrote meanwhile ([`file`]).
 
-pub(crate) mod diff;
 pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod file;

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::clients::edit::{EditRequest, Outcome, edited};
 use crate::clients::entry::OwnEntry;
-use crate::clients::{CLIENTS, Client, Scope, UserPaths, diff, file};
+use crate::clients::{CLIENTS, Client, Scope, UserPaths, file};
 use crate::failure::Failure;
+use crate::line_diff;
 use crate::print::{self, BAD, GOOD, QUIET};
 
 #[derive(Debug, Args)]
@@ -93,7 +94,7 @@ impl Setup {
         let outcome = if self.dry_run {
             file::read(&path).map_err(|error| error.to_string()).and_then(|text| {
                 let (outcome, new) = make(text.as_deref())?;
-                difference = diff::unified(&path.display().to_string(), text.as_deref(), &new);
+                difference = line_diff::unified(&path.display().to_string(), text.as_deref(), &new);
                 Ok(outcome)
             })
         } else {

@@ -1,13 +1,16 @@
 //! `steplatch workflow …`: the library of workflows.
 
 mod capture;
+mod diff;
 mod golden;
 mod graph;
+mod history;
 mod lint;
 mod list;
 mod load;
 mod recorded;
 mod remove;
+mod revert;
 mod schema;
 mod show;
 mod source;
@@ -31,6 +34,9 @@ pub(crate) enum Workflow {
     Load(load::Load),
     /// Remove saved workflows
     Rm(remove::Remove),
+    History(history::History),
+    Diff(diff::Diff),
+    Revert(revert::Revert),
     /// Check workflows and report all problems
     Lint(lint::Lint),
     /// Draw a workflow as a Mermaid diagram or an SVG picture
@@ -48,6 +54,9 @@ impl Workflow {
             Self::Capture(command) => command.run(place).await,
             Self::Load(command) => command.run(place).await,
             Self::Rm(command) => command.run(place).await,
+            Self::History(command) => command.run(place).await,
+            Self::Diff(command) => command.run(place).await,
+            Self::Revert(command) => command.run(place).await,
             Self::Lint(command) => command.run(place).await,
             Self::Graph(command) => command.run(place).await,
             Self::Test(command) => command.run(place).await,

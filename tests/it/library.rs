@@ -114,7 +114,7 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
     let coloured = json!({"workflow_definition": machine("by_agent"), "colour": "red"});
     assert_eq!(
         agent.begins("create_workflow", coloured).refused(),
-        "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing"
+        "create_workflow: unknown field 'colour', the fields are workflow_definition, overwrite_existing, reason"
     );
     let created = agent.calls("create_workflow", json!({"workflow_definition": machine("by_agent")}));
     assert_eq!(created["success"], true, "{created}");
@@ -124,4 +124,60 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
     assert!(removed.stderr.contains("Workflow 'nobody' not found. Available workflows: good"), "{removed:?}");
     assert_eq!(removed.stdout.lines().count(), 2, "{removed:?}");
     assert_eq!(names(&types(&["list", "--json"]).json()), ["good".to_owned()].into());
+}
+
+#[test]
+fn the_versions_of_a_workflow_are_listed_compared_and_gone_back_to() {
+    let home = Home::new(STEPLATCH);
+    let file = home.path().join("nap.json");
+    let write = |seconds: f64| {
+        let mut nap = machine("nap");
+        nap["states"]["sleep"]["action"]["params"]["seconds"] = json!(seconds);
+        fs::write(&file, nap.to_string()).unwrap();
+    };
+    let file_name = file.to_str().unwrap();
+    write(0.1);
+    home.runs(&["workflow", "load", file_name]).well();
+    assert!(home.runs(&["workflow", "diff", "nap"]).stderr.contains("no version before the current one"));
+    // An agent changes it.
+    let agent = Agent::new(&home);
+    let mut longer = machine("nap");
+    longer["states"]["sleep"]["action"]["params"]["seconds"] = json!(9);
+    let create = json!({"workflow_definition": longer, "overwrite_existing": true, "reason": "it was too short"});
+    assert_eq!(agent.calls("create_workflow", create)["version"], 2);
+
+    let history = home.runs(&["workflow", "history", "nap"]).well();
+    let lines: Vec<&str> = history.lines().collect();
+    assert!(
+        lines[1].starts_with("2 now") && lines[1].contains("test agent") && lines[1].ends_with("it was too short"),
+        "{history}"
+    );
+    assert!(lines[2].starts_with("1 ") && lines[2].contains(" cli"), "{history}");
+    let difference = home.runs(&["workflow", "diff", "nap"]).well();
+    assert!(difference.starts_with("--- nap@1\n+++ nap@2\n@@ "), "{difference}");
+    assert!(difference.contains("-          \"seconds\": 0.1\n+          \"seconds\": 9\n"), "{difference}");
+    let back = home.runs(&["workflow", "diff", "nap@2", "nap@1", "--json"]).json();
+    let place = "/states/sleep/action/params/seconds";
+    assert_eq!(back["changes"], json!([{"path": place, "before": 9, "after": 0.1}]));
+    let shown = home.runs(&["workflow", "show", "nap@1", "--json"]).json();
+    assert_eq!((&shown["metadata"]["version"], shown["definition"].pointer(place)), (&json!(1), Some(&json!(0.1))));
+    let none = home.runs(&["workflow", "show", "nap@7"]);
+    assert!(none.stderr.contains("workflow 'nap' has no version 7; there are 2, 1"), "{none:?}");
+
+    // Going back is a version, too; so is a workflow that was removed.
+    let reverted = home.runs(&["workflow", "revert", "nap", "--reason", "too long"]).well();
+    assert_eq!(reverted.trim(), "nap is version 3, which equals 1");
+    let listed = home.runs(&["workflow", "list", "--json"]).json();
+    assert_eq!(listed["workflows"][0]["version"], 3, "{listed}");
+    let removed = home.runs(&["workflow", "rm", "nap"]);
+    assert!(removed.stderr.contains("steplatch workflow revert nap"), "{removed:?}");
+    assert!(home.runs(&["workflow", "history", "nap"]).well().contains("nap was removed"));
+    home.runs(&["workflow", "revert", "nap", "2"]).well();
+    let versions = home.runs(&["workflow", "history", "nap", "--json"]).json();
+    let version = |at: usize, key: &str| versions["versions"][at][key].clone();
+    assert_eq!((version(0, "version"), version(0, "reason")), (json!(4), json!("as version 2")));
+    assert_eq!((version(1, "version"), version(1, "reason")), (json!(3), json!("as version 1: too long")));
+    assert_eq!(home.runs(&["run", "nap@1"]).code, 2, "runs are of the current version");
+    home.runs(&["workflow", "rm", "--purge", "nap"]).well();
+    assert!(home.runs(&["workflow", "history", "nap"]).stderr.contains("not found"));
 }

@@ -305,6 +305,15 @@ impl Redactor {
         (head, tail)
     }
 
+    /// Returns a text that was cut out of another one, such as a row of a screen, without any secret in it, and without what the
+    /// cuts left of one.
+    pub fn masked_fragment(&self, text: String) -> String {
+        let (_, text) = self.masked_cut(String::new(), Some(text));
+        let (text, _) = self.masked_cut(text.unwrap_or_default(), None);
+        let is_middle = text.chars().count() >= SHORTEST && self.values().iter().any(|secret| secret.contains(&text));
+        if is_middle { MASK.to_owned() } else { text }
+    }
+
     /// Removes secrets from every text in `fields`, as [`Self::mask_in`].
     pub fn mask_fields(&self, fields: &mut Map<String, Value>) {
         let mut value = Value::Object(std::mem::take(fields));

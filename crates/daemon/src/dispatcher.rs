@@ -388,6 +388,13 @@ impl Dispatcher {
                 VerbReply::of(Box::pin(self.workflows.capture(caller, sessions, verb)).await)
             }
             Command::CreateWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.create(caller, verb)).await),
+            Command::ListWorkflowVersions(verb) => {
+                VerbReply::of(Box::pin(self.workflows.list_versions(caller, verb)).await)
+            }
+            Command::RevertWorkflow(verb) => VerbReply::of(Box::pin(self.workflows.revert(caller, verb)).await),
+            Command::ForgetWorkflowVersions(verb) => {
+                VerbReply::of(Box::pin(self.workflows.forget_versions(caller, verb)).await)
+            }
             Command::LoadFunctions(verb) => VerbReply::of(Box::pin(self.workflows.load(caller, verb)).await),
             Command::GetWorkflowSchema(verb) => VerbReply::of(self.workflows.schema(&verb)),
             Command::ListWorkflows(verb) => VerbReply::of(Box::pin(self.tools.list_workflows(caller, verb)).await),

@@ -133,6 +133,9 @@ routes! {
     Post "/workflows/captures" "CAPTURE_WORKFLOW", Unprocessable;
     Get "/workflows/{name}" "DESCRIBE_WORKFLOW" of Workflow, Unprocessable;
     Delete "/workflows/{name}" "DELETE_WORKFLOW" of Workflow, Conflict;
+    Get "/workflows/{name}/versions" "LIST_WORKFLOW_VERSIONS" of Workflow, Unprocessable;
+    Delete "/workflows/{name}/versions" "FORGET_WORKFLOW_VERSIONS" of Workflow, Unprocessable;
+    Post "/workflows/{name}/revert" "REVERT_WORKFLOW" of Workflow, Unprocessable;
     Post "/workflows/{name}/runs" "EXECUTE_WORKFLOW" {"name" = "workflow_id"} of Workflow, Run;
     Get "/diagram" "DRAW_WORKFLOW", Unprocessable;
     Get "/workflow-schema" "GET_WORKFLOW_SCHEMA", Unprocessable;

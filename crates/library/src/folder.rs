@@ -106,7 +106,7 @@ impl<'f> FolderLock<'f> {
             file.write_all(text)?;
             file.sync_all()?;
             fs::rename(&unfinished, &target)?;
-            self.sync()
+            sync(target.parent().unwrap_or(self.folder))
         };
         put().map_err(|cause| {
             // It may not have come into being; if it stays, the next writer clears it away.
@@ -118,15 +118,21 @@ impl<'f> FolderLock<'f> {
     /// Removes a file. Returns whether there was one.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, FolderError> {
         let file = self.folder.join(name);
-        match fs::remove_file(&file).and_then(|()| self.sync()) {
+        match fs::remove_file(&file).and_then(|()| sync(file.parent().unwrap_or(self.folder))) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(FolderError::of(&file, error)),
         }
     }
 
-    fn sync(&self) -> io::Result<()> {
-        File::open(self.folder)?.sync_all()
+    /// Makes a directory in the folder, unless it is there.
+    pub(crate) fn make(&self, name: &str) -> Result<(), FolderError> {
+        let made = self.folder.join(name);
+        if made.is_dir() {
+            return Ok(());
+        }
+        let make = fs::create_dir(&made).and_then(|()| sync(made.parent().unwrap_or(self.folder)));
+        make.map_err(|error| FolderError::of(&made, error))
     }
 
     /// Removes what a killed writer left unfinished: under the lock there is no other writer.
@@ -147,6 +153,11 @@ impl Drop for FolderLock<'_> {
         // kernel releases it in any case when the last holder closes.
         let _ = self.file.unlock();
     }
+}
+
+/// Makes the entries of a directory last.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 fn make(folder: &Path) -> Result<(), FolderError> {

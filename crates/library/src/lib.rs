@@ -11,6 +11,8 @@
 //! lock. `index.json` only saves time: it is derived from the files and made anew whenever it does
 //! not fit them.
 //!
+//! A machine that is changed leaves its version before in `.versions`, with its author.
+//!
 //! All calls block. This crate does not judge whether a definition is valid.
 
 mod document;
@@ -21,6 +23,7 @@ mod functions;
 mod index;
 mod library;
 mod signature;
+mod versions;
 
 pub use document::{Metadata, Status, Stored};
 pub use error::{CreateError, FileError, FolderError, LookupError};
@@ -29,3 +32,4 @@ pub use function_file::{Counts, Declares, FoundFunctions, FunctionFile, Function
 pub use index::{Broken, Entry, Listing};
 pub use library::{Library, SaveOutcome};
 pub use signature::Signature;
+pub use versions::{Author, MOST_VERSIONS, SavedVersion, VersionError};

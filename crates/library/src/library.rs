@@ -9,7 +9,7 @@ use steplatch_ids::WorkflowName;
 use crate::document::{self, LARGEST, Metadata, Status, Stored, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::index::{self, Index, Listing};
-use crate::{CreateError, FolderError, LookupError, Signature};
+use crate::{Author, CreateError, FolderError, LookupError, Signature};
 
 /// The longest name, in characters: see [`WorkflowName`].
 const LONGEST_NAME: usize = 64;
@@ -49,11 +49,12 @@ impl Library {
     }
 
     /// Saves a definition under its own name, as a draft. Replaces one of that name only if `overwrite`; the counts
-    /// of that one are kept, and its status too if it does the same.
+    /// of that one are kept, and its status too if it does the same. One that does something else is a new version, and the
+    /// version before is kept.
     ///
     /// # Errors
     /// When the name is taken, missing or not possible, the definition too long, or the directory cannot be written.
-    pub fn create(&self, definition: &Value, overwrite: bool) -> Result<Stored, CreateError> {
+    pub fn create(&self, definition: &Value, overwrite: bool, author: &Author) -> Result<Stored, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let name: WorkflowName = fields.get("name").and_then(Value::as_str).ok_or(CreateError::NoName)?.parse()?;
         if is_reserved(&name) {
@@ -63,20 +64,24 @@ impl Library {
         let hash = Signature::of(definition);
         let locked = FolderLock::wait(&self.folder)?;
         let metadata = match self.read(&name) {
-            Err(LookupError::NotFound { .. }) => first(hash, Status::Draft),
+            Err(LookupError::NotFound { .. }) => self.first(&name, hash, Status::Draft)?,
             _ if !overwrite => return Err(CreateError::Exists { name }),
-            Ok(old) if old.metadata.hash == hash => old.metadata,
-            Ok(old) => Metadata {
-                hash,
-                version: old.metadata.version.saturating_add(1),
-                status: Status::Draft,
-                ..old.metadata
-            },
-            Err(LookupError::Broken { .. }) => first(hash, Status::Draft),
+            Ok(old) if old.metadata.hash == hash => {
+                let mut stored = old;
+                stored.definition = definition.clone();
+                self.put(&locked, &stored)?;
+                return Ok(stored);
+            }
+            Ok(old) => {
+                let replaced = self.record_replaced(&locked, &old)?;
+                let version = self.next_version(&name, replaced)?;
+                Metadata { hash, version, status: Status::Draft, ..old.metadata }
+            }
+            Err(LookupError::Broken { .. }) => self.first(&name, hash, Status::Draft)?,
             Err(LookupError::Folder(error)) => return Err(error.into()),
         };
         let stored = Stored { name, definition: definition.clone(), metadata };
-        self.put(&locked, &stored)?;
+        self.put_new(&locked, &stored, author)?;
         Ok(stored)
     }
 
@@ -91,6 +96,7 @@ impl Library {
         definition: &Value,
         name: Option<&WorkflowName>,
         is_taken: &dyn Fn(&WorkflowName) -> bool,
+        author: &Author,
     ) -> Result<SaveOutcome, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let hash = Signature::of(definition);
@@ -116,7 +122,8 @@ impl Library {
         }
         let name = self.free_name(&wanted, is_taken);
         let definition = document::named(definition.clone(), &name);
-        self.put(&locked, &Stored { name: name.clone(), definition, metadata: first(hash, Status::Proven) })?;
+        let metadata = self.first(&name, hash, Status::Proven)?;
+        self.put_new(&locked, &Stored { name: name.clone(), definition, metadata }, author)?;
         Ok(SaveOutcome { saved: true, name })
     }
 
@@ -144,7 +151,7 @@ impl Library {
         Ok(index.into_listing())
     }
 
-    /// Removes a saved workflow, also a broken one.
+    /// Removes a saved workflow, also a broken one. Its versions stay, see [`Self::forget_versions`].
     ///
     /// # Errors
     /// When there is none of that name, or the directory cannot be written.
@@ -154,6 +161,9 @@ impl Library {
             return Err(not_found());
         }
         let locked = FolderLock::wait(&self.folder)?;
+        if let Ok(stored) = self.read(name) {
+            self.record_replaced(&locked, &stored)?;
+        }
         locked.remove(&golden_name(name))?;
         if locked.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
     }
@@ -226,6 +236,20 @@ impl Library {
         locked.put(&file_name(&stored.name), document::text(stored).as_bytes())
     }
 
+    /// Puts a file with a definition that is new, and records it as a version.
+    fn put_new(&self, locked: &FolderLock<'_>, stored: &Stored, author: &Author) -> Result<(), FolderError> {
+        self.put(locked, stored)?;
+        // It is saved. Without its record, a version has no author, and is recorded when it is replaced.
+        let _ = self.record_saved(locked, stored, author);
+        Ok(())
+    }
+
+    /// Returns the metadata of a workflow that is not there yet. One that was removed goes on with its versions.
+    fn first(&self, name: &WorkflowName, hash: Signature, status: Status) -> Result<Metadata, FolderError> {
+        let (created, version) = (to_rfc3339(SystemTime::now()), self.next_version(name, 0)?);
+        Ok(Metadata { hash, created, version, status, ..Metadata::default() })
+    }
+
     /// Returns `wanted`, or with the first number behind it under which there is no file.
     fn free_name(&self, wanted: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
         let is_free =
@@ -262,8 +286,4 @@ fn check_length(definition: &Value) -> Result<(), CreateError> {
         text.len() + 2 * text.bytes().filter(|byte| *byte == b'\n').count()
     });
     if bytes > at_most { Err(CreateError::TooLarge { bytes, at_most }) } else { Ok(()) }
-}
-
-fn first(hash: Signature, status: Status) -> Metadata {
-    Metadata { hash, created: to_rfc3339(SystemTime::now()), version: 1, status, ..Metadata::default() }
 }

@@ -6,6 +6,8 @@
 //! device has the key is of no interest here. Counters are not compared: keys that are synchronized between devices have none.
 
 mod challenge;
+#[cfg(test)]
+mod fuzz;
 mod key;
 #[cfg(any(test, feature = "soft-authenticator"))]
 mod soft_authenticator;

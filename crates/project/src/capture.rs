@@ -88,6 +88,7 @@ impl Workflows {
         let create = CreateWorkflow {
             workflow_definition: captured.definition.clone(),
             overwrite_existing: verb.overwrite_existing,
+            reason: Some(format!("captured from {}", verb.session_ids.join(", "))),
         };
         let created = self.create(caller, create).await;
         let Some(path) = created.path.filter(|_| created.success) else {

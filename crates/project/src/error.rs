@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{InvalidId, WorkflowName};
-use steplatch_library::{CreateError, FolderError, LookupError};
+use steplatch_library::{CreateError, FolderError, LookupError, VersionError};
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
@@ -78,6 +78,17 @@ pub enum FindError {
     /// The directory of a library can not be read.
     #[error("{}", with_causes(.0))]
     Library(LookupError),
+    /// The workflow has no such version.
+    #[error(transparent)]
+    Version(VersionError),
+    /// The workflow is a function, whose file has no versions here.
+    #[error("'{name}' is a function; versions are kept of machines. Its file is {}", .file.display())]
+    OfFunction {
+        /// The workflow.
+        name: WorkflowName,
+        /// Its file.
+        file: PathBuf,
+    },
 }
 
 /// A name that no saved workflow has.

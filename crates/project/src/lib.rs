@@ -22,6 +22,7 @@ mod projects;
 mod proven;
 pub mod python;
 mod verbs;
+mod versions;
 mod workers;
 mod workflows;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_diagram::mermaid;
-use steplatch_library::{CreateError, Entry, Library, LookupError, Metadata, Status};
+use steplatch_library::{Author, CreateError, Entry, Library, LookupError, Metadata, Status, Stored};
 use steplatch_protocol::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
     DescribeWorkflowReply, DrawWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows,
@@ -16,7 +16,7 @@ use steplatch_workflow::{
 };
 
 use super::folders::{LibraryPaths, LibrarySearch};
-use super::function_verbs;
+use super::{function_verbs, versions};
 use crate::error::{DeleteError, FindError, with_causes};
 use crate::guide;
 use crate::project::Project;
@@ -49,7 +49,8 @@ impl Workflows {
             Err(error) => return refused(error.to_string()),
         };
         let asker = LibrarySearch::of(caller);
-        let created = self.disk.writing(move || create(&asker.folders(), &project, &verb)).await;
+        let author = author(caller, verb.reason.clone()).await;
+        let created = self.disk.writing(move || create(&asker.folders(), &project, &verb, &author)).await;
         created.unwrap_or_else(|error| refused(error.to_string()))
     }
 
@@ -138,7 +139,17 @@ impl Workflows {
     }
 }
 
-pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWorkflow) -> CreateWorkflowReply {
+/// Returns who saves a version for `caller`.
+pub(super) async fn author(caller: &Caller, reason: Option<String>) -> Author {
+    Author { by: Some(caller.who().await), through: Some(caller.through().await), reason }
+}
+
+pub(super) fn create(
+    folders: &LibraryPaths,
+    project: &Project,
+    verb: &CreateWorkflow,
+    author: &Author,
+) -> CreateWorkflowReply {
     let document = &verb.workflow_definition;
     let name: Option<String> = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
     let refused = |error: String| CreateWorkflowReply {
@@ -170,12 +181,13 @@ pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWor
         return refused(format!("The workflow was not saved: {}; choose another name", owner.conflict(name)));
     }
     let library = Library::open(&folders.first);
-    match library.create(document, verb.overwrite_existing) {
+    match library.create(document, verb.overwrite_existing, author) {
         Ok(stored) => CreateWorkflowReply {
             success: true,
             workflow_name: stored.name.to_string(),
             stored_file: format!("{}.json", stored.name),
             path: Some(library.file(&stored.name).display().to_string()),
+            version: stored.metadata.version,
             workflow_signature: workflow_signature(&stored.definition),
             warnings: problem_lines(&warnings),
             ..CreateWorkflowReply::default()
@@ -206,7 +218,7 @@ fn missing(document: &Value) -> Vec<Problem> {
         .collect()
 }
 
-fn problem_lines(problems: &[&Problem]) -> Vec<String> {
+pub(super) fn problem_lines(problems: &[&Problem]) -> Vec<String> {
     let line = |problem: &&Problem| {
         let place = if problem.pointer.is_empty() { "" } else { ": " };
         format!("{}{place}{}", problem.pointer, problem.message)
@@ -276,7 +288,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
 }
 
 fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
-    let Metadata { status, created, run_count, success_count, last_run, .. } = &entry.metadata;
+    let Metadata { status, version, created, run_count, success_count, last_run, .. } = &entry.metadata;
     let description = entry.description.as_ref();
     WorkflowInfo {
         created_at: Some(created.clone()).filter(|created| !created.is_empty()),
@@ -284,6 +296,7 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
         kind: "machine".to_owned(),
         description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
         status: name_of(*status).to_owned(),
+        version: *version,
         run_count: *run_count,
         success_count: *success_count,
         last_run: last_run.clone(),
@@ -323,10 +336,18 @@ pub(super) fn describe(
     project: &Project,
     name: &str,
 ) -> Result<DescribeWorkflowReply, FindError> {
+    if let Some((name, version)) = versions::numbered(name) {
+        return versions::describe(folders, project, name, version);
+    }
     let (library, stored) = match look_up(folders, project, name)? {
         ResolvedWorkflow::Machine(library, stored) => (library, *stored),
         ResolvedWorkflow::Function(workflow) => return Ok(function_verbs::describe(workflow)),
     };
+    Ok(described(&library, stored))
+}
+
+/// Returns the full description of a machine.
+pub(super) fn described(library: &Library, stored: Stored) -> DescribeWorkflowReply {
     let Metadata { hash, created, version, status, run_count, success_count, last_run, total_states, .. } =
         stored.metadata;
     let description = stored.definition.get("description").and_then(Value::as_str).map(str::to_owned);
@@ -358,7 +379,7 @@ pub(super) fn describe(
         Err(problems) => reply.problems = problem_lines(&problems.iter().collect::<Vec<_>>()),
     }
     reply.definition = Some(stored.definition);
-    Ok(reply)
+    reply
 }
 
 /// Returns the variables of a contract, with their schemas as the author wrote them.

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, WorkflowName};
-use steplatch_library::{Library, LookupError, Metadata, SaveOutcome, Signature, Stored};
+use steplatch_library::{Author, Library, LookupError, Metadata, SaveOutcome, Signature, Stored};
 
 use crate::disk::BlockingPool;
 use crate::error::{DiskError, FindError, KeepError, WorkflowNotFound, with_causes};
@@ -112,7 +112,8 @@ impl Workflows {
         let shelf = self.functions.of(folder).await?;
         let kept = self.disk.writing(move || {
             let has = |name: &str| shelf.files.iter().any(|file| file.declares(name));
-            library.keep_proven(&definition, None, &|name| has(name.as_str()))
+            let author = Author { through: Some("run".to_owned()), ..Author::default() };
+            library.keep_proven(&definition, None, &|name| has(name.as_str()), &author)
         });
         kept.await?.map_err(KeepError::Library)
     }

@@ -15,16 +15,19 @@ fn most_listed() -> u32 {
 /// Check a workflow and save it under its name, to be run with run_workflow {"workflow_name": …}.
 ///
 /// A workflow is a JSON state machine over the terminal tools; get_workflow_schema shows how to write one. Every mistake is
-/// listed at once in validation_errors, each with its place; nothing is saved then. warnings name traps. The file lies in
+/// listed in validation_errors with its place; nothing is saved then. warnings name traps. The file lies in
 /// .terminal_control_workflows of the project.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateWorkflow {
     /// The workflow, with name and description
     #[schemars(with = "Map<String, Value>")]
     pub workflow_definition: Value,
-    /// Replace a saved workflow of that name
+    /// Replace one of that name
     #[serde(default, skip_serializing_if = "is_false")]
     pub overwrite_existing: bool,
+    /// Why, for its history
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What came of saving a workflow.
@@ -43,6 +46,9 @@ pub struct CreateWorkflowReply {
     /// Its file, as a whole path
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Its version, from 1; 0 where nothing was saved
+    #[serde(default)]
+    pub version: u32,
     /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
     /// nothing was saved
     #[serde(default)]
@@ -231,6 +237,9 @@ pub struct WorkflowInfo {
     pub created_at: Option<String>,
     /// draft, or proven: it ran to its end as it is; remote, of those whose runs others do
     pub status: String,
+    /// The version of a machine, from 1; 0 of others
+    #[serde(default)]
+    pub version: u32,
     /// Runs of it that are over
     pub run_count: u64,
     /// Those that did what it is for
@@ -273,7 +282,7 @@ pub struct BrokenWorkflow {
 /// Look at a saved workflow: its definition, arguments, results, last runs and a diagram.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeWorkflow {
-    /// Its name
+    /// Its name, or NAME@2
     pub name: String,
 }
 
@@ -421,11 +430,115 @@ pub struct WorkflowMetadata {
     pub total_states: u64,
 }
 
-/// Remove a saved workflow for good. Its runs and the file of a function stay.
+/// Remove a saved workflow. Its runs, versions and the file of a function stay.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteWorkflow {
     /// Its name; or the name of a file of functions, which ends in .py
     pub name: String,
+}
+
+/// List the versions of a machine. One that was removed has versions as well, until they are forgotten.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListWorkflowVersions {
+    /// Its name
+    pub name: String,
+}
+
+/// The versions, the newest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListWorkflowVersionsReply {
+    /// Whether there are some
+    pub success: bool,
+    /// Its name
+    #[serde(default)]
+    pub workflow_name: String,
+    /// The versions
+    #[serde(default)]
+    pub versions: Vec<WorkflowVersion>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A version of a workflow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkflowVersion {
+    /// Its number, from 1
+    pub version: u32,
+    /// Whether the name means it now
+    pub is_current: bool,
+    /// When it was saved (ISO 8601, UTC); nothing where its file was edited, or is older than the list of versions
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved_at: Option<String>,
+    /// Who saved it: the person, the client, or the run
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The surface that was used
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
+    /// Why, in the author's words
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its signature
+    pub hash: String,
+}
+
+/// Make an earlier version of a machine the current one: a new version that equals it. One that was removed is back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RevertWorkflow {
+    /// Its name
+    pub name: String,
+    /// The version; without it the one before the current one, or the newest of one that was removed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Why, for its history
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RevertWorkflowReply {
+    /// Whether the name means that version now
+    pub success: bool,
+    /// Its name
+    #[serde(default)]
+    pub workflow_name: String,
+    /// The new version
+    #[serde(default)]
+    pub version: u32,
+    /// The version that it equals
+    #[serde(default)]
+    pub equals: u32,
+    /// What keeps it from being saved
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validation_errors: Vec<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Forget the versions of a machine, except the current one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ForgetWorkflowVersions {
+    /// Its name
+    pub name: String,
+}
+
+/// How many were forgotten.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ForgetWorkflowVersionsReply {
+    /// Whether none is left but the current one
+    pub success: bool,
+    /// Its name
+    #[serde(default)]
+    pub workflow_name: String,
+    /// How many there were
+    #[serde(default)]
+    pub forgotten: usize,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// What was removed.

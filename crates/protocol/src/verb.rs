@@ -203,6 +203,10 @@ verbs! {
     library::DescribeWorkflow => DescribeWorkflowReply, "DESCRIBE_WORKFLOW", Some("describe_workflow"), "Look at a saved workflow", READS;
     library::DeleteWorkflow => DeleteWorkflowReply, "DELETE_WORKFLOW", Some("delete_workflow"), "Remove a saved workflow", ENDS;
 
+    library::ListWorkflowVersions => ListWorkflowVersionsReply, "LIST_WORKFLOW_VERSIONS", None, "List versions of a workflow", READS;
+    library::RevertWorkflow => RevertWorkflowReply, "REVERT_WORKFLOW", None, "Go back to a version of a workflow", SAVES;
+    library::ForgetWorkflowVersions => ForgetWorkflowVersionsReply, "FORGET_WORKFLOW_VERSIONS", None, "Forget versions of a workflow", ENDS;
+
     nodes::ListNodes => ListNodesReply, "LIST_NODES", None, "List nodes", READS;
     nodes::DescribeNode => DescribeNodeReply, "DESCRIBE_NODE", None, "Look at a node", READS;
     nodes::RunNode => NodeReply, "RUN_NODE", None, "Call a node", ACTS;

@@ -23,13 +23,57 @@ impl Sessions {
 
     pub(crate) async fn try_inputs(&self, verb: ReadInputs) -> Result<ReadInputsReply, SessionError> {
         let terminal = self.find(&verb.session_id).await?;
-        let inputs = terminal.inputs(verb.from.unwrap_or(0)).await?;
+        // All of them, because a secret may begin in an earlier one than is wanted.
+        let mut inputs = terminal.inputs(0).await?;
         let secrets = self.secrets.within(terminal.id());
+        mask_typed(&mut inputs, &secrets);
+        let from = verb.from.unwrap_or(0);
+        inputs.retain(|input| input.number >= from);
         let most = verb.limit.map_or(usize::MAX, |limit| limit as usize);
         // The newest ones.
-        let from = inputs.len().saturating_sub(most);
-        let inputs = inputs.into_iter().skip(from).map(|input| record(input, &secrets)).collect();
+        let first = inputs.len().saturating_sub(most);
+        let inputs = inputs.into_iter().skip(first).map(|input| record(input, &secrets)).collect();
         Ok(ReadInputsReply { success: true, session_id: terminal.id().to_string(), inputs, error: None })
+    }
+}
+
+/// Hides secrets in what was typed, also those that several inputs make together, or that the beginning of the log or the end of a
+/// text has cut.
+fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
+    let is_cut_off = inputs.first().is_some_and(|oldest| oldest.number > 1);
+    let mut joined = String::new();
+    let mut ranges = Vec::new();
+    for input in inputs.iter() {
+        let begin = joined.len();
+        match &input.action {
+            LoggedAction::Typed { text, keys } => {
+                joined.push_str(&text.text);
+                ranges.push(begin..joined.len());
+                if !keys.is_empty() {
+                    // A key ends what was typed: a secret has no line end.
+                    joined.push('\n');
+                }
+            }
+            LoggedAction::Attached { bytes } => {
+                joined.push_str(&bytes.text);
+                ranges.push(begin..joined.len());
+            }
+            _ => {}
+        }
+    }
+    let reach = secrets.reach();
+    let texts = inputs.iter_mut().filter_map(|input| match &mut input.action {
+        LoggedAction::Typed { text, .. } | LoggedAction::Attached { bytes: text } => Some(text),
+        _ => None,
+    });
+    for (index, (text, range)) in texts.zip(ranges).enumerate() {
+        // A secret that reaches into the text is within this window.
+        let begin = joined.floor_char_boundary(range.start.saturating_sub(reach));
+        let end = joined.ceil_char_boundary((range.end + reach).min(joined.len()));
+        text.text = secrets.masked_portion(&joined[begin..end], range.start - begin..range.end - begin);
+        if text.cut || (index == 0 && is_cut_off) {
+            text.text = secrets.masked_fragment(std::mem::take(&mut text.text));
+        }
     }
 }
 
@@ -41,8 +85,8 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
         InputContext::Password { row } => ("password", Some(row)),
         InputContext::Program { row } => ("program", Some(row)),
     };
-    let masked = |text: LoggedText| {
-        let text = secrets.masked(text.text);
+    let masked = |LoggedText { text, cut }: LoggedText| {
+        let text = if cut { secrets.masked_fragment(text) } else { secrets.masked(text) };
         Some(text).filter(|text| !text.is_empty())
     };
     let cut = is_cut(&action);
@@ -52,7 +96,7 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
         by: by.map(|by| secrets.masked(by)),
         offset,
         context: context.to_owned(),
-        row: row.filter(|row| !row.is_empty()).map(|row| secrets.masked(row)),
+        row: row.filter(|row| !row.is_empty()).map(|row| secrets.masked_fragment(row)),
         screen: screen.map(|screen| secrets.masked_screen(screen)),
         directory: directory.map(|directory| secrets.masked(directory)),
         elapsed_time: took.map(|took| (took.as_secs_f64() * 1e3).round() / 1e3),
@@ -142,5 +186,83 @@ fn word(reason: Reason) -> &'static str {
         Reason::Quiet => "quiet",
         Reason::Input => "input",
         Reason::Timeout => "timeout",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn logged(number: u64, action: LoggedAction) -> LoggedInput {
+        let context = InputContext::Program { row: String::new() };
+        let (by, screen, directory, took) = (None, None, None, None);
+        LoggedInput { number, at: SystemTime::UNIX_EPOCH, by, offset: 0, context, screen, directory, took, action }
+    }
+
+    fn typed(text: &str, keys: &[&str]) -> LoggedAction {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        LoggedAction::Typed { text: LoggedText { text: text.to_owned(), cut: false }, keys }
+    }
+
+    /// The texts of the entries, without secrets.
+    fn shown(mut inputs: Vec<LoggedInput>, secrets: &Redactor) -> Vec<String> {
+        mask_typed(&mut inputs, secrets);
+        inputs.into_iter().map(|input| record(input, secrets).text.unwrap_or_default()).collect()
+    }
+
+    fn secrets() -> Redactor {
+        let secrets = Redactor::default();
+        secrets.add("hunter2-is-long");
+        secrets
+    }
+
+    #[test]
+    fn a_secret_that_several_inputs_make_is_hidden_in_each() {
+        let attached = |text: &str| LoggedAction::Attached { bytes: LoggedText { text: text.to_owned(), cut: false } };
+        let inputs = vec![
+            logged(1, typed("login hun", &[])),
+            logged(2, LoggedAction::Signalled(2)),
+            logged(3, typed("ter2-is", &[])),
+            logged(4, attached("-long\recho ä")),
+        ];
+        assert_eq!(shown(inputs, &secrets()), ["login ••••••", "", "••••••", "••••••\recho ä"]);
+        let apart = vec![logged(1, typed("hun", &["enter"])), logged(2, typed("ter2-is-long", &[]))];
+        assert_eq!(shown(apart, &secrets()), ["hun", "ter2-is-long"]);
+    }
+
+    #[test]
+    fn what_a_cut_or_a_row_left_of_a_secret_is_hidden() {
+        let secrets = secrets();
+        let cut = LoggedAction::Command {
+            command: LoggedText { text: "login hunter2-is".to_owned(), cut: true },
+            directory: None,
+            outcome: None,
+        };
+        assert_eq!(shown(vec![logged(1, cut)], &secrets), ["login ••••••"]);
+        // The beginning of the log was dropped.
+        assert_eq!(shown(vec![logged(9, typed("is-long\n", &[]))], &secrets), ["••••••\n"]);
+        for (row, expected) in
+            [("2-is-long more? ", "•••••• more? "), ("ter2-is", "••••••"), ("key? hunter2", "key? ••••••")]
+        {
+            let context = InputContext::Program { row: row.to_owned() };
+            let input = LoggedInput { context, ..logged(1, typed("", &[])) };
+            assert_eq!(record(input, &secrets).row.as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn where_a_text_is_divided_makes_no_difference() {
+        let whole = "x hunter2-is-long y";
+        for at in 0..whole.len() {
+            for to in at..whole.len() {
+                let pieces = [&whole[..at], &whole[at..to], &whole[to..]];
+                let inputs = pieces.iter().zip(1..).map(|(piece, number)| logged(number, typed(piece, &[]))).collect();
+                let told = shown(inputs, &secrets()).concat();
+                let rest = told.replace("••••••", "");
+                assert!(rest == "x  y", "{pieces:?}: {told}");
+            }
+        }
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Load {
     /// Replace saved machines of the same name, and files of functions that differ in origin or were edited in the library
     #[arg(long)]
     overwrite: bool,
+    /// Why, for the history of machines
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// Print the outcome for each file as JSON
     #[arg(long)]
     json: bool,
@@ -75,7 +78,8 @@ impl Load {
         } else {
             Reply::Machine(match definition(&file) {
                 Ok(definition) => {
-                    let verb = CreateWorkflow { workflow_definition: definition, overwrite_existing: self.overwrite };
+                    let (overwrite_existing, reason) = (self.overwrite, self.reason.clone());
+                    let verb = CreateWorkflow { workflow_definition: definition, overwrite_existing, reason };
                     front::ask(place, verb).await?
                 }
                 Err(error) => CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() },

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use steplatch_protocol::{DaemonPaths, DeleteWorkflow};
+use steplatch_protocol::{DaemonPaths, DeleteWorkflow, ForgetWorkflowVersions};
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{FAILED, Failure, USAGE};
 use crate::{front, print};
 
 #[derive(Debug, Args)]
@@ -13,6 +13,9 @@ pub(crate) struct Remove {
     /// Names of workflows, or of files of functions such as notes.py with all their declarations
     #[arg(required = true, add = crate::completion::workflows())]
     names: Vec<String>,
+    /// Forget their versions as well
+    #[arg(long)]
+    purge: bool,
     /// Print the outcome for each as JSON
     #[arg(long)]
     json: bool,
@@ -39,6 +42,19 @@ impl Remove {
                 }
                 if let Some(remaining) = &reply.remaining {
                     print::note(&format!("'{name}' is {remaining} now"));
+                }
+                if !self.purge && reply.file.as_deref().is_some_and(|file| file.ends_with(".json")) {
+                    print::note(&format!("its versions stay; back with: steplatch workflow revert {name}"));
+                }
+            }
+            let is_machine = reply.file.as_deref().is_some_and(|file| file.ends_with(".json"));
+            if self.purge && is_machine && reply.remaining.is_some() {
+                print::note(&format!("its versions stay, because '{name}' is another workflow now"));
+            } else if self.purge && reply.success && is_machine {
+                let forgotten = front::ask(place, ForgetWorkflowVersions { name }).await?;
+                if let Some(error) = forgotten.error {
+                    print::error(&error);
+                    code = ExitCode::from(FAILED);
                 }
             }
             replies.push(reply);

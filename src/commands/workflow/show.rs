@@ -13,7 +13,7 @@ use crate::{front, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// Name of the workflow
+    /// Name of the workflow; NAME@2 is its version 2
     #[arg(add = crate::completion::workflows())]
     name: String,
     /// Print everything as JSON, with the definition and a diagram

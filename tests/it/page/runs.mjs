@@ -66,10 +66,14 @@ await play(async (browser) => {
   await page.getByText("completed", { exact: true }).waitFor();
   await tell({ changes: "changing" });
   await at("workflows/changing");
-  await page.getByRole("heading", { name: "Changed since its last run" }).waitFor();
+  await page.getByRole("heading", { name: "Changed since version 1" }).waitFor();
+  await page.getByRole("table", { name: "Versions" }).getByText("version 2").waitFor();
   await page.locator('.text-line[data-is="new"]', { hasText: "seconds" }).waitFor();
   await page.locator(".mistake").first().waitFor();
   await page.getByRole("heading", { name: "Last runs" }).waitFor();
+  await page.getByLabel("Compared with").selectOption("its last run");
+  await page.getByRole("heading", { name: "Changed since its last run" }).waitFor();
+  await page.locator('.text-line[data-is="new"]', { hasText: "seconds" }).waitFor();
   await isAccessible(page);
   await shot(page, "source");
 

@@ -127,7 +127,8 @@ async fn a_run_that_is_over_stays_as_it_ended_whatever_is_wanted_of_it() {
 #[tokio::test]
 async fn a_run_goes_on_with_the_definition_that_it_began_with() {
     let daemon = TestDaemon::new().await;
-    let save = |definition: Value| CreateWorkflow { workflow_definition: definition, overwrite_existing: true };
+    let save =
+        |definition: Value| CreateWorkflow { workflow_definition: definition, overwrite_existing: true, reason: None };
     assert!(daemon.call(save(asking("old"))).await.success);
     let named =
         || RunWorkflow { workflow_name: Some("asking".to_owned()), wait_seconds: Some(20.0), ..RunWorkflow::default() };
@@ -194,7 +195,7 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
 async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
     let daemon = TestDaemon::new().await;
     let nap = machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": "{input}"}}}}));
-    let create = CreateWorkflow { workflow_definition: nap, overwrite_existing: false };
+    let create = CreateWorkflow { workflow_definition: nap, overwrite_existing: false, reason: None };
     assert!(daemon.call(create).await.success);
     let execute = |input: Value, wait: bool| ExecuteWorkflow {
         workflow_id: "nap".to_owned(),
@@ -230,7 +231,8 @@ async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
     let definition = json!({"return_values": {"GREETING": "what is said"}, "arguments": {"PIN": {"secret": true}},
                             "name": definition["name"], "description": definition["description"],
                             "initial_state": definition["initial_state"], "states": definition["states"]});
-    let created = daemon.call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false }).await;
+    let created =
+        daemon.call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false, reason: None }).await;
     assert!(created.success, "{created:?}");
     let given = json!({"PIN": 917, "n": 3});
     let execute = ExecuteWorkflow {

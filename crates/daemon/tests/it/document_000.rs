@@ -88,8 +88,9 @@ async fn test_workflow_persistence() {
 #[tokio::test]
 async fn test_saved_workflow_execution() {
     let daemon = TestDaemon::new().await;
-    let created =
-        daemon.call(CreateWorkflow { workflow_definition: simple_workflow(), overwrite_existing: false }).await;
+    let created = daemon
+        .call(CreateWorkflow { workflow_definition: simple_workflow(), overwrite_existing: false, reason: None })
+        .await;
     assert!(created.success, "{created:?}");
     let by_name = RunWorkflow {
         workflow_name: Some("test_simple".to_owned()),
@@ -126,7 +127,9 @@ async fn test_recursive_workflow_calls() {
         "initial_state": "simple_action",
         "states": {"simple_action": listing(&json!([]))}
     });
-    let created = daemon.call(CreateWorkflow { workflow_definition: child_workflow, overwrite_existing: false }).await;
+    let created = daemon
+        .call(CreateWorkflow { workflow_definition: child_workflow, overwrite_existing: false, reason: None })
+        .await;
     assert!(created.success, "{created:?}");
     let result = daemon.call(request(parent_workflow)).await;
     assert!(result.success, "{result:#?}");

@@ -493,6 +493,7 @@ async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
         let creates = |name: &str, node: &str| CreateWorkflow {
             workflow_definition: calls_node(name, node),
             overwrite_existing: true,
+            reason: None,
         };
         declares(&daemon, "echo was approved");
         let created = daemon.call(creates("child", "leaf")).await;

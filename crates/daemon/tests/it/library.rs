@@ -51,7 +51,10 @@ impl Author {
     }
 
     async fn creates(&self, definition: Value) -> CreateWorkflowReply {
-        self.client.call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false }).await.unwrap()
+        self.client
+            .call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false, reason: None })
+            .await
+            .unwrap()
     }
 
     async fn lists(&self) -> Vec<(String, String, bool)> {
@@ -109,7 +112,7 @@ async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
     assert_eq!(again.validation_errors, ["Workflow 'greet' already exists"]);
     let fields = (again.workflow_name.as_str(), again.stored_file.as_str(), again.workflow_signature.is_empty());
     assert_eq!(fields, ("greet", "", true));
-    let over = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true };
+    let over = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true, reason: None };
     assert!(author.client.call(over).await.unwrap().success);
 
     let described = author.client.call(DescribeWorkflow { name: "greet".to_owned() }).await.unwrap();
@@ -194,7 +197,7 @@ async fn names_fall_back_to_the_users_own_and_the_projects_hide_those() {
     let author = Author::of(&daemon).await;
     let at_home = Author::at(&daemon, &author.folder.path().join("home"), &author.folder.path().join("home")).await;
     for name in ["greet", "build"] {
-        let verb = CreateWorkflow { workflow_definition: machine(name), overwrite_existing: false };
+        let verb = CreateWorkflow { workflow_definition: machine(name), overwrite_existing: false, reason: None };
         let created = at_home.call(verb).await.unwrap();
         assert_eq!(created.path, Some(author.own().join(format!("{name}.json")).display().to_string()));
     }
@@ -289,7 +292,7 @@ async fn a_definition_of_ten_megabytes_is_refused_at_once_and_the_rest_goes_on()
     // Longer still, and it cannot even be sent.
     let mut longer = machine("longer");
     longer["description"] = "x".repeat(17 << 20).into();
-    let longer = CreateWorkflow { workflow_definition: longer, overwrite_existing: false };
+    let longer = CreateWorkflow { workflow_definition: longer, overwrite_existing: false, reason: None };
     let (refused, beside) = tokio::join!(author.client.call(longer), author.creates(machine("other")));
     let refused = refused.unwrap_err().to_string();
     assert_eq!(refused, "what was asked takes 17 MB, and at most 16 MB can be sent");

@@ -154,22 +154,56 @@ function showOne(into, name, from) {
           h("tr", {}, h("td", {}, h("span", { class: "chip", "data-tone": TONES[run.state] ?? "soft" }, run.state)), h("td", {}, h("a", { href: `#/runs/${encodeURIComponent(run.run_id)}` }, run.run_id)), h("td", { class: "nowrap" }, timeAgo(run.started_at, Date.now()))),
         ),
       );
-      if (runs[0] && workflow.definition && !workflow.isUnsaved) await showChanges(runs[0], workflow.definition);
+      if (workflow.definition && !workflow.isUnsaved) await showChanges(runs[0] ?? null, workflow);
     }, () => {});
     return card;
   }
 
-  /** @param {any} run @param {any} definition */
-  async function showChanges(run, definition) {
-    const before = await ask("GET", "/diagram", { run_id: run.run_id }).catch(() => null);
-    if (!before?.definition) return;
-    const [one, other] = [before.definition, definition].map((value) => visible(JSON.stringify(value, null, 2)));
-    if (one === undefined || other === undefined || one === other) return;
+  /**
+   * Shows the versions, and how the definition differs from one of them: from the one before, unless another one is chosen.
+   * @param {any} run The last run, if there is one.
+   * @param {any} workflow
+   */
+  async function showChanges(run, workflow) {
+    const { versions } = await ask("GET", `/workflows/${encodeURIComponent(name)}/versions`).catch(() => ({ versions: [] }));
+    /** @type {{ name: string, definition: () => Promise<any> }[]} */
+    const others = versions
+      .filter((/** @type {any} */ one) => !one.is_current)
+      .map((/** @type {any} */ one) => ({ name: `version ${one.version}`, definition: () => ask("GET", `/workflows/${encodeURIComponent(`${name}@${one.version}`)}`).then((reply) => reply.definition) }));
+    if (run) others.push({ name: "its last run", definition: () => ask("GET", "/diagram", { run_id: run.run_id }).then((reply) => reply.definition) });
+    const [first] = others;
+    if (!first) return;
+    const lines = h("pre", { class: "judged difference", tabindex: "0", "aria-label": "What changed" });
+    const title = h("h2", { id: "changed" });
+    const choice = h("select", {}, others.map((one) => h("option", { value: one.name }, one.name)));
+    /** @param {{ name: string, definition: () => Promise<any> }} other */
+    const compare = async (other) => {
+      const before = await other.definition().catch(() => null);
+      const [one, now] = [before, workflow.definition].map((value) => visible(JSON.stringify(value, null, 2) ?? ""));
+      const found = before && one !== undefined && now !== undefined ? nearby(differences(one, now), 3) : [];
+      title.textContent = `Changed since ${other.name}`;
+      fill(lines, found.length === 0 || one === now ? "Nothing differs." : found.map((line) => h("span", { class: "text-line", "data-is": line?.is ?? "left" }, `${{ same: "  ", gone: "− ", new: "+ " }[line?.is ?? "same"]}${line?.text ?? "…"}\n`)));
+      return one !== now;
+    };
+    choice.addEventListener("change", () => compare(others.find((one) => one.name === choice.value) ?? first));
+    if (!(await compare(first)) && others.length === 1) return;
     changed.hidden = false;
+    const rows = versions.map((/** @type {any} */ one) =>
+      h(
+        "tr",
+        {},
+        h("td", { class: "nowrap" }, `version ${one.version}`, one.is_current ? h("span", { class: "chip" }, "now") : null),
+        h("td", { class: "nowrap" }, one.saved_at ? timeAgo(one.saved_at, Date.now()) : "edited by hand, or older"),
+        h("td", {}, visible([one.by, one.through].filter(Boolean).join(" by "))),
+        h("td", {}, visible(one.reason ?? "")),
+      ),
+    );
     fill(
       changed,
-      h("h2", { id: "changed" }, "Changed since its last run"),
-      h("pre", { class: "judged difference", tabindex: "0", "aria-label": "What changed" }, nearby(differences(one, other), 3).map((line) => h("span", { class: "text-line", "data-is": line?.is ?? "left" }, `${{ same: "  ", gone: "− ", new: "+ " }[line?.is ?? "same"]}${line?.text ?? "…"}\n`))),
+      title,
+      others.length > 1 ? h("p", {}, h("label", { class: "field" }, h("span", { class: "field-name" }, "Compared with"), choice)) : null,
+      lines,
+      versions.length > 1 ? h("table", { "aria-label": "Versions" }, h("tbody", {}, rows)) : null,
     );
   }
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_ids::WorkflowName;
-use steplatch_library::{CreateError, Declares, FunctionFile, Library, LookupError, Origin, Signature, Stamp, Status};
+use steplatch_library::{
+    Author, CreateError, Declares, FunctionFile, Library, LookupError, Origin, Signature, Stamp, Status,
+};
 use tempfile::TempDir;
 
 const NOTES: &str = "async def notes(ctx):\n    return 1\nWorkflow(id='notes', fn=notes)\n";
@@ -186,7 +188,7 @@ fn a_removed_file_leaves_nothing_behind() {
 fn a_machine_that_is_kept_takes_no_name_that_somebody_has() {
     let (_folder, library) = library();
     let machine = json!({"name": "notes", "initial_state": "a", "states": {"a": {}}});
-    let kept = library.keep_proven(&machine, None, &|name| name.as_str() == "notes").unwrap();
+    let kept = library.keep_proven(&machine, None, &|name| name.as_str() == "notes", &Author::default()).unwrap();
     assert_eq!(kept.name, name("notes_2"));
 }
 

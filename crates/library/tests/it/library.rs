@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_ids::WorkflowName;
-use steplatch_library::{CreateError, FolderError, Library, LookupError, SaveOutcome, Signature, Status};
+use steplatch_library::{Author, CreateError, FolderError, Library, LookupError, SaveOutcome, Signature, Status};
 use tempfile::TempDir;
 
 /// A library in a folder that is not there yet.
@@ -68,7 +68,7 @@ fn edit(file: &Path, from: &str, to: &str) {
 fn a_workflow_is_one_file_with_its_keys_in_the_order_of_the_document() {
     let (_folder, library) = library();
     let definition = json!({"states": {"b": {}, "a": {}}, "name": "build", "initial_state": "b"});
-    let stored = library.create(&definition, false).unwrap();
+    let stored = library.create(&definition, false, &Author::default()).unwrap();
     let text = fs::read_to_string(library.file(&stored.name)).unwrap();
     expect![[r#"
         {
@@ -100,7 +100,7 @@ fn a_workflow_is_one_file_with_its_keys_in_the_order_of_the_document() {
 #[test]
 fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
     let (_folder, library) = library();
-    let stored = library.create(&machine("build", "make\n"), false).unwrap();
+    let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = fs::read_to_string(library.file(&stored.name)).unwrap();
     assert!(library.note_run(&stored.name, &stored.metadata.hash, true, 3, noon()).unwrap());
     let after = fs::read_to_string(library.file(&stored.name)).unwrap();
@@ -118,19 +118,19 @@ fn a_run_changes_the_lines_that_tell_of_runs_and_no_others() {
 #[test]
 fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
     let (_folder, library) = library();
-    let first = library.create(&machine("build", "make\n"), false).unwrap();
+    let first = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.note_run(&first.name, &first.metadata.hash, true, 1, noon()).unwrap();
-    let refused = library.create(&machine("build", "ninja\n"), false).unwrap_err();
+    let refused = library.create(&machine("build", "ninja\n"), false, &Author::default()).unwrap_err();
     assert_eq!(refused.to_string(), "Workflow 'build' already exists. Use overwrite_existing=true to replace.");
     assert_eq!(library.get(&first.name).unwrap().metadata.hash, first.metadata.hash);
 
     let mut described = machine("build", "make\n");
     described["description"] = json!("Makes everything");
-    let same = library.create(&described, true).unwrap();
+    let same = library.create(&described, true, &Author::default()).unwrap();
     assert_eq!((same.metadata.version, same.metadata.status), (1, Status::Proven), "it does what it did");
     assert_eq!(library.list().unwrap().entries[0].description.as_deref(), Some("Makes everything"));
 
-    let other = library.create(&machine("build", "ninja\n"), true).unwrap();
+    let other = library.create(&machine("build", "ninja\n"), true, &Author::default()).unwrap();
     assert_eq!((other.metadata.version, other.metadata.status), (2, Status::Draft));
     assert_eq!((other.metadata.run_count, other.metadata.created), (1, first.metadata.created));
 }
@@ -139,13 +139,16 @@ fn a_taken_name_is_refused_unless_the_old_one_is_to_go() {
 fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
     let (folder, library) = library();
     for bad in ["..", "../evil", "a/b", "/etc/passwd", "", "a b", &"x".repeat(65)] {
-        let refused = library.create(&machine(bad, "x"), true);
+        let refused = library.create(&machine(bad, "x"), true, &Author::default());
         assert!(matches!(refused, Err(CreateError::InvalidName(_))), "{bad}");
-        assert!(library.keep_proven(&machine(bad, "x"), None, &|_| false).is_err(), "{bad}");
+        assert!(library.keep_proven(&machine(bad, "x"), None, &|_| false, &Author::default()).is_err(), "{bad}");
     }
-    assert!(matches!(library.create(&machine("index", "x"), true), Err(CreateError::ReservedName { .. })));
-    assert!(matches!(library.create(&unnamed("x"), true), Err(CreateError::NoName)));
-    assert!(matches!(library.create(&json!([1]), true), Err(CreateError::NotAnObject)));
+    assert!(matches!(
+        library.create(&machine("index", "x"), true, &Author::default()),
+        Err(CreateError::ReservedName { .. })
+    ));
+    assert!(matches!(library.create(&unnamed("x"), true, &Author::default()), Err(CreateError::NoName)));
+    assert!(matches!(library.create(&json!([1]), true, &Author::default()), Err(CreateError::NotAnObject)));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     assert!(matches!(library.get(&name("index")), Err(LookupError::NotFound { .. })));
     assert!(matches!(library.delete(&name("index")), Err(LookupError::NotFound { .. })));
@@ -157,7 +160,7 @@ fn what_ran_is_kept_once_under_a_name_that_is_free() {
     let (_folder, library) = library();
     let keep = |definition: &Value, wanted: Option<&str>| {
         let SaveOutcome { saved, name } =
-            library.keep_proven(definition, wanted.map(name).as_ref(), &|_| false).unwrap();
+            library.keep_proven(definition, wanted.map(name).as_ref(), &|_| false, &Author::default()).unwrap();
         (saved, name.to_string())
     };
     assert_eq!(keep(&machine("build", "make\n"), None), (true, "build".into()));
@@ -182,8 +185,8 @@ fn what_ran_is_kept_once_under_a_name_that_is_free() {
 #[test]
 fn a_draft_that_ran_to_its_end_is_proven() {
     let (_folder, library) = library();
-    library.create(&machine("build", "make\n"), false).unwrap();
-    let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false).unwrap();
+    library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
+    let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false, &Author::default()).unwrap();
     assert_eq!(kept, SaveOutcome { saved: false, name: name("build") });
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
 }
@@ -191,7 +194,7 @@ fn a_draft_that_ran_to_its_end_is_proven() {
 #[test]
 fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
     let (_folder, library) = library();
-    let stored = library.create(&machine("build", "make\n"), false).unwrap();
+    let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let note = |hash: &Signature, succeeded| library.note_run(&stored.name, hash, succeeded, 4, noon()).unwrap();
     assert!(note(&stored.metadata.hash, false));
     assert_eq!(library.get(&stored.name).unwrap().metadata.status, Status::Draft);
@@ -206,14 +209,14 @@ fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
 #[test]
 fn what_a_person_edits_is_a_draft_again() {
     let (_folder, library) = library();
-    library.keep_proven(&machine("build", "make\n"), None, &|_| false).unwrap();
+    library.keep_proven(&machine("build", "make\n"), None, &|_| false, &Author::default()).unwrap();
     assert_eq!(library.list().unwrap().entries[0].metadata.status, Status::Proven);
     edit(&library.file(&name("build")), "make", "just");
     let entry = library.list().unwrap().entries.remove(0);
     assert_eq!((entry.metadata.status, entry.metadata.version), (Status::Draft, 2));
     assert_eq!(entry.metadata.hash, Signature::of(&machine("", "just\n")));
     // Only what a workflow does makes it another.
-    library.keep_proven(&machine("build", "just\n"), None, &|_| false).unwrap();
+    library.keep_proven(&machine("build", "just\n"), None, &|_| false, &Author::default()).unwrap();
     edit(&library.file(&name("build")), "Types a command", "Types another command");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
     // A copy has the name of its file, and a file without metadata is a draft.
@@ -227,7 +230,7 @@ fn what_a_person_edits_is_a_draft_again() {
 #[test]
 fn what_a_newer_build_wrote_about_a_workflow_stays() {
     let (_folder, library) = library();
-    let stored = library.create(&machine("build", "make\n"), false).unwrap();
+    let stored = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     edit(&library.file(&stored.name), r#""total_states": 0"#, r#""total_states": 0, "stars": 5"#);
     library.note_run(&stored.name, &stored.metadata.hash, true, 1, noon()).unwrap();
     assert!(fs::read_to_string(library.file(&stored.name)).unwrap().contains(r#""stars": 5"#));
@@ -311,7 +314,7 @@ fn a_list_tells_the_contract_and_the_number_of_states() {
     let (_folder, library) = library();
     let mut definition = machine("build", "make\n");
     definition["arguments"] = json!({"ROOT": "where"});
-    library.create(&definition, false).unwrap();
+    library.create(&definition, false, &Author::default()).unwrap();
     for round in ["read", "from the index"] {
         let entry = library.list().unwrap().entries.remove(0);
         assert_eq!(Value::Object(entry.arguments), json!({"ROOT": "where"}), "{round}");
@@ -322,7 +325,7 @@ fn a_list_tells_the_contract_and_the_number_of_states() {
 #[test]
 fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
     let (_folder, library) = library();
-    library.create(&machine("good", "make\n"), false).unwrap();
+    library.create(&machine("good", "make\n"), false, &Author::default()).unwrap();
     let at = |name: &str| library.folder().join(name);
     fs::write(at("cut.json"), r#"{"definition": {"#).unwrap();
     fs::write(at("list.json"), "[]").unwrap();
@@ -354,9 +357,12 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
     }
     let broken = library.get(&name("cut")).unwrap_err();
     assert!(matches!(broken, LookupError::Broken { .. }), "{broken}");
-    assert!(matches!(library.create(&machine("cut", "x"), false), Err(CreateError::Exists { .. })));
-    assert_eq!(library.keep_proven(&machine("cut", "x"), None, &|_| false).unwrap().name, name("cut_2"));
-    library.create(&machine("cut", "mended"), true).unwrap();
+    assert!(matches!(library.create(&machine("cut", "x"), false, &Author::default()), Err(CreateError::Exists { .. })));
+    assert_eq!(
+        library.keep_proven(&machine("cut", "x"), None, &|_| false, &Author::default()).unwrap().name,
+        name("cut_2")
+    );
+    library.create(&machine("cut", "mended"), true, &Author::default()).unwrap();
     library.delete(&name("text")).unwrap();
     assert_eq!(names(&library), ["cut", "cut_2", "good"]);
     assert_eq!(library.list().unwrap().broken.len(), 7);
@@ -365,7 +371,7 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
 #[test]
 fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
     let (_folder, library) = library();
-    library.create(&machine("one", "1"), false).unwrap();
+    library.create(&machine("one", "1"), false, &Author::default()).unwrap();
     let listing = library.list().unwrap();
     let index = library.folder().join("index.json");
     let good = fs::read_to_string(&index).unwrap();
@@ -390,7 +396,7 @@ fn an_index_that_is_missing_stale_or_broken_is_made_anew() {
 fn a_workflow_can_be_deleted_once() {
     let (_folder, library) = library();
     assert!(matches!(library.delete(&name("build")), Err(LookupError::NotFound { .. })));
-    library.create(&machine("build", "make\n"), false).unwrap();
+    library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.delete(&name("build")).unwrap();
     let gone = library.delete(&name("build")).unwrap_err();
     assert_eq!(gone.to_string(), "there is no workflow 'build' in the library");
@@ -400,28 +406,31 @@ fn a_workflow_can_be_deleted_once() {
 #[test]
 fn a_definition_of_ten_megabytes_is_refused_and_changes_nothing() {
     let (_folder, library) = library();
-    library.create(&machine("build", "make\n"), false).unwrap();
+    library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let before = files(library.folder());
     let large = machine("build", &"x".repeat(10_000_000));
-    for refused in [library.create(&large, true).map(|_| ()), library.keep_proven(&large, None, &|_| false).map(|_| ())]
-    {
+    for refused in [
+        library.create(&large, true, &Author::default()).map(|_| ()),
+        library.keep_proven(&large, None, &|_| false, &Author::default()).map(|_| ()),
+    ] {
         assert!(matches!(refused, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{refused:?}");
     }
     assert_eq!(files(library.folder()), before);
     // The largest that is taken can be read again.
-    library.create(&machine("large", &"x".repeat(1_044_000)), false).unwrap();
+    library.create(&machine("large", &"x".repeat(1_044_000)), false, &Author::default()).unwrap();
     assert_eq!(names(&library), ["build", "large"]);
 }
 
 #[test]
 fn git_is_told_to_leave_alone_what_is_not_a_workflow() {
     let (_folder, library) = library();
-    library.create(&machine("build", "make\n"), false).unwrap();
+    library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     library.list().unwrap();
     let ignored = fs::read_to_string(library.folder().join(".gitignore")).unwrap();
     for (file, _) in files(library.folder()) {
         assert!(
-            file == "build.json" || file == ".gitignore" || ignored.lines().any(|line| line == format!("/{file}")),
+            ["build.json", ".gitignore", ".versions"].contains(&file.as_str())
+                || ignored.lines().any(|line| line == format!("/{file}")),
             "{file}"
         );
     }
@@ -430,18 +439,18 @@ fn git_is_told_to_leave_alone_what_is_not_a_workflow() {
 #[test]
 fn what_a_writer_left_unfinished_is_cleared_by_the_next() {
     let (_folder, library) = library();
-    library.create(&machine("build", "make\n"), false).unwrap();
+    library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let left = library.folder().join(".unfinished-1-0");
     fs::write(&left, "{").unwrap();
     assert_eq!(names(&library), ["build"]);
-    library.create(&machine("other", "make\n"), false).unwrap();
+    library.create(&machine("other", "make\n"), false, &Author::default()).unwrap();
     assert!(!left.exists());
 }
 
 #[test]
 fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
     let (folder, library) = library();
-    library.create(&machine("build", "make\n"), false).unwrap();
+    library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     let hash = library.get(&name("build")).unwrap().metadata.hash;
     use std::os::unix::fs::PermissionsExt as _;
     // The tests may run as root, for whom permissions do not count; a thread can change its user.
@@ -456,9 +465,9 @@ fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
             }
             assert_eq!(names(&library), ["build"]);
             let read_only = |error: &FolderError| matches!(error, FolderError::ReadOnly { .. });
-            let create = library.create(&machine("other", "x"), false).unwrap_err();
+            let create = library.create(&machine("other", "x"), false, &Author::default()).unwrap_err();
             assert!(matches!(&create, CreateError::Folder(error) if read_only(error)), "{create:?}");
-            let keep = library.keep_proven(&machine("other", "x"), None, &|_| false).unwrap_err();
+            let keep = library.keep_proven(&machine("other", "x"), None, &|_| false, &Author::default()).unwrap_err();
             assert!(matches!(&keep, CreateError::Folder(error) if read_only(error)), "{keep:?}");
             let delete = library.delete(&name("build")).unwrap_err();
             assert!(matches!(&delete, LookupError::Folder(error) if read_only(error)), "{delete:?}");

@@ -4,3 +4,4 @@
 mod functions;
 mod library;
 mod processes;
+mod versions;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use steplatch_ids::WorkflowName;
-use steplatch_library::{CreateError, FolderError, Library, Status};
+use steplatch_library::{Author, CreateError, FolderError, Library, Status};
 
 const FOLDER: &str = "STEPLATCH_LIBRARY_TEST_FOLDER";
 const WRITER: &str = "STEPLATCH_LIBRARY_TEST_WRITER";
@@ -36,8 +36,9 @@ fn save_from_many_threads() {
         for thread in 0..THREADS {
             let (library, process) = (Library::open(library.folder()), &process);
             scope.spawn(move || {
-                let kept =
-                    library.keep_proven(&machine("same", &format!("{process} {thread}")), None, &|_| false).unwrap();
+                let kept = library
+                    .keep_proven(&machine("same", &format!("{process} {thread}")), None, &|_| false, &Author::default())
+                    .unwrap();
                 assert!(kept.saved);
                 let shared = library.get(&name("shared")).unwrap();
                 library.note_run(&shared.name, &shared.metadata.hash, thread % 2 == 0, 3, SystemTime::now()).unwrap();
@@ -51,7 +52,7 @@ fn save_from_many_threads() {
 fn of_forty_saves_by_four_processes_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
-    library.create(&machine("shared", "x"), false).unwrap();
+    library.create(&machine("shared", "x"), false, &Author::default()).unwrap();
     let writers: Vec<_> = (0..PROCESSES)
         .map(|process| {
             Command::new(std::env::current_exe().unwrap())
@@ -93,20 +94,20 @@ fn save_without_room() {
     let Some(library) = library() else { return };
     let no_room = |error: &CreateError| matches!(error, CreateError::Folder(FolderError::NoRoom { .. }));
     let large = "x".repeat(500_000);
-    let create = library.create(&machine("build", &large), true).unwrap_err();
+    let create = library.create(&machine("build", &large), true, &Author::default()).unwrap_err();
     assert!(no_room(&create), "{create:?}");
-    let keep = library.keep_proven(&machine("other", &large), None, &|_| false).unwrap_err();
+    let keep = library.keep_proven(&machine("other", &large), None, &|_| false, &Author::default()).unwrap_err();
     assert!(no_room(&keep), "{keep:?}");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Draft);
     // What finds room is saved, right after what found none.
-    library.create(&machine("small", "x"), false).unwrap();
+    library.create(&machine("small", "x"), false, &Author::default()).unwrap();
 }
 
 #[test]
 fn a_full_disk_is_named_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let library = Library::open(folder.path());
-    let before = library.create(&machine("build", "make\n"), false).unwrap();
+    let before = library.create(&machine("build", "make\n"), false, &Author::default()).unwrap();
     // Blocks of 512 or 1024 bytes, as the shell has it; the signal that comes with the limit would end the process.
     let status = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" processes::save_without_room --exact --ignored"])

@@ -75,7 +75,7 @@ fn shorten(parameters: &mut JsonObject) {
     for (name, field) in fields {
         let Value::Object(field) = field else { continue };
         field.retain(|word, value| !matches!(word.as_str(), "minimum" | "maximum") && !is_any(word, value));
-        if matches!(name.as_str(), "session_id" | "run_id") && is_required(name) {
+        if name == "reason" || matches!(name.as_str(), "session_id" | "run_id") && is_required(name) {
             field.remove("description");
         }
     }

@@ -105,8 +105,9 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let folders = LibrarySearch::of(&caller).folders();
-    let verb = |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false };
-    assert!(crate::verbs::create(&folders, &empty(), &verb("nap")).success);
+    let verb =
+        |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false, reason: None };
+    assert!(crate::verbs::create(&folders, &empty(), &verb("nap"), &Author::default()).success);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
     // The tests may run as root, for whom permissions do not count; a thread can have another user.
@@ -115,7 +116,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
             let nobody = rustix::process::Uid::from_raw(65534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
-        let refused = crate::verbs::create(&folders, &empty(), &verb("other")).error.unwrap();
+        let refused = crate::verbs::create(&folders, &empty(), &verb("other"), &Author::default()).error.unwrap();
         let expected = format!("The workflow was not saved: the library '{}' is read-only", folders.first.display());
         assert!(refused.starts_with(&expected), "{refused}");
         assert!(refused.contains("Set STEPLATCH_LIBRARY to a writable directory"), "{refused}");

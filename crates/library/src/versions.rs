@@ -1,0 +1,287 @@
+//! The versions of machines: what a workflow was before it was changed, when it was saved, by whom and why.
+//!
+//! Owns `.versions/NAME/N.json` of a library, one file for each version that was saved. The newest 50 are kept, also when the
+//! workflow is removed. They are not shared with git, which has versions of its own.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use steplatch_ids::WorkflowName;
+
+use crate::document::{LARGEST, Stored, to_rfc3339};
+use crate::folder::{self, FolderLock};
+use crate::{FolderError, Library, LookupError, Signature};
+
+/// The directory of all versions, in that of the library.
+const FOLDER: &str = ".versions";
+
+/// The most versions of a workflow that are kept.
+pub const MOST_VERSIONS: usize = 50;
+
+/// What a version takes on disk beside its definition, in bytes.
+const LARGEST_ABOUT: usize = 16 << 10;
+
+/// The longest name of an author or of a surface, in characters.
+const LONGEST_NAME: usize = 200;
+
+/// The longest reason, in characters.
+const LONGEST_REASON: usize = 1000;
+
+/// Version of the form of a file. A newer one is left alone.
+const FORMAT: u32 = 1;
+
+/// Who saves a version, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Author {
+    /// The person, the client or the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The surface: the command line, an MCP client, the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
+    /// Why, in the author's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Author {
+    /// Returns it with texts that a file can hold.
+    fn bounded(self) -> Self {
+        let bounded = |text: Option<String>, most: usize| {
+            text.map(|text| text.chars().take(most).collect::<String>()).filter(|text| !text.trim().is_empty())
+        };
+        Self {
+            by: bounded(self.by, LONGEST_NAME),
+            through: bounded(self.through, LONGEST_NAME),
+            reason: bounded(self.reason, LONGEST_REASON),
+        }
+    }
+}
+
+/// A version of a workflow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SavedVersion {
+    /// Its number, from 1. Numbers grow, and are not used again.
+    pub version: u32,
+    /// The definition, as it was saved.
+    pub definition: Value,
+    /// The signature of the definition.
+    pub hash: Signature,
+    /// When it was saved, as in RFC 3339; nothing where its file was edited.
+    pub saved_at: Option<String>,
+    /// Who saved it.
+    pub author: Author,
+    /// Whether it is what the name means now.
+    pub is_current: bool,
+}
+
+/// Why a version was not found.
+#[derive(Debug, thiserror::Error)]
+pub enum VersionError {
+    /// There are versions, and not this one.
+    #[error("workflow '{name}' has no version {version}; there are {}", in_words(.there))]
+    NoVersion {
+        /// The workflow.
+        name: WorkflowName,
+        /// The version.
+        version: u32,
+        /// The versions that are there, the newest first.
+        there: Vec<u32>,
+    },
+    /// The workflow has no versions, or they cannot be read.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+}
+
+fn in_words(versions: &[u32]) -> String {
+    versions.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// One file.
+#[derive(Serialize, Deserialize)]
+struct VersionFile {
+    format: u32,
+    version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    saved_at: Option<String>,
+    #[serde(flatten)]
+    author: Author,
+    definition: Value,
+}
+
+impl Library {
+    /// Returns the versions of a workflow, the newest first. One that was removed has versions, none of which is current.
+    ///
+    /// # Errors
+    /// When there is neither a workflow of that name nor a version, or the file of the workflow is broken.
+    pub fn versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, LookupError> {
+        let current = match self.get(name) {
+            Ok(stored) => Some(stored),
+            Err(LookupError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let mut versions: Vec<SavedVersion> = self.recorded(name)?;
+        if let Some(Stored { definition, metadata, .. }) = current {
+            let recorded = versions.iter_mut().find(|version| version.version == metadata.version);
+            match recorded.filter(|version| version.hash == metadata.hash) {
+                Some(version) => {
+                    // Its name and description may have been edited.
+                    (version.definition, version.is_current) = (definition, true);
+                }
+                None => {
+                    versions.retain(|version| version.version != metadata.version);
+                    versions.push(SavedVersion {
+                        version: metadata.version,
+                        definition,
+                        hash: metadata.hash,
+                        saved_at: None,
+                        author: Author::default(),
+                        is_current: true,
+                    });
+                }
+            }
+        }
+        if versions.is_empty() {
+            return Err(LookupError::NotFound { name: name.clone() });
+        }
+        versions.sort_unstable_by_key(|version| std::cmp::Reverse(version.version));
+        Ok(versions)
+    }
+
+    /// Returns one version of a workflow.
+    ///
+    /// # Errors
+    /// When there is none of that number, or as [`Self::versions`].
+    pub fn version(&self, name: &WorkflowName, version: u32) -> Result<SavedVersion, VersionError> {
+        let versions = self.versions(name)?;
+        let there: Vec<u32> = versions.iter().map(|version| version.version).collect();
+        let found = versions.into_iter().find(|found| found.version == version);
+        found.ok_or_else(|| VersionError::NoVersion { name: name.clone(), version, there })
+    }
+
+    /// Forgets the versions of a workflow but the current one. Returns how many there were.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub fn forget_versions(&self, name: &WorkflowName) -> Result<usize, FolderError> {
+        let recorded = self.numbers(name)?;
+        if recorded.is_empty() {
+            return Ok(0);
+        }
+        let locked = FolderLock::wait(self.folder())?;
+        let current = self.get(name).ok().map(|stored| stored.metadata.version);
+        let mut forgotten = 0;
+        for version in recorded {
+            if Some(version) != current && locked.remove(&file_name(name, version))? {
+                forgotten += 1;
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Returns the number that the next version of a workflow gets, where `current` is there now.
+    pub(crate) fn next_version(&self, name: &WorkflowName, current: u32) -> Result<u32, FolderError> {
+        let newest = self.numbers(name)?.into_iter().max().unwrap_or(0);
+        Ok(newest.max(current).saturating_add(1))
+    }
+
+    /// Records what is there before it is replaced, unless it is recorded as it is. Returns its number, which is another one where
+    /// that is taken by another definition.
+    pub(crate) fn record_replaced(&self, locked: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
+        let Stored { name, definition, metadata } = stored;
+        let known = self.read_version(name, metadata.version);
+        let version = match known {
+            Some(known) if known.hash == metadata.hash => return Ok(metadata.version),
+            // A file that came from elsewhere may have a number that is taken here.
+            Some(_) => self.next_version(name, metadata.version)?,
+            None => metadata.version,
+        };
+        self.put_version(
+            locked,
+            name,
+            VersionFile {
+                format: FORMAT,
+                version,
+                saved_at: None,
+                author: Author::default(),
+                definition: definition.clone(),
+            },
+        )?;
+        Ok(version)
+    }
+
+    /// Records what was saved just now, and forgets the oldest versions beyond the limit.
+    pub(crate) fn record_saved(
+        &self,
+        locked: &FolderLock<'_>,
+        stored: &Stored,
+        author: &Author,
+    ) -> Result<(), FolderError> {
+        let Stored { name, definition, metadata } = stored;
+        self.put_version(
+            locked,
+            name,
+            VersionFile {
+                format: FORMAT,
+                version: metadata.version,
+                saved_at: Some(to_rfc3339(SystemTime::now())),
+                author: author.clone().bounded(),
+                definition: definition.clone(),
+            },
+        )?;
+        let mut numbers = self.numbers(name)?;
+        numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+        for old in numbers.into_iter().skip(MOST_VERSIONS) {
+            locked.remove(&file_name(name, old))?;
+        }
+        Ok(())
+    }
+
+    fn put_version(&self, locked: &FolderLock<'_>, name: &WorkflowName, file: VersionFile) -> Result<(), FolderError> {
+        locked.make(FOLDER)?;
+        if !self.folder().join(FOLDER).join(".gitignore").exists() {
+            locked.put(&format!("{FOLDER}/.gitignore"), b"*\n")?;
+        }
+        locked.make(&format!("{FOLDER}/{name}"))?;
+        let mut text = serde_json::to_string_pretty(&file).expect("texts are the only keys");
+        text.push('\n');
+        locked.put(&file_name(name, file.version), text.as_bytes())
+    }
+
+    /// Returns the recorded versions. Files that are none are left out.
+    fn recorded(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
+        let numbers = self.numbers(name)?;
+        Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())
+    }
+
+    fn read_version(&self, name: &WorkflowName, version: u32) -> Option<SavedVersion> {
+        let file = self.folder().join(file_name(name, version));
+        let text = folder::read(&file, LARGEST + LARGEST_ABOUT).ok()??;
+        let file: VersionFile = serde_json::from_slice(&text).ok()?;
+        let is_sound = file.format <= FORMAT && file.version == version && file.definition.is_object();
+        is_sound.then(|| SavedVersion {
+            version,
+            hash: Signature::of(&file.definition),
+            definition: file.definition,
+            saved_at: file.saved_at,
+            author: file.author,
+            is_current: false,
+        })
+    }
+
+    /// Returns the numbers of the recorded versions.
+    fn numbers(&self, name: &WorkflowName) -> Result<Vec<u32>, FolderError> {
+        let found = folder::files(&versions_folder(self, name), ".json")?;
+        Ok(found.iter().filter_map(|found| found.name.to_str()?.strip_suffix(".json")?.parse().ok()).collect())
+    }
+}
+
+fn versions_folder(library: &Library, name: &WorkflowName) -> PathBuf {
+    library.folder().join(FOLDER).join(name.as_str())
+}
+
+fn file_name(name: &WorkflowName, version: u32) -> String {
+    format!("{FOLDER}/{name}/{version}.json")
+}

@@ -1,0 +1,153 @@
+//! The versions of a machine: kept on every change, by whom and why, and bounded.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use steplatch_ids::WorkflowName;
+use steplatch_library::{Author, Library, LookupError, MOST_VERSIONS, SavedVersion, Status, VersionError};
+use tempfile::TempDir;
+
+fn library() -> (TempDir, Library) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = Library::open(folder.path().join("library"));
+    (folder, library)
+}
+
+fn build() -> WorkflowName {
+    "build".parse().unwrap()
+}
+
+fn machine(command: &str) -> Value {
+    json!({"name": "build", "description": "Builds", "initial_state": "type",
+           "states": {"type": {"action": {"tool": "send_input", "params": {"input_text": command}}}}})
+}
+
+fn author(by: &str, reason: &str) -> Author {
+    Author { by: Some(by.to_owned()), through: Some("cli".to_owned()), reason: Some(reason.to_owned()) }
+}
+
+/// The versions, as number, author and command.
+fn told(versions: &[SavedVersion]) -> Vec<(u32, Option<&str>, &str, bool)> {
+    let command = |version: &SavedVersion| {
+        version.definition.pointer("/states/type/action/params/input_text").unwrap().as_str().unwrap().to_owned()
+    };
+    versions
+        .iter()
+        .map(|version| {
+            let command: &str = Box::leak(command(version).into_boxed_str());
+            (version.version, version.author.by.as_deref(), command, version.is_current)
+        })
+        .collect()
+}
+
+#[test]
+fn a_change_keeps_the_version_before_with_its_author() {
+    let (_folder, library) = library();
+    library.create(&machine("make"), false, &author("ana", "first")).unwrap();
+    library.create(&machine("ninja"), true, &author("claude", "faster")).unwrap();
+    // What does the same is no version.
+    let mut described = machine("ninja");
+    described["description"] = json!("Builds faster");
+    library.create(&described, true, &author("bob", "words")).unwrap();
+    let versions = library.versions(&build()).unwrap();
+    assert_eq!(told(&versions), [(2, Some("claude"), "ninja", true), (1, Some("ana"), "make", false)]);
+    assert_eq!(versions[0].definition["description"], "Builds faster");
+    assert_eq!(versions[0].author.reason.as_deref(), Some("faster"));
+    assert!(versions.iter().all(|version| version.saved_at.is_some()));
+    assert_eq!(library.version(&build(), 1).unwrap().definition, machine("make"));
+    let none = library.version(&build(), 7).unwrap_err();
+    assert!(matches!(&none, VersionError::NoVersion { .. }), "{none}");
+    assert_eq!(none.to_string(), "workflow 'build' has no version 7; there are 2, 1");
+    // Going back is a new version.
+    let back = library.create(&library.version(&build(), 1).unwrap().definition, true, &author("ana", "back")).unwrap();
+    assert_eq!((back.metadata.version, back.metadata.status), (3, Status::Draft));
+    assert_eq!(library.list().unwrap().entries.len(), 1, "versions are no workflows");
+    assert!(library.list().unwrap().broken.is_empty());
+    let ignored = fs::read_to_string(library.folder().join(".versions/.gitignore")).unwrap();
+    assert_eq!(ignored, "*\n", "git has versions of its own");
+}
+
+#[test]
+fn a_file_that_was_edited_by_hand_is_a_version_without_an_author() {
+    let (_folder, library) = library();
+    library.create(&machine("make"), false, &author("ana", "first")).unwrap();
+    let file = library.file(&build());
+    let edited = fs::read_to_string(&file).unwrap().replace("\"make\"", "\"make -j\"");
+    fs::write(&file, edited).unwrap();
+    let versions = library.versions(&build()).unwrap();
+    assert_eq!(told(&versions), [(2, None, "make -j", true), (1, Some("ana"), "make", false)]);
+    library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
+    let versions = library.versions(&build()).unwrap();
+    assert_eq!(
+        told(&versions),
+        [(3, Some("bob"), "ninja", true), (2, None, "make -j", false), (1, Some("ana"), "make", false)]
+    );
+    assert_eq!(versions[0].author.reason, None, "an empty reason is none");
+}
+
+#[test]
+fn a_library_of_before_and_a_file_from_elsewhere_lose_nothing() {
+    let (_folder, library) = library();
+    library.create(&machine("make"), false, &author("ana", "")).unwrap();
+    let first = fs::read_to_string(library.file(&build())).unwrap();
+    // An earlier steplatch has recorded nothing.
+    fs::remove_dir_all(library.folder().join(".versions")).unwrap();
+    library.create(&machine("ninja"), true, &author("bob", "")).unwrap();
+    let versions = library.versions(&build()).unwrap();
+    assert_eq!(told(&versions), [(2, Some("bob"), "ninja", true), (1, None, "make", false)]);
+    // Git brings a file with a number that is taken by another definition.
+    let other =
+        first.replace("\"make\"", "\"just\"").replace(&library.versions(&build()).unwrap()[1].hash.to_string(), "");
+    fs::write(library.file(&build()), other).unwrap();
+    let before = library.versions(&build()).unwrap();
+    assert!(before.iter().any(|version| version.is_current));
+    library.create(&machine("bazel"), true, &author("eve", "")).unwrap();
+    let commands: Vec<_> =
+        told(&library.versions(&build()).unwrap()).into_iter().map(|told| told.2.to_owned()).collect();
+    for command in ["make", "ninja", "just", "bazel"] {
+        assert!(commands.iter().any(|known| known == command), "{command} of {commands:?}");
+    }
+}
+
+#[test]
+fn versions_outlive_the_workflow_until_they_are_forgotten() {
+    let (_folder, library) = library();
+    library.create(&machine("make"), false, &author("ana", "")).unwrap();
+    library.create(&machine("ninja"), true, &author("ana", "")).unwrap();
+    library.delete(&build()).unwrap();
+    let versions = library.versions(&build()).unwrap();
+    assert_eq!(told(&versions), [(2, Some("ana"), "ninja", false), (1, Some("ana"), "make", false)]);
+    let again = library.create(&machine("ninja"), false, &author("bob", "")).unwrap();
+    assert_eq!(again.metadata.version, 3, "numbers are not used again");
+    assert_eq!(library.forget_versions(&build()).unwrap(), 2);
+    assert_eq!(told(&library.versions(&build()).unwrap()), [(3, Some("bob"), "ninja", true)]);
+    library.delete(&build()).unwrap();
+    assert_eq!(library.forget_versions(&build()).unwrap(), 1);
+    assert!(matches!(library.versions(&build()), Err(LookupError::NotFound { .. })));
+    assert_eq!(library.forget_versions(&build()).unwrap(), 0);
+}
+
+#[test]
+fn the_oldest_versions_are_forgotten_and_files_that_are_none_are_left_out() {
+    let (_folder, library) = library();
+    for number in 0..MOST_VERSIONS + 5 {
+        library.create(&machine(&format!("make {number}")), true, &author("ana", "")).unwrap();
+    }
+    let versions = library.versions(&build()).unwrap();
+    assert_eq!((versions.len(), versions.last().unwrap().version), (MOST_VERSIONS, 6));
+    let folder = library.folder().join(".versions/build");
+    fs::write(folder.join("54.json"), "{").unwrap();
+    fs::write(folder.join("notes.json"), "{}").unwrap();
+    fs::write(folder.join("53.json"), r#"{"format": 99, "version": 53, "definition": {}}"#).unwrap();
+    assert_eq!(library.versions(&build()).unwrap().len(), MOST_VERSIONS - 2);
+}
+
+#[test]
+fn a_version_that_can_not_be_kept_prevents_the_change() {
+    let (_folder, library) = library();
+    library.create(&machine("make"), false, &author("ana", "")).unwrap();
+    fs::remove_dir_all(library.folder().join(".versions")).unwrap();
+    fs::write(library.folder().join(".versions"), "a file in its place").unwrap();
+    assert!(library.create(&machine("ninja"), true, &author("ana", "")).is_err());
+    assert_eq!(library.get(&build()).unwrap().definition, machine("make"));
+}

@@ -1,0 +1,221 @@
+//! Answers the verbs about versions of machines.
+
+use serde_json::Value;
+use steplatch_access::Caller;
+use steplatch_ids::WorkflowName;
+use steplatch_library::{
+    Author, CreateError, Library, LookupError, Metadata, SavedVersion, Signature, Status, Stored, VersionError,
+};
+use steplatch_protocol::{
+    DescribeWorkflowReply, ForgetWorkflowVersions, ForgetWorkflowVersionsReply, ListWorkflowVersions,
+    ListWorkflowVersionsReply, RevertWorkflow, RevertWorkflowReply, WorkflowVersion,
+};
+use steplatch_sessions::TerminalTools;
+use steplatch_workflow::Definition;
+
+use crate::error::{DiskError, FindError, with_causes};
+use crate::folders::{LibraryPaths, LibrarySearch};
+use crate::project::Project;
+use crate::verbs::{author, described};
+use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
+
+/// Why a version was not found, or not made the current one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RevertError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The name has no versions.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// The version has none before it.
+    #[error("Workflow '{name}' has no version before {version}")]
+    First {
+        /// The workflow.
+        name: WorkflowName,
+        /// Its current version.
+        version: u32,
+    },
+    /// The version is not valid for this steplatch.
+    #[error("Version {version} of '{name}' is not valid, so it was not saved; its problems are in validation_errors")]
+    Invalid {
+        /// The workflow.
+        name: WorkflowName,
+        /// The version.
+        version: u32,
+        /// The problems, each with its place.
+        problems: Vec<String>,
+    },
+    /// The library does not take it.
+    #[error("The workflow was not saved: {}", with_causes(.0))]
+    Library(CreateError),
+}
+
+impl Workflows {
+    /// Lists the versions of a machine, the newest first.
+    pub async fn list_versions(&self, caller: &Caller, verb: ListWorkflowVersions) -> ListWorkflowVersionsReply {
+        let (asker, name) = (LibrarySearch::of(caller), verb.name.clone());
+        let listed = async {
+            let project = self.projects().of(caller).await?;
+            self.disk.reading(move || found(&asker.folders(), &project, &name)).await?
+        };
+        let workflow_name = verb.name;
+        match listed.await {
+            Ok((_, _, versions)) => {
+                let versions = versions.into_iter().map(info).collect();
+                ListWorkflowVersionsReply { success: true, workflow_name, versions, error: None }
+            }
+            Err(error) => {
+                let error: FindError = error;
+                let error = Some(error.to_string());
+                ListWorkflowVersionsReply { workflow_name, error, ..ListWorkflowVersionsReply::default() }
+            }
+        }
+    }
+
+    /// Makes an earlier version of a machine the current one.
+    pub async fn revert(&self, caller: &Caller, verb: RevertWorkflow) -> RevertWorkflowReply {
+        let asker = LibrarySearch::of(caller);
+        let author = author(caller, verb.reason.clone()).await;
+        let workflow_name = verb.name.clone();
+        let reverted = async {
+            let project = self.projects().of(caller).await?;
+            self.disk.writing(move || revert(&asker.folders(), &project, &verb, author)).await?
+        };
+        match reverted.await {
+            Ok((version, equals)) => {
+                RevertWorkflowReply { success: true, workflow_name, version, equals, ..RevertWorkflowReply::default() }
+            }
+            Err(error) => {
+                let words = error.to_string();
+                let validation_errors = match error {
+                    RevertError::Invalid { problems, .. } => problems,
+                    _ => Vec::new(),
+                };
+                let error = Some(words);
+                RevertWorkflowReply { workflow_name, validation_errors, error, ..RevertWorkflowReply::default() }
+            }
+        }
+    }
+
+    /// Forgets the versions of a machine, except the current one.
+    pub async fn forget_versions(&self, caller: &Caller, verb: ForgetWorkflowVersions) -> ForgetWorkflowVersionsReply {
+        let (asker, name) = (LibrarySearch::of(caller), verb.name.clone());
+        let forgotten = async {
+            let project = self.projects().of(caller).await?;
+            let forget = move || {
+                let (library, name, _) = found(&asker.folders(), &project, &name)?;
+                library.forget_versions(&name).map_err(|error| FindError::Library(error.into()))
+            };
+            self.disk.writing(forget).await?
+        };
+        let workflow_name = verb.name;
+        match forgotten.await {
+            Ok(forgotten) => ForgetWorkflowVersionsReply { success: true, workflow_name, forgotten, error: None },
+            Err(error) => {
+                let error: FindError = error;
+                let error = Some(error.to_string());
+                ForgetWorkflowVersionsReply { workflow_name, error, ..ForgetWorkflowVersionsReply::default() }
+            }
+        }
+    }
+}
+
+/// Splits `NAME@2`. `None` for a name without a version.
+pub(super) fn numbered(name: &str) -> Option<(&str, u32)> {
+    let (name, version) = name.rsplit_once('@')?;
+    Some((name, version.parse().ok()?))
+}
+
+/// Returns the full description of one version of a machine.
+pub(super) fn describe(
+    folders: &LibraryPaths,
+    project: &Project,
+    name: &str,
+    version: u32,
+) -> Result<DescribeWorkflowReply, FindError> {
+    let (library, name, versions) = found(folders, project, name)?;
+    let there = versions.iter().map(|version| version.version).collect();
+    let Some(found) = versions.into_iter().find(|found| found.version == version) else {
+        return Err(FindError::Version(VersionError::NoVersion { name, version, there }));
+    };
+    if found.is_current
+        && let Ok(stored) = library.get(&name)
+    {
+        return Ok(described(&library, stored));
+    }
+    // Runs are counted of the current version only.
+    let SavedVersion { definition, hash, saved_at, .. } = found;
+    let created = saved_at.unwrap_or_default();
+    let metadata = Metadata { hash, created, version, status: Status::Draft, ..Metadata::default() };
+    Ok(described(&library, Stored { name, definition, metadata }))
+}
+
+/// Returns the versions of a machine, and the library that has them: that in which the name is found, else the first one with a
+/// version of a removed one.
+fn found(
+    folders: &LibraryPaths,
+    project: &Project,
+    name: &str,
+) -> Result<(Library, WorkflowName, Vec<SavedVersion>), FindError> {
+    let wanted: WorkflowName = name.parse().map_err(|_| not_found(folders, project, name))?;
+    match look_up(folders, project, name) {
+        Ok(ResolvedWorkflow::Machine(library, _)) => {
+            let versions = library.versions(&wanted).map_err(FindError::Library)?;
+            Ok((library, wanted, versions))
+        }
+        Ok(ResolvedWorkflow::Function(workflow)) => {
+            Err(FindError::OfFunction { name: wanted, file: workflow.loaded.path.clone() })
+        }
+        Err(error @ FindError::NotFound(_)) => {
+            for folder in folders.iter() {
+                let library = Library::open(folder);
+                match library.versions(&wanted) {
+                    Ok(versions) => return Ok((library, wanted, versions)),
+                    Err(LookupError::NotFound { .. }) => {}
+                    Err(error) => return Err(FindError::Library(error)),
+                }
+            }
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Saves a version again. Returns the number that it has now, and the one that it had.
+fn revert(
+    folders: &LibraryPaths,
+    project: &Project,
+    verb: &RevertWorkflow,
+    author: Author,
+) -> Result<(u32, u32), RevertError> {
+    let (library, name, versions) = found(folders, project, &verb.name)?;
+    let current = versions.iter().find(|version| version.is_current).map(|version| version.version);
+    let there = versions.iter().map(|version| version.version).collect();
+    let wanted = match verb.version {
+        Some(wanted) => versions.into_iter().find(|version| version.version == wanted).ok_or_else(|| {
+            FindError::Version(VersionError::NoVersion { name: name.clone(), version: wanted, there })
+        })?,
+        None => {
+            let mut earlier = versions.into_iter().filter(|version| current.is_none_or(|now| version.version < now));
+            earlier.next().ok_or(RevertError::First { name: name.clone(), version: current.unwrap_or(0) })?
+        }
+    };
+    let mut definition = wanted.definition;
+    definition["name"] = Value::from(name.as_str());
+    if let Err(problems) = Definition::parse(&definition, &TerminalTools) {
+        let problems = crate::verbs::problem_lines(&problems.iter().collect::<Vec<_>>());
+        return Err(RevertError::Invalid { name, version: wanted.version, problems });
+    }
+    let equals = format!("as version {}", wanted.version);
+    let reason = Some(author.reason.map_or_else(|| equals.clone(), |reason| format!("{equals}: {reason}")));
+    let saved = library.create(&definition, true, &Author { reason, ..author }).map_err(RevertError::Library)?;
+    Ok((saved.metadata.version, wanted.version))
+}
+
+fn info(version: SavedVersion) -> WorkflowVersion {
+    let SavedVersion { version, hash, saved_at, author, is_current, definition: _ } = version;
+    let Author { by, through, reason } = author;
+    let hash: &Signature = &hash;
+    WorkflowVersion { version, is_current, saved_at, by, through, reason, hash: hash.to_string() }
+}

@@ -1,0 +1,79 @@
+//! `steplatch workflow history NAME`: the versions of a machine.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use steplatch_protocol::{DaemonPaths, ForgetWorkflowVersions, ListWorkflowVersions, WorkflowVersion};
+
+use crate::failure::Failure;
+use crate::print::{self, QUIET, visible};
+use crate::{completion, front};
+
+/// List the versions of a workflow: when each was saved, by whom and why
+///
+/// A version is kept when what the workflow does is changed, the newest 50 of them, also when the workflow is removed. 'show
+/// NAME@2' shows one, 'diff NAME' what changed, 'revert NAME' goes back.
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// Name of the workflow
+    #[arg(add = completion::workflows())]
+    name: String,
+    /// Forget all versions but the current one
+    #[arg(long)]
+    forget: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl History {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let name = self.name;
+        if self.forget {
+            return forget(place, name, self.json).await;
+        }
+        let reply = front::ask(place, ListWorkflowVersions { name }).await?;
+        if let Some(error) = reply.error.clone() {
+            return Err(Failure::usage(error).with(&reply));
+        }
+        if self.json {
+            print::json(&reply)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let head = ["VERSION", "SAVED", "BY", "THROUGH", "WHY"].map(str::to_owned).to_vec();
+        let rows: Vec<_> = std::iter::once(head).chain(reply.versions.iter().map(row)).collect();
+        print::table(&rows).lines().try_for_each(print::line)?;
+        if reply.versions.iter().all(|version| !version.is_current) {
+            let name = &reply.workflow_name;
+            print::line(format!("{QUIET}{name} was removed; back with: steplatch workflow revert {name}{QUIET:#}"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Forgets the versions of a workflow.
+pub(super) async fn forget(place: &DaemonPaths, name: String, json: bool) -> Result<ExitCode, Failure> {
+    let reply = front::ask(place, ForgetWorkflowVersions { name }).await?;
+    if let Some(error) = reply.error.clone() {
+        return Err(Failure::usage(error).with(&reply));
+    }
+    if json {
+        print::json(&reply)?;
+    } else {
+        let versions = if reply.forgotten == 1 { "version" } else { "versions" };
+        print::line(format!("forgot {} {versions} of {}", reply.forgotten, reply.workflow_name))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(version: &WorkflowVersion) -> Vec<String> {
+    let WorkflowVersion { version, is_current, saved_at, by, through, reason, .. } = version;
+    let text = |text: &Option<String>| text.as_deref().map(visible).unwrap_or_default();
+    let saved = match saved_at {
+        Some(saved) => print::ago(saved),
+        None => "unknown".to_owned(),
+    };
+    let by = if saved_at.is_none() && by.is_none() { "its file was edited, or is older".to_owned() } else { text(by) };
+    let now = if *is_current { " now" } else { "" };
+    vec![format!("{version}{now}"), saved, by, text(through), text(reason)]
+}

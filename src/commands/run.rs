@@ -109,20 +109,7 @@ impl Run {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let run = started.run_id;
-        let mut shown = Shown::new(std::io::stdout().is_terminal());
-        let watching = Watching {
-            daemon: &daemon,
-            run: &run,
-            view: if json { &mut Silent } else { &mut shown },
-            person: Person::here().filter(|_| !json),
-            questions: VecDeque::new(),
-            family: ChildRuns::new(daemon.clone()),
-        };
-        let rest = watching.until_it_rests().await?;
-        // A run's cleanup happens after its last event.
-        let wait_seconds = (rest == Rest::Over).then_some(10.0);
-        let reply = daemon.call(GetRun { run_id: run, wait_seconds, ..GetRun::default() }).await?;
+        let (rest, reply) = watch(&daemon, started.run_id, json).await?;
         if json {
             print::json(&reply)?;
         } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {
@@ -154,6 +141,38 @@ impl Run {
         }
         Ok(verb)
     }
+}
+
+/// Follows a run that was started here to its end, or to a gate that is not answered here. Returns its reply then.
+async fn watch(daemon: &ReconnectingClient, run: String, silent: bool) -> Result<(Rest, RunReply), Failure> {
+    let mut shown = Shown::new(std::io::stdout().is_terminal());
+    let watching = Watching {
+        daemon,
+        run: &run,
+        view: if silent { &mut Silent } else { &mut shown },
+        person: Person::here().filter(|_| !silent),
+        questions: VecDeque::new(),
+        family: ChildRuns::new(daemon.clone()),
+    };
+    let rest = watching.until_it_rests().await?;
+    // A run's cleanup happens after its last event.
+    let wait_seconds = (rest == Rest::Over).then_some(10.0);
+    let reply = daemon.call(GetRun { run_id: run, wait_seconds, ..GetRun::default() }).await?;
+    Ok((rest, reply))
+}
+
+/// Starts a run, has the person here answer its gates, and returns its reply at its end, or where it waits for others.
+///
+/// # Errors
+/// When it did not start, or the daemon is lost.
+pub(super) async fn run_to_its_end(daemon: &ReconnectingClient, mut verb: RunWorkflow) -> Result<RunReply, Failure> {
+    secret_arguments::ask(daemon, &mut verb).await?;
+    let started = daemon.call(RunWorkflow { wait_seconds: Some(0.0), ..verb }).await?;
+    if started.run_id.is_empty() {
+        let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
+        return Err(Failure::usage(error).with(&started));
+    }
+    watch(daemon, started.run_id, false).await.map(|(_, reply)| reply)
 }
 
 fn code(reply: &RunReply) -> u8 {

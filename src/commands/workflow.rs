@@ -8,6 +8,7 @@ mod history;
 mod lint;
 mod list;
 mod load;
+mod prove;
 mod recorded;
 mod remove;
 mod revert;
@@ -42,6 +43,7 @@ pub(crate) enum Workflow {
     /// Draw a workflow as a Mermaid diagram or an SVG picture
     Graph(graph::Graph),
     Test(test::Test),
+    Prove(prove::Prove),
     /// Print the JSON Schema of workflows
     Schema(schema::Schema),
 }
@@ -60,6 +62,7 @@ impl Workflow {
             Self::Lint(command) => command.run(place).await,
             Self::Graph(command) => command.run(place).await,
             Self::Test(command) => command.run(place).await,
+            Self::Prove(command) => command.run(place).await,
             Self::Schema(command) => command.run(),
         }
     }

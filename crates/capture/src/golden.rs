@@ -30,6 +30,37 @@ pub struct GoldenHeader {
     /// The values of the arguments, without secrets.
     #[serde(default)]
     pub inputs: Map<String, Value>,
+    /// The proof of the workflow as it was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+}
+
+/// Runs that did what the recording says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// When (ISO 8601, UTC).
+    pub at: String,
+    /// The version of steplatch.
+    pub version: String,
+    /// The host.
+    pub host: String,
+    /// What the workflow did then: its hash in the library.
+    pub hash: String,
+    /// The runs.
+    pub runs: Vec<String>,
+}
+
+/// A step of a run that is not as it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The state, or where the run ended early the state that was not reached.
+    pub state: String,
+    /// What differs: `state`, `exit_code` or `output`.
+    pub what: &'static str,
+    /// What was recorded.
+    pub recorded: String,
+    /// What the run did.
+    pub observed: String,
 }
 
 /// What a state did when it was recorded: a line of a golden transcript.
@@ -70,8 +101,13 @@ impl Golden {
     #[must_use]
     pub fn of(captured: &crate::Captured, workflow_name: &str, at: &str) -> Self {
         let inputs = captured.inputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-        let header =
-            GoldenHeader { golden: VERSION, workflow_name: workflow_name.to_owned(), captured: at.to_owned(), inputs };
+        let header = GoldenHeader {
+            golden: VERSION,
+            workflow_name: workflow_name.to_owned(),
+            captured: at.to_owned(),
+            inputs,
+            proof: None,
+        };
         Self { header, steps: captured.golden.clone() }
     }
 
@@ -102,6 +138,34 @@ impl Golden {
         std::iter::once(header).chain(steps).map(|line| format!("{line}\n")).collect()
     }
 
+    /// Returns how the states of a run differ from the recording, the first difference first. `observed` has the states that
+    /// the run executed, in order; those without output of their own print nothing.
+    #[must_use]
+    pub fn differences(&self, observed: &[GoldenStep]) -> Vec<Difference> {
+        let known = |step: &&GoldenStep| self.steps.iter().any(|golden| golden.state == step.state);
+        let observed: Vec<&GoldenStep> = observed.iter().filter(known).collect();
+        let mut differences = Vec::new();
+        for (index, golden) in self.steps.iter().enumerate() {
+            let Some(step) = observed.get(index).filter(|step| step.state == golden.state) else {
+                let observed = observed.get(index).map_or("the end of the run", |step| step.state.as_str());
+                let (state, recorded) = (golden.state.clone(), golden.state.clone());
+                differences.push(Difference { state, what: "state", recorded, observed: observed.to_owned() });
+                break;
+            };
+            let code = |code: Option<i32>| code.map_or_else(|| "none".to_owned(), |code| code.to_string());
+            let mut differs = |what, recorded: String, observed: String| {
+                differences.push(Difference { state: golden.state.clone(), what, recorded, observed });
+            };
+            if step.exit_code.is_some() && step.exit_code != golden.exit_code {
+                differs("exit_code", code(golden.exit_code), code(step.exit_code));
+            }
+            if !step.prints.is_empty() && normalised(&step.prints) != normalised(&golden.prints) {
+                differs("output", golden.prints.clone(), step.prints.clone());
+            }
+        }
+        differences
+    }
+
     /// Returns the transcript as a stub file for the rehearsal of a machine, without states that the machine does not have.
     #[must_use]
     pub fn stubs(&self, has_state: impl Fn(&str) -> bool) -> Value {
@@ -119,6 +183,31 @@ impl Golden {
         }
         json!({"states": states, "gates": gates})
     }
+}
+
+/// Returns an output without what differs from one time to the next: numbers, identifiers, temporary paths, blanks at the
+/// ends of lines.
+#[must_use]
+pub fn normalised(output: &str) -> String {
+    let word = |word: &str| {
+        let core = word.trim_matches(|sign: char| !sign.is_alphanumeric() && sign != '/');
+        let is_hex = core.len() >= 7 && core.chars().all(|sign| sign.is_ascii_hexdigit() || sign == '-');
+        let is_temporary = ["/tmp/", "/var/tmp/", "/run/"].iter().any(|begin| core.contains(begin));
+        if (is_hex && core.contains(|sign: char| sign.is_ascii_digit())) || is_temporary {
+            return "…".to_owned();
+        }
+        let mut plain = String::new();
+        for sign in word.chars() {
+            match sign {
+                digit if digit.is_ascii_digit() && plain.ends_with('0') => {}
+                digit if digit.is_ascii_digit() => plain.push('0'),
+                other => plain.push(other),
+            }
+        }
+        plain
+    };
+    let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    output.trim().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl GoldenStep {
@@ -149,6 +238,27 @@ mod tests {
             stubs,
             json!({"states": {"make": [{"prints": "built\n", "exit_code": 0}]}, "gates": {"confirm": ["yes"]}})
         );
+    }
+
+    #[test]
+    fn a_run_is_compared_with_the_recording() {
+        let step = |state: &str, prints: &str, exit_code| GoldenStep {
+            state: state.to_owned(),
+            prints: prints.to_owned(),
+            exit_code,
+            answer: None,
+        };
+        let steps =
+            vec![step("open", "", None), step("make", "took 1.5 s in /tmp/a1\n", Some(0)), step("push", "ok", Some(0))];
+        let golden = Golden { steps, ..Golden::default() };
+        let same =
+            [step("open", "", None), step("make", "took 22.1 s in /tmp/b7", Some(0)), step("push", "ok\n", Some(0))];
+        assert_eq!(golden.differences(&same), []);
+        let other = [step("open", "", None), step("make", "took long", Some(2)), step("declined", "", None)];
+        let differences = golden.differences(&other);
+        let what: Vec<_> = differences.iter().map(|one| (one.state.as_str(), one.what)).collect();
+        assert_eq!(what, [("make", "exit_code"), ("make", "output"), ("push", "state")]);
+        assert_eq!(differences[2].observed, "the end of the run");
     }
 
     #[test]

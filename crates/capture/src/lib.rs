@@ -20,7 +20,7 @@ mod turn;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep};
+pub use golden::{Difference, Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
 pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};
 

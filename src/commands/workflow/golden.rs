@@ -17,7 +17,7 @@ use crate::front;
 /// When it cannot be read, with the line.
 pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Option<Golden>, Failure> {
     let Some(file) = file(workflow, place).await? else { return Ok(None) };
-    let golden = file.with_extension("golden.jsonl");
+    let golden = path(&file);
     let text = match std::fs::read_to_string(&golden) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -25,6 +25,11 @@ pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Option<G
     };
     let read = Golden::read(&text);
     read.map(Some).map_err(|error| Failure::usage(format!("'{}' is no recording: {error}", golden.display())))
+}
+
+/// Returns the file of the recording of a workflow's file.
+pub(super) fn path(file: &Path) -> PathBuf {
+    file.with_extension("golden.jsonl")
 }
 
 /// Returns the file of a workflow.

@@ -19,6 +19,14 @@ pub(super) struct RecordedRun {
 /// # Errors
 /// When there is no such run, or no daemon can be reached.
 pub(super) async fn read(place: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
+    Ok(of_events(&events(place, run).await?, definition))
+}
+
+/// Reads the events of a run so far.
+///
+/// # Errors
+/// When there is no such run, or no daemon can be reached.
+pub(super) async fn events(place: &DaemonPaths, run: &str) -> Result<Vec<RunEvent>, Failure> {
     let unknown = |error| match error {
         FollowError::Unknown(_) => Failure::usage(format!("there is no run '{run}'; steplatch runs list has them")),
         error => Failure::from(error),
@@ -31,7 +39,7 @@ pub(super) async fn read(place: &DaemonPaths, run: &str, definition: &Definition
         let Some(event) = following.next().await.map_err(unknown)? else { break };
         events.push(event);
     }
-    Ok(of_events(&events, definition))
+    Ok(events)
 }
 
 /// Returns what these events of a run have from outside. Results of states that the definition does not have any more, and of

@@ -1,0 +1,218 @@
+//! `steplatch workflow prove`: a captured workflow run again and compared with its recording.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+use steplatch_capture::{Difference, Golden, GoldenStep, Proof};
+use steplatch_protocol::{DaemonPaths, DescribeWorkflow, RunEvent, RunWorkflow};
+use steplatch_workflow::{Definition, tool};
+
+use super::{golden, recorded, source};
+use crate::commands::run::{run_to_its_end, variable};
+use crate::failure::{FAILED, Failure};
+use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
+use crate::{completion, front};
+
+/// Run a captured workflow again in fresh terminals and compare it with its recording
+///
+/// Shows what will be typed, runs it twice with the values of the recording, and once more with other values if some are
+/// given. The states, the exit codes and the output of its commands must be those of the recording, but for numbers,
+/// identifiers and temporary paths. The proof, with date, version and host, is kept in the recording.
+#[derive(Debug, Args)]
+pub(crate) struct Prove {
+    /// Name of a saved workflow
+    #[arg(value_name = "NAME", add = completion::workflows())]
+    workflow: String,
+    /// Another value of an argument, for one more run (repeatable)
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
+    input: Vec<(String, String)>,
+    /// Take over into the recording what the runs printed, where only that differs
+    #[arg(long)]
+    update: bool,
+    /// Print the proof, or the differences, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How often it runs with the values of the recording.
+const TIMES: usize = 2;
+
+/// The most lines of an output that a difference shows.
+const LINES: usize = 20;
+
+impl Prove {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let definition = source::definition(&self.workflow, place).await?;
+        let described = front::ask(place, DescribeWorkflow { name: self.workflow.clone() }).await?;
+        let (Some(file), Some(metadata)) = (described.file, described.metadata) else {
+            return Err(Failure::usage(format!("'{}' is not saved; only a saved workflow is proved", self.workflow)));
+        };
+        let Some(mut golden) = golden::read(&self.workflow, place).await? else {
+            return Err(Failure::usage(format!(
+                "'{}' has no recording to be compared with; steplatch workflow capture --save makes one",
+                self.workflow
+            )));
+        };
+        if !self.json {
+            announce(&definition)?;
+        }
+        let Runs { ids, differences, newest } = self.runs(place, &golden).await?;
+        let only_output = differences.iter().all(|difference| difference.what == "output");
+        if !differences.is_empty() {
+            show(&differences, self.json)?;
+            if !self.update || !only_output {
+                if only_output {
+                    print::note("only outputs differ: --update takes them over into the recording");
+                }
+                print::error("not proved");
+                return Ok(ExitCode::from(FAILED));
+            }
+            update(&mut golden, &newest);
+        }
+        let count = ids.len();
+        golden.header.proof = Some(Proof {
+            at: jiff::Timestamp::now().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            hash: metadata.hash,
+            runs: ids,
+        });
+        let path = golden::path(Path::new(&file));
+        write(&path, &golden)?;
+        if self.json {
+            print::json(&golden.header)?;
+        } else {
+            let path = path.display();
+            print::line(format!("{GOOD}✓{GOOD:#} {STRONG}proved{STRONG:#} by {count} runs {QUIET}({path}){QUIET:#}"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Runs the workflow as often as a proof takes.
+    ///
+    /// # Errors
+    /// When a run does not complete.
+    async fn runs(&self, place: &DaemonPaths, golden: &Golden) -> Result<Runs, Failure> {
+        let daemon = front::steady(place)?;
+        let mut runs = Runs::default();
+        let others = usize::from(!self.input.is_empty());
+        for turn in 0..TIMES + others {
+            let recorded = golden.header.inputs.iter().map(|(name, value)| (name.clone(), text(value)));
+            let mut variables: BTreeMap<String, String> = recorded.collect();
+            let is_other = turn >= TIMES;
+            if is_other {
+                variables.extend(self.input.iter().cloned());
+            }
+            let verb = RunWorkflow {
+                workflow_name: Some(self.workflow.clone()),
+                initial_variables: Some(variables),
+                ..RunWorkflow::default()
+            };
+            let reply = run_to_its_end(&daemon, verb).await?;
+            if reply.status != "completed" {
+                let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
+                return Err(Failure::work(format!("not proved: run {} did not complete: {error}", reply.run_id)));
+            }
+            let observed = observed(&recorded::events(place, &reply.run_id).await?);
+            // Other values print other things: the way and the exit codes are what must be the same.
+            let found = golden.differences(&observed).into_iter().filter(|one| !is_other || one.what != "output");
+            runs.differences.extend(found);
+            runs.ids.push(reply.run_id);
+            if !is_other {
+                runs.newest = observed;
+            }
+        }
+        Ok(runs)
+    }
+}
+
+/// The runs of a proof.
+#[derive(Default)]
+struct Runs {
+    ids: Vec<String>,
+    differences: Vec<Difference>,
+    /// What the last one with the values of the recording did.
+    newest: Vec<GoldenStep>,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Prints what a machine types and runs.
+fn announce(definition: &Definition) -> Result<(), Failure> {
+    print::line("It types:")?;
+    for state in definition.states() {
+        let params = state.action().params();
+        let param = |name: &str| params.get(name).map(text).unwrap_or_default();
+        let typed = match state.action().tool() {
+            tool::RUN_COMMAND => param("command"),
+            tool::SEND_INPUT if params.get("secret") == Some(&Value::Bool(true)) => "••••••".to_owned(),
+            tool::SEND_INPUT => format!("{}{}", param("input_text").trim_end_matches('\n'), keys(params.get("keys"))),
+            tool::GATE => format!("(a person is asked: {})", param("prompt")),
+            _ => continue,
+        };
+        print::line(format!("  {QUIET}{}{QUIET:#}  {}", state.name(), visible(&typed)))?;
+    }
+    Ok(())
+}
+
+fn keys(keys: Option<&Value>) -> String {
+    let keys = keys.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    keys.map(|key| format!("<{key}>")).collect()
+}
+
+/// Returns what the states of a run did, in order. Only commands have an output that can be compared.
+fn observed(events: &[RunEvent]) -> Vec<GoldenStep> {
+    let step = |event: &RunEvent| {
+        let result = event.data.get("result").unwrap_or(&Value::Null);
+        GoldenStep {
+            state: event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            prints: result["output"].as_str().unwrap_or_default().to_owned(),
+            exit_code: result["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
+            answer: None,
+        }
+    };
+    events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()
+}
+
+/// Takes over what was printed.
+fn update(golden: &mut Golden, observed: &[GoldenStep]) {
+    for (golden, step) in golden.steps.iter_mut().zip(observed) {
+        if golden.state == step.state && !step.prints.is_empty() {
+            golden.prints.clone_from(&step.prints);
+        }
+    }
+}
+
+fn show(differences: &[Difference], json: bool) -> Result<(), Failure> {
+    if json {
+        return Ok(print::json(&differences)?);
+    }
+    for Difference { state, what, recorded, observed } in differences {
+        print::line(format!("{BAD}✗{BAD:#} {STRONG}{}{STRONG:#}: another {}", visible(state), what.replace('_', " ")))?;
+        for (sign, text) in [("-", recorded), ("+", observed)] {
+            for line in text.trim_end().lines().take(LINES) {
+                print::line(format!("    {sign} {}", visible(line)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a recording in the place of the one before.
+fn write(path: &Path, golden: &Golden) -> Result<(), Failure> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let put = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(golden.text().as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    put().map_err(|error| Failure::work(format!("'{}' can not be written: {error}", path.display())))
+}

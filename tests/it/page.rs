@@ -162,6 +162,13 @@ fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
 }
 
 #[test]
+fn a_connection_that_is_cut_loses_and_doubles_nothing_that_is_typed() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("network.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+}
+
+#[test]
 fn real_programs_are_shown_cell_by_cell_and_take_the_mouse() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);

@@ -155,6 +155,9 @@ async function keys(browser) {
   };
   await measure(page);
   const ours = await press(page);
+  // A terminal that is held is not closed.
+  for (const _ of ["asks for a note", "hands back"]) await page.getByRole("button", { name: "Hand back" }).first().click();
+  await page.getByRole("button", { name: "Take over" }).waitFor();
   const bare = await context.newPage();
   await bare.goto("about:blank");
   await bare.evaluate(() => addEventListener("keydown", (event) => {

@@ -42,6 +42,7 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("ssh", &["openssh-client"]),
     program("/usr/sbin/sshd", &["openssh-server"]),
     program("chromium", &["chromium"]),
+    program("htop", &["htop"]),
 ];
 
 /// The programs for the benchmark of terminals.

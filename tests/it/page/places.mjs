@@ -39,9 +39,24 @@ await play(async (browser) => {
   await small.getByLabel("Line to type").fill("echo from-a-$((40+2))-phone");
   await small.getByRole("button", { name: "Send" }).tap();
   await small.locator(".screen .row", { hasText: "from-a-42-phone" }).first().waitFor();
+  // What an input method composes is in the line once, and sent when the person sends it.
+  const devtools = await phone.newCDPSession(small);
+  const typed = small.getByLabel("Line to type");
+  await typed.tap();
+  await devtools.send("Input.insertText", { text: "echo '" });
+  for (const text of ["に", "にほ", "にほん"]) await devtools.send("Input.imeSetComposition", { text, selectionStart: text.length, selectionEnd: text.length });
+  await devtools.send("Input.insertText", { text: "日本" });
+  await devtools.send("Input.insertText", { text: "'語" });
+  assert.equal(await typed.inputValue(), "echo '日本'語");
+  await typed.press("Enter");
+  await small.locator(".screen .row", { hasText: /^日本語/ }).first().waitFor();
+  assert.equal(await typed.inputValue(), "");
+  await small.getByLabel("Line to type").fill("echo from-a-$((40+2))-phone");
+  await small.getByRole("button", { name: "Send" }).tap();
+  await small.locator(".screen .row", { hasText: /^from-a-42-phone/ }).nth(1).waitFor();
   await small.getByRole("button", { name: "↑" }).tap();
   await small.getByRole("button", { name: "Enter", exact: true }).tap();
-  await small.locator(".screen .row", { hasText: /^from-a-42-phone/ }).nth(1).waitFor();
+  await small.locator(".screen .row", { hasText: /^from-a-42-phone/ }).nth(2).waitFor();
   const listed = await tell({ run: ["terminal", "list", "--json"] });
   const size = (listed.sessions ?? listed).find((terminal) => terminal.session_id === id);
   assert.deepEqual([size.cols, size.rows], [120, 40]);

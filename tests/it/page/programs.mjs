@@ -85,6 +85,16 @@ await play(async (browser) => {
   await isExact(page, "top");
   await page.keyboard.type("q");
 
+  // htop, which changes all the time: its process is stopped, so that one version of its screen is compared.
+  await page.keyboard.type("set +m; clear; htop -d 5\n");
+  await sees(page, "Load average");
+  await tell({ run: ["terminal", "signal", "work", "STOP", "--json"] });
+  await isExact(page, "htop");
+  await shot(page, "htop");
+  await tell({ run: ["terminal", "signal", "work", "CONT", "--json"] });
+  await page.keyboard.type("q");
+  await page.keyboard.type("set -m; clear\n");
+
   // A selection stays while the program prints, and what is shown catches up afterwards.
   await page.keyboard.type("clear; echo select-me; for i in $(seq 30); do sleep 0.1; echo tick-$i; done\n");
   await sees(page, "tick-2");

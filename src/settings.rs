@@ -116,6 +116,14 @@ pub(crate) const KEYS: &[Key] = &[
         hot: false,
     },
     Key {
+        name: "terminals.log_inputs",
+        variable: "STEPLATCH_TERMINALS_LOG_INPUTS",
+        former: None,
+        about: "log what is typed into terminals, waited for and run in them, and by whom; captures are made of it",
+        kind: Kind::Flag(true),
+        hot: false,
+    },
+    Key {
         name: "runs.max",
         variable: "STEPLATCH_RUNS_MAX",
         former: Some(FormerNames { name: "runs.most", variable: "STEPLATCH_RUNS_MOST" }),
@@ -372,6 +380,7 @@ impl Settings {
             idle: Some(self.number("terminals.idle_seconds")).filter(|idle| *idle > 0).map(Duration::from_secs),
             history_budget: size("terminals.history_memory_mb") << 20,
             history_on_disk: size("terminals.history_disk_mb") << 20,
+            logs_inputs: *self.value("terminals.log_inputs") == Value::Flag(true),
             ..steplatch_terminal::Options::default()
         }
     }

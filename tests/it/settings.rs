@@ -124,3 +124,18 @@ fn a_daemon_does_not_start_with_settings_that_can_not_be_meant() {
     assert!(said.stderr.contains("terminals.max must be a whole number from 1 to 10000, not 0"), "{said:?}");
     assert!(said.stderr.contains("tools.library must be true or false, not perhaps"), "{said:?}");
 }
+
+#[test]
+fn a_setting_turns_the_log_of_inputs_off() {
+    for (value, entries) in [("true", 1), ("false", 0)] {
+        let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+        let open = ["terminal", "open", "--name", "work", "--json", "--", "cat"];
+        // The first command starts the daemon, which starts the host.
+        let opened = home.steplatch().env("STEPLATCH_TERMINALS_LOG_INPUTS", value).args(open).output().unwrap();
+        assert!(opened.status.success(), "{opened:?}");
+        home.runs(&["terminal", "send", "work", "hello", "-e"]).well();
+        let typed = |input: &&serde_json::Value| input["kind"] == "typed";
+        let log = home.runs(&["terminal", "inputs", "work", "--json"]).json();
+        assert_eq!(log["inputs"].as_array().unwrap().iter().filter(typed).count(), entries, "{log}");
+    }
+}

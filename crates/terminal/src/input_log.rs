@@ -223,9 +223,21 @@ pub(crate) struct InputLog {
     bytes: usize,
     /// The number of the newest entry.
     newest: u64,
+    /// Whether nothing is logged.
+    is_off: bool,
 }
 
 impl InputLog {
+    /// Creates an empty log, into which nothing is written unless it `is_on`.
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self { is_off: !is_on, ..Self::default() }
+    }
+
+    /// Whether nothing is logged.
+    pub(crate) fn is_off(&self) -> bool {
+        self.is_off
+    }
+
     /// Adds an entry, and returns its number. What a person types key by key in an attached terminal is one entry a line.
     pub(crate) fn add(&mut self, by: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
         if let Some(number) = self.continue_line(by, &action) {

@@ -36,6 +36,8 @@ pub struct Options {
     pub history_folder: Option<PathBuf>,
     /// Bytes of disk for the older output of each, compressed.
     pub history_on_disk: usize,
+    /// Whether what is asked of each is logged: what is typed, waited for and run, and by whom.
+    pub logs_inputs: bool,
     /// Where the shell integration is installed; without it, shells are started as they are.
     pub integration: Option<Integration>,
     /// How many descriptors a program in a terminal may open; without it, as many as this process.
@@ -54,6 +56,7 @@ impl Default for Options {
             history_budget: 16 << 20,
             history_folder: None,
             history_on_disk: 64 << 20,
+            logs_inputs: true,
             integration: None,
             descriptors: None,
             adopt_orphans: false,
@@ -288,6 +291,7 @@ impl Terminals {
             },
             agreed: agreed.clone(),
             grace: self.options.grace,
+            logs_inputs: self.options.logs_inputs,
             idle: self.options.idle,
             hushed: self.hushed.clone(),
             floods: self.floods.clone(),

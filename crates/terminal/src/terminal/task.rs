@@ -63,6 +63,8 @@ pub(crate) struct TerminalParts {
     pub(crate) grace: Duration,
     /// How long it may go without a writer, a viewer, a wait and output before it is closed.
     pub(crate) idle: Option<Duration>,
+    /// Whether what is asked of it is logged.
+    pub(crate) logs_inputs: bool,
     /// Where lines go that are typed unseen.
     pub(crate) hushed: HiddenInputLog,
     /// The queue of terminals that print without end.
@@ -226,7 +228,7 @@ pub(crate) async fn run(
         outgoing: Outgoing::default(),
         answers: Answers::default(),
         ledger: Ledger::default(),
-        inputs: InputLog::default(),
+        inputs: InputLog::new(parts.logs_inputs),
         entered: None,
         seat: WriteLock::default(),
         idle: parts.idle,

@@ -35,6 +35,9 @@ impl Task {
     }
 
     pub(super) fn log_input(&mut self, by: Option<&str>, context: InputContext, action: LoggedAction) -> u64 {
+        if self.inputs.is_off() {
+            return 0;
+        }
         let offset = self.intake.transcript.history().end();
         let is_typed = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Hidden { .. });
         let screen = (is_typed && context == InputContext::FullScreen).then(|| self.logged_screen());
@@ -50,6 +53,9 @@ impl Task {
 
     /// Logs a line that the shell takes, and how its command ends. A command of a request has an entry of its own.
     pub(super) fn log_mark(&mut self, marked: &Marked) {
+        if self.inputs.is_off() {
+            return;
+        }
         match marked.mark {
             Mark::CommandStarted
                 if self.running.is_none() && self.typed_line.is_none() && self.exchanging.is_none() =>
@@ -80,7 +86,7 @@ impl Task {
 
     /// Logs an input that is about to be typed as these bytes.
     pub(super) fn log_typed(&mut self, input: &Input, bytes: &[u8], unseen: bool) {
-        if input.text.is_empty() && input.keys.is_empty() && input.raw.is_empty() {
+        if self.inputs.is_off() || (input.text.is_empty() && input.keys.is_empty() && input.raw.is_empty()) {
             return;
         }
         let context = self.input_context(unseen);
@@ -100,6 +106,9 @@ impl Task {
 
     /// Logs a command that is about to be entered. Returns the number of its entry.
     pub(super) fn log_command(&mut self, request: &CommandRequest) -> u64 {
+        if self.inputs.is_off() {
+            return 0;
+        }
         let (command, directory) = (request.command.as_str().into(), request.working_directory.clone());
         let context = self.input_context(false);
         let action = LoggedAction::Command { command, directory, outcome: None };
@@ -108,6 +117,9 @@ impl Task {
 
     /// Logs how a command ended, or that it goes on without its caller: its end is logged when it comes.
     pub(super) fn log_outcome(&mut self, entry: u64, result: &Result<CommandResult, RunError>) {
+        if self.inputs.is_off() {
+            return;
+        }
         let outcome = CommandOutcome::of(result);
         if let CommandOutcome::Left { begin, .. } = outcome {
             self.entered = Some((entry, begin));
@@ -117,7 +129,9 @@ impl Task {
 
     /// Logs a wait that is over.
     pub(super) fn log_wait(&mut self, pending: &Pending, reason: Reason, found: Option<&PatternMatch>) {
-        let Some(LoggedWait { by, patterns }) = &pending.logged else { return };
+        let Some(LoggedWait { by, patterns }) = pending.logged.as_ref().filter(|_| !self.inputs.is_off()) else {
+            return;
+        };
         let end = self.intake.transcript.history().end();
         let until = found.and_then(|found| found.range.as_ref()).map_or(end, |range| range.end);
         let matched = found.map(|found| (found.pattern, found.text.as_str().into()));

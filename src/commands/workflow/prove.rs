@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 use steplatch_capture::{Difference, Golden, GoldenStep, Proof};
-use steplatch_protocol::{DaemonPaths, DescribeWorkflow, RunEvent, RunWorkflow};
+use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunEvent, RunWorkflow};
 use steplatch_workflow::{Definition, tool};
 
 use super::{golden, recorded, source};
@@ -114,6 +114,10 @@ impl Prove {
             };
             let reply = run_to_its_end(&daemon, verb).await?;
             if reply.status != "completed" {
+                if reply.status == "waiting" {
+                    // Nothing of a proof is left behind that waits for an answer.
+                    front::ask(place, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
+                }
                 let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
                 return Err(Failure::work(format!("not proved: run {} did not complete: {error}", reply.run_id)));
             }

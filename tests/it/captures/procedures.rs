@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use steplatch_testkit::CommandOutput;
+
 use super::Session;
 
 #[test]
@@ -83,6 +85,12 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
     procedure.passes_its_recording();
     procedure.runs(json!({"PORT": "7777", "PASSWORD": "another-one"}));
     assert_eq!(procedure.file("conf"), "port=7777 password=11\n");
+    let mut prove = procedure.home.steplatch();
+    let prove = prove.args(["workflow", "prove", "procedure", "-i", "PORT=1234"]).env("PASSWORD", "a-third-one");
+    let proved = CommandOutput::of(&prove.output().unwrap()).well();
+    assert!(proved.contains("proved by 3 runs"), "{proved}");
+    assert_eq!(procedure.file("conf"), "port=1234 password=11\n");
+    assert!(!procedure.library_has("a-third-one"));
     procedure.writes("install.sh", &INSTALLER.replace("read -p \"Port", "read -p \"Mirror: \" m; read -p \"Port"));
     std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
     let run = procedure.begins(json!({"PORT": "7777", "PASSWORD": "another-one"}));

@@ -9,6 +9,8 @@
 
 mod effects;
 mod golden;
+#[cfg(test)]
+mod laws;
 mod machine;
 mod noise;
 mod provenance;

@@ -1,0 +1,122 @@
+//! Laws of capture: it takes any log, and what it makes is a machine.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value};
+use steplatch_protocol::{InputKind, InputRecord};
+use steplatch_workflow::{Definition, Problem, Stubs, ToolCatalog};
+
+use crate::{CaptureRequest, Golden, Moment, SessionLog, Surroundings, capture};
+
+/// Takes every parameter of the tools that a capture uses.
+struct AnyParameters;
+
+impl ToolCatalog for AnyParameters {
+    fn tools(&self) -> Vec<String> {
+        ["open_terminal", "send_input", "await_output", "run_command"].map(str::to_owned).to_vec()
+    }
+
+    fn check(&self, _: &str, _: &Map<String, Value>) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    fn takes_session(&self, _: &str) -> bool {
+        true
+    }
+}
+
+/// Texts of which the parts mean something to shells, patterns, templates and terminals.
+fn text() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        Just("make "),
+        Just("ls"),
+        Just("rm -rf "),
+        Just("\n"),
+        Just("{name}"),
+        Just("{{x}}"),
+        Just("${HOME}"),
+        Just("'"),
+        Just("\""),
+        Just("é漢"),
+        Just("\u{1b}[A"),
+        Just("\x7f"),
+        Just("8123"),
+        Just("v1.2.3"),
+        Just("/tmp/a1"),
+        Just("Password: "),
+        Just("? [Y/n] "),
+        Just("(Pdb) "),
+        Just("value"),
+        Just("\\d+("),
+        Just("│ Menu │"),
+        Just(" "),
+    ];
+    prop::collection::vec(part, 0..6).prop_map(|parts| parts.concat())
+}
+
+fn kind() -> impl Strategy<Value = InputKind> {
+    prop_oneof![
+        4 => Just(InputKind::Typed), 1 => Just(InputKind::Attached), 1 => Just(InputKind::Hidden),
+        3 => Just(InputKind::Command), 3 => Just(InputKind::Entered), 3 => Just(InputKind::Wait),
+        1 => Just(InputKind::Resize), 1 => Just(InputKind::Signal),
+    ]
+}
+
+prop_compose! {
+    fn moment()(
+        kind in kind(),
+        context in prop_oneof![Just("prompt"), Just("program"), Just("password"), Just("full_screen")],
+        texts in prop::collection::vec(text(), 6),
+        reason in prop_oneof![Just("ended"), Just("asked"), Just("match"), Just("prompt"), Just("input"), Just("running")],
+        exit_code in prop::option::of(0_i32..3),
+        step in 0_u64..9,
+        has_text in any::<bool>(),
+    ) -> (Moment, u64) {
+        let [one, two, three, four, five, six] = <[String; 6]>::try_from(texts).expect("as many as were made");
+        let input = InputRecord {
+            context: context.to_owned(),
+            kind,
+            row: Some(one),
+            text: Some(two).filter(|_| has_text || kind == InputKind::Typed),
+            keys: if has_text { Vec::new() } else { vec!["enter".to_owned()] },
+            reason: Some(reason.to_owned()),
+            exit_code,
+            pattern: (kind == InputKind::Wait && reason == "match").then(|| steplatch_pattern::escape(&three)),
+            screen: Some(format!("{four}\n{five}")),
+            output_begin: Some(0),
+            output_end: Some(step * 5),
+            timestamp: "2026-01-31T12:00:00Z".to_owned(),
+            ..InputRecord::default()
+        };
+        (Moment { input, printed: format!("{six}\n{four}"), output: Some(five) }, step)
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_log_gives_a_machine_that_its_recording_fits(
+        moments in prop::collection::vec(moment(), 0..30),
+        two in any::<bool>(),
+        keeps_looks in any::<bool>(),
+    ) {
+        let mut offset = 0;
+        let mut log = SessionLog { shell: "bash".to_owned(), directory: "/home/ana".to_owned(), ..SessionLog::default() };
+        for (number, (mut moment, step)) in moments.into_iter().enumerate() {
+            offset += step;
+            (moment.input.number, moment.input.offset) = (number as u64 + 1, offset);
+            log.moments.push(moment);
+        }
+        let logs = if two { vec![log.clone(), log] } else { vec![log] };
+        let around = Surroundings { home: "/home/ana".to_owned(), user: "ana".to_owned(), host: "mill".to_owned(), ..Surroundings::default() };
+        let inputs = vec![("name".to_owned(), "value".to_owned()), ("9?".to_owned(), "8123".to_owned())];
+        let request = CaptureRequest { name: Some("w".to_owned()), inputs, keeps_looks, ..CaptureRequest::default() };
+        let captured = capture(&logs, &around, &request);
+        let definition = Definition::parse(&captured.definition, &AnyParameters);
+        prop_assert!(definition.is_ok(), "{}\n{:#}", definition.unwrap_err(), captured.definition);
+        let definition = definition.unwrap();
+        let golden = Golden::of(&captured, "w", "2026-01-31T12:00:00Z");
+        prop_assert_eq!(&Golden::read(&golden.text()).unwrap(), &golden);
+        let stubs = golden.stubs(|state| definition.state(state).is_some());
+        let read = Stubs::read(&stubs, &definition, &AnyParameters);
+        prop_assert!(read.is_ok(), "{}", read.unwrap_err());
+    }
+}

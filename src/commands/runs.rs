@@ -1,5 +1,6 @@
 //! `steplatch runs …`: list, show, follow and control runs.
 
+mod diff;
 mod events;
 mod pause;
 mod show;
@@ -35,6 +36,7 @@ pub(crate) enum Runs {
     },
     /// Print the events of a run, one a line
     Events(events::Events),
+    Diff(diff::Diff),
     Wait(wait::Wait),
     /// Pause runs after their current step
     Pause {
@@ -96,6 +98,7 @@ impl Runs {
             Self::Events(command) => command.run(place).await,
             Self::Wait(command) => command.run(place).await,
             Self::Verify(command) => command.run(place).await,
+            Self::Diff(command) => command.run(place).await,
             Self::Pause { ids, json } => pause::pause(place, &ids, json).await,
             Self::Resume { ids, json } => pause::resume(place, &ids, json).await,
             Self::Cancel { ids, json } => cancel(place, &ids, json).await,

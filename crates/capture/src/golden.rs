@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 /// The version of the format.
 const VERSION: u32 = 1;
 
+/// What stands in place of a state that a run did not reach.
+const END: &str = "the end of the run";
+
 /// A golden transcript.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Golden {
@@ -139,15 +142,13 @@ impl Golden {
     }
 
     /// Returns how the states of a run differ from the recording, the first difference first. `observed` has the states that
-    /// the run executed, in order; those without output of their own print nothing.
+    /// the run executed, in order; one without output of its own prints nothing.
     #[must_use]
     pub fn differences(&self, observed: &[GoldenStep]) -> Vec<Difference> {
-        let known = |step: &&GoldenStep| self.steps.iter().any(|golden| golden.state == step.state);
-        let observed: Vec<&GoldenStep> = observed.iter().filter(known).collect();
         let mut differences = Vec::new();
         for (index, golden) in self.steps.iter().enumerate() {
             let Some(step) = observed.get(index).filter(|step| step.state == golden.state) else {
-                let observed = observed.get(index).map_or("the end of the run", |step| step.state.as_str());
+                let observed = observed.get(index).map_or(END, |step| step.state.as_str());
                 let (state, recorded) = (golden.state.clone(), golden.state.clone());
                 differences.push(Difference { state, what: "state", recorded, observed: observed.to_owned() });
                 break;
@@ -162,6 +163,11 @@ impl Golden {
             if !step.prints.is_empty() && normalised(&step.prints) != normalised(&golden.prints) {
                 differs("output", golden.prints.clone(), step.prints.clone());
             }
+        }
+        let is_same_way = differences.iter().all(|difference| difference.what != "state");
+        if let Some(more) = observed.get(self.steps.len()).filter(|_| is_same_way) {
+            let (state, observed) = (more.state.clone(), more.state.clone());
+            differences.push(Difference { state, what: "state", recorded: END.to_owned(), observed });
         }
         differences
     }
@@ -254,7 +260,9 @@ mod tests {
         let same =
             [step("open", "", None), step("make", "took 22.1 s in /tmp/b7", Some(0)), step("push", "ok\n", Some(0))];
         assert_eq!(golden.differences(&same), []);
-        let other = [step("open", "", None), step("make", "took long", Some(2)), step("declined", "", None)];
+        let more = [same.as_slice(), &[step("more", "", None)]].concat();
+        assert_eq!(golden.differences(&more)[0].observed, "more");
+        let other = [step("open", "", None), step("make", "took long", Some(2))];
         let differences = golden.differences(&other);
         let what: Vec<_> = differences.iter().map(|one| (one.state.as_str(), one.what)).collect();
         assert_eq!(what, [("make", "exit_code"), ("make", "output"), ("push", "state")]);

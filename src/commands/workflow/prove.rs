@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 use steplatch_capture::{Difference, Golden, GoldenStep, Proof};
-use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunEvent, RunWorkflow};
+use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunWorkflow};
 use steplatch_workflow::{Definition, tool};
 
-use super::{golden, recorded, source};
+use super::{golden, source};
 use crate::commands::run::{run_to_its_end, variable};
+use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
-use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
-use crate::{completion, front};
+use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::{completion, front, run_steps};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
 ///
@@ -41,9 +42,6 @@ pub(crate) struct Prove {
 /// How often it runs with the values of the recording.
 const TIMES: usize = 2;
 
-/// The most lines of an output that a difference shows.
-const LINES: usize = 20;
-
 impl Prove {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let definition = source::definition(&self.workflow, place).await?;
@@ -60,7 +58,7 @@ impl Prove {
         if !self.json {
             announce(&definition)?;
         }
-        let Runs { ids, differences, newest } = self.runs(place, &golden).await?;
+        let Runs { ids, differences, newest } = self.runs(place, &definition, &golden).await?;
         let only_output = differences.iter().all(|difference| difference.what == "output");
         if !differences.is_empty() {
             show(&differences, self.json)?;
@@ -96,7 +94,7 @@ impl Prove {
     ///
     /// # Errors
     /// When a run does not complete.
-    async fn runs(&self, place: &DaemonPaths, golden: &Golden) -> Result<Runs, Failure> {
+    async fn runs(&self, place: &DaemonPaths, definition: &Definition, golden: &Golden) -> Result<Runs, Failure> {
         let daemon = front::steady(place)?;
         let mut runs = Runs::default();
         let others = usize::from(!self.input.is_empty());
@@ -121,7 +119,12 @@ impl Prove {
                 let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
                 return Err(Failure::work(format!("not proved: run {} did not complete: {error}", reply.run_id)));
             }
-            let observed = observed(&recorded::events(place, &reply.run_id).await?);
+            let is_recorded = |step: &GoldenStep| {
+                let state = definition.state(&step.state);
+                state.is_none_or(|state| state.action().tool() != tool::RETURN)
+            };
+            let mut observed = run_steps::steps(&run_steps::events(place, &reply.run_id).await?);
+            observed.retain(is_recorded);
             // Other values print other things: the way and the exit codes are what must be the same.
             let found = golden.differences(&observed).into_iter().filter(|one| !is_other || one.what != "output");
             runs.differences.extend(found);
@@ -170,20 +173,6 @@ fn keys(keys: Option<&Value>) -> String {
     keys.map(|key| format!("<{key}>")).collect()
 }
 
-/// Returns what the states of a run did, in order. Only commands have an output that can be compared.
-fn observed(events: &[RunEvent]) -> Vec<GoldenStep> {
-    let step = |event: &RunEvent| {
-        let result = event.data.get("result").unwrap_or(&Value::Null);
-        GoldenStep {
-            state: event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            prints: result["output"].as_str().unwrap_or_default().to_owned(),
-            exit_code: result["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
-            answer: None,
-        }
-    };
-    events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()
-}
-
 /// Takes over what was printed.
 fn update(golden: &mut Golden, observed: &[GoldenStep]) {
     for (golden, step) in golden.steps.iter_mut().zip(observed) {
@@ -194,18 +183,7 @@ fn update(golden: &mut Golden, observed: &[GoldenStep]) {
 }
 
 fn show(differences: &[Difference], json: bool) -> Result<(), Failure> {
-    if json {
-        return Ok(print::json(&differences)?);
-    }
-    for Difference { state, what, recorded, observed } in differences {
-        print::line(format!("{BAD}✗{BAD:#} {STRONG}{}{STRONG:#}: another {}", visible(state), what.replace('_', " ")))?;
-        for (sign, text) in [("-", recorded), ("+", observed)] {
-            for line in text.trim_end().lines().take(LINES) {
-                print::line(format!("    {sign} {}", visible(line)))?;
-            }
-        }
-    }
-    Ok(())
+    if json { Ok(print::json(&differences)?) } else { show_differences(differences) }
 }
 
 /// Writes a recording in the place of the one before.

@@ -1,11 +1,11 @@
 //! Stubs made of a recorded run: its results, answers and variables, as a stub file has them.
 
 use serde_json::{Map, Value, json};
-use steplatch_protocol::{DaemonPaths, FollowError, RunEvent};
+use steplatch_protocol::{DaemonPaths, RunEvent};
 use steplatch_workflow::{Definition, tool};
 
 use crate::failure::Failure;
-use crate::front;
+use crate::run_steps;
 
 /// What a run had from outside: a stub file, and the variables that it began with.
 #[derive(Debug, Default, PartialEq)]
@@ -19,27 +19,7 @@ pub(super) struct RecordedRun {
 /// # Errors
 /// When there is no such run, or no daemon can be reached.
 pub(super) async fn read(place: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
-    Ok(of_events(&events(place, run).await?, definition))
-}
-
-/// Reads the events of a run so far.
-///
-/// # Errors
-/// When there is no such run, or no daemon can be reached.
-pub(super) async fn events(place: &DaemonPaths, run: &str) -> Result<Vec<RunEvent>, Failure> {
-    let unknown = |error| match error {
-        FollowError::Unknown(_) => Failure::usage(format!("there is no run '{run}'; steplatch runs list has them")),
-        error => Failure::from(error),
-    };
-    let daemon = front::steady(place)?;
-    let mut following = daemon.follow(run, 1);
-    let newest = following.newest_seq().await.map_err(unknown)?;
-    let mut events: Vec<RunEvent> = Vec::new();
-    while events.last().is_none_or(|event| event.seq < newest) {
-        let Some(event) = following.next().await.map_err(unknown)? else { break };
-        events.push(event);
-    }
-    Ok(events)
+    Ok(of_events(&run_steps::events(place, run).await?, definition))
 }
 
 /// Returns what these events of a run have from outside. Results of states that the definition does not have any more, and of

@@ -36,9 +36,20 @@ pub(crate) fn steps(events: &[RunEvent]) -> Vec<GoldenStep> {
             prints: result["output"].as_str().unwrap_or_default().to_owned(),
             exit_code: result["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
             answer: result["answer"].as_str().map(str::to_owned),
+            has_output: result["output"].is_string(),
         }
     };
     events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()
+}
+
+/// Returns the states in which the run asked where it goes on, because they found nothing that they expect.
+pub(crate) fn asked(events: &[RunEvent]) -> Vec<String> {
+    let state = |event: &&RunEvent| event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_unknown = |event: &&RunEvent| {
+        let choices = event.data.get("choices").and_then(Value::as_array).into_iter().flatten();
+        event.event_type == "gate_waiting" && choices.filter_map(Value::as_str).any(|choice| choice == "none of these")
+    };
+    events.iter().filter(is_unknown).map(|event| state(&event)).collect()
 }
 
 /// Returns what a run was started with.

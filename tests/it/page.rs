@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, CommandOutput, Home};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 use crate::clients::{installed, node};
 use crate::desk::Desk;
@@ -247,6 +247,14 @@ fn a_recording_is_replayed_with_the_marks_of_runs_and_without_secrets() {
     let file = page.home.path().join("work.cast");
     let mut recorder = None;
     page.plays("recordings.mjs", |page, wanted| match wanted.as_str() {
+        None if wanted["recorded"].is_string() => {
+            let text = wanted["recorded"].as_str().unwrap();
+            eventually_blocking("the text is in the recording", || {
+                let recorded = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+                if recorded.contains(text) { Ok(()) } else { Err(recorded) }
+            });
+            json!({})
+        }
         None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
         None => as_agent(&agent, wanted),
         Some("records") => {

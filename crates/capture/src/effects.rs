@@ -39,10 +39,10 @@ pub(crate) fn is_irreversible(command: &str) -> bool {
     if OF_SQL.iter().any(|words| lower.contains(words)) {
         return true;
     }
-    let parts = command.split(['|', ';', '\n', '(', '`']).flat_map(|part| part.split("&&"));
+    let parts = command.split(['|', ';', '\n', '(', '`', '&', '{', '}']);
     parts.into_iter().any(|part| {
-        let mut words = part.split_whitespace().skip_while(|word| *word == "sudo" || word.contains('='));
-        let program = words.next().map(|program| program.rsplit('/').next().unwrap_or(program)).unwrap_or_default();
+        let mut words = part.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+        let program = program_of(&mut words);
         let words: Vec<&str> = words.collect();
         let has = |wanted: &&str| {
             words.iter().any(|word| {
@@ -58,6 +58,48 @@ pub(crate) fn is_irreversible(command: &str) -> bool {
     })
 }
 
+/// Programs that run the one behind them, with their options that take a value, and words of the shell before a program.
+const WRAPPERS: [(&str, &[&str]); 19] = [
+    ("bash", &[]),
+    ("sh", &[]),
+    ("sudo", &["-u", "-g", "-C", "-h", "-p", "-r", "-t", "-U", "-D"]),
+    ("doas", &["-u", "-C"]),
+    ("env", &["-u", "-C", "-S"]),
+    ("xargs", &["-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E"]),
+    ("nice", &["-n"]),
+    ("timeout", &["-s", "-k"]),
+    ("command", &[]),
+    ("nohup", &[]),
+    ("time", &[]),
+    ("exec", &[]),
+    ("eval", &[]),
+    ("do", &[]),
+    ("then", &[]),
+    ("else", &[]),
+    ("if", &[]),
+    ("while", &[]),
+    ("!", &[]),
+];
+
+/// Returns the program that a command runs, behind what only runs it; its arguments are left.
+fn program_of<'w>(words: &mut impl Iterator<Item = &'w str>) -> &'w str {
+    let mut values: &[&str] = &[];
+    while let Some(word) = words.next() {
+        let name = word.rsplit('/').next().unwrap_or(word);
+        if let Some((_, taking)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) {
+            values = taking;
+        } else if values.contains(&word) {
+            words.next();
+        } else if !word.starts_with('-')
+            && !word.contains('=')
+            && !word.starts_with(|first: char| first.is_ascii_digit())
+        {
+            return name;
+        }
+    }
+    ""
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +111,16 @@ mod tests {
             "sudo rm -fr /x",
             "make && git push",
             "X=1 git reset --hard",
+            "sudo -n rm -rf x",
+            "sudo -u root rm -rf x",
+            "env A=1 rm -rf x",
+            "mkdir y & rm -rf x",
+            "{ rm -rf x; }",
+            "for i in x; do rm -rf $i; done",
+            "if true; then rm -rf x; fi",
+            "ls | xargs -n 1 rm -rf",
+            "timeout 5 rm -rf x",
+            "bash -c 'rm -rf x'",
             "DROP TABLE t;",
             "mkfs.ext4 /dev/x",
         ] {

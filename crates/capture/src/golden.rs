@@ -80,6 +80,9 @@ pub struct GoldenStep {
     /// The answer of a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// Of a state of a run: whether `prints` is the whole output of a command, so that it can be compared.
+    #[serde(skip)]
+    pub has_output: bool,
 }
 
 /// Why a text is no golden transcript.
@@ -157,10 +160,11 @@ impl Golden {
             let mut differs = |what, recorded: String, observed: String| {
                 differences.push(Difference { state: golden.state.clone(), what, recorded, observed });
             };
-            if step.exit_code.is_some() && step.exit_code != golden.exit_code {
+            let is_command = step.has_output;
+            if (step.exit_code.is_some() || is_command) && step.exit_code != golden.exit_code {
                 differs("exit_code", code(golden.exit_code), code(step.exit_code));
             }
-            if !step.prints.is_empty() && normalised(&step.prints) != normalised(&golden.prints) {
+            if is_command && normalised(&step.prints) != normalised(&golden.prints) {
                 differs("output", golden.prints.clone(), step.prints.clone());
             }
         }
@@ -234,6 +238,7 @@ mod tests {
             prints: prints.to_owned(),
             exit_code: Some(0).filter(|_| answer.is_none()),
             answer: answer.map(str::to_owned),
+            has_output: false,
         };
         let header = GoldenHeader { golden: 1, workflow_name: "w".to_owned(), ..GoldenHeader::default() };
         let steps = vec![step("make", "built\n", None), step("confirm", "", Some("yes")), step("gone", "", None)];
@@ -253,6 +258,7 @@ mod tests {
             prints: prints.to_owned(),
             exit_code,
             answer: None,
+            has_output: state == "make",
         };
         let steps =
             vec![step("open", "", None), step("make", "took 1.5 s in /tmp/a1\n", Some(0)), step("push", "ok", Some(0))];

@@ -52,6 +52,8 @@ pub struct Captured {
     pub left_out: Vec<LeftOut>,
     /// What a person or an agent has to decide.
     pub undecided: Vec<String>,
+    /// Whether it cannot be run as it is: a text is not whole, or it begins within a program. `undecided` says where.
+    pub is_incomplete: bool,
     /// The values of its arguments when it was recorded, without secrets.
     pub inputs: Vec<(String, String)>,
     /// What each state did when it was recorded, in order.

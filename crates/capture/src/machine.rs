@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
 
 use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
-use crate::question::{general, landmark, question};
+use crate::question::{escaped, general, landmark, question};
 use crate::session_log::{SessionLog, Surroundings};
 use crate::template::{Binding, Use, typed};
-use crate::turn::{Act, Ending, Turn, turns};
+use crate::turn::{Act, Ending, Turn, seconds_between, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
 
 /// The shortest time that a state waits, in seconds, and the longest.
@@ -19,6 +20,9 @@ const LONGEST: f64 = 3600.0;
 
 /// How much longer a state waits than it took when it was recorded.
 const ROOM: f64 = 5.0;
+
+/// What stands in texts in place of a secret.
+const MASK: &str = "••••••";
 
 /// The state that a run fails in where a person said no.
 const DECLINED: &str = "declined";
@@ -54,6 +58,7 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         captured: Captured { left_out, ..Captured::default() },
     };
     writer.open(&all);
+    writer.captured.undecided.extend(overlaps(&all));
     let mut before: Vec<Option<String>> = vec![None; logs.len()];
     for (index, turn) in all.iter().enumerate() {
         if reasons[index].is_none() {
@@ -63,7 +68,8 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
         }
-        for one in found.iter().filter(|one| one.source == index) {
+        // What an attempt printed that is not in the machine cannot be read there.
+        for one in found.iter().filter(|one| one.source == index && reasons[index].is_none()) {
             writer.extraction(one, turn);
         }
     }
@@ -148,7 +154,13 @@ impl Writer<'_> {
     }
 
     fn golden(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
-        let golden = GoldenStep { state: state.to_owned(), prints: prints.to_owned(), exit_code, answer: None };
+        let golden = GoldenStep {
+            state: state.to_owned(),
+            prints: prints.to_owned(),
+            exit_code,
+            answer: None,
+            has_output: false,
+        };
         self.captured.golden.push(golden);
     }
 
@@ -301,7 +313,8 @@ impl Writer<'_> {
         self.golden(&name, output, exit_code);
         for wait in &turn.waits {
             let pattern = self.pattern_of_client(&name, &wait.pattern);
-            self.await_output(turn, &name, Wait::pattern(pattern));
+            let name = self.await_output(turn, &name, Wait::pattern(pattern));
+            self.golden(&name, output, None);
         }
     }
 
@@ -313,7 +326,11 @@ impl Writer<'_> {
 
     /// Returns a pattern of the client, with values as variables.
     fn pattern_of_client(&mut self, state: &str, pattern: &str) -> String {
-        let (template, names) = typed(pattern, &self.bindings, Use::Plain);
+        // In a pattern, a value may stand as it is, or escaped.
+        let escapes = self.bindings.iter().map(|binding| Binding { value: escaped(&binding.value), ..binding.clone() });
+        let mut bindings: Vec<Binding> = escapes.chain(self.bindings.iter().cloned()).collect();
+        bindings.retain(|binding| binding.name != "PWD" && binding.name != "HOME");
+        let (template, names) = crate::template::template(pattern, &bindings, Use::Pattern, literal);
         self.note_used(&names);
         self.guess(state, format!("it waits for /{pattern}/"), "that was waited for when it was captured");
         template
@@ -377,6 +394,10 @@ impl Writer<'_> {
             }
             Ending::Question(line) | Ending::Password(line) if !is_covered && !line.trim().is_empty() => {
                 let pattern = question(line, &self.bindings, self.around);
+                if pattern.is_empty() {
+                    waits.push(self.quiet(state));
+                    return waits;
+                }
                 self.note_used_in(&pattern);
                 self.guess(state, format!("it waits for /{pattern}/"), "the line stood there when input went on");
                 waits.push(Wait::pattern(pattern));
@@ -454,6 +475,41 @@ impl Writer<'_> {
         }
     }
 
+    /// Names what the logs do not have: their beginnings, the ends of long texts, secrets within texts.
+    fn decide_about_logs(&mut self) {
+        for log in self.logs {
+            let is_input = |kind| !matches!(kind, InputKind::Wait | InputKind::Resize | InputKind::Entered);
+            let first = log.moments.iter().find(|moment| is_input(moment.input.kind));
+            if let Some(first) = first.filter(|first| first.input.context != "prompt") {
+                let (terminal, number) = (&log.terminal, first.input.number);
+                self.incomplete(format!(
+                    "in {terminal} the capture begins within a program, with input {number}: begin with the line that started it"
+                ));
+            }
+            for moment in log.moments.iter().filter(|moment| moment.input.cut) {
+                let number = moment.input.number;
+                self.captured
+                    .undecided
+                    .push(format!("the end of input {number} is missing in the log: it was too long"));
+            }
+        }
+        let types_mask = |state: &&DraftState| {
+            let text = |name: &str| state.params.get(name).and_then(Value::as_str).unwrap_or_default();
+            text("input_text").contains(MASK) || text("command").contains(MASK)
+        };
+        let masked: Vec<String> = self.states.iter().filter(types_mask).map(|state| state.name.clone()).collect();
+        for state in masked {
+            self.incomplete(format!(
+                "state '{state}' types a part that was a secret and is not known: put an argument with secret: true in place of {MASK}"
+            ));
+        }
+    }
+
+    fn incomplete(&mut self, sentence: String) {
+        self.captured.is_incomplete = true;
+        self.captured.undecided.push(sentence);
+    }
+
     fn finish(mut self, request: &CaptureRequest) -> Captured {
         if self.states.len() > MOST_STATES {
             let left = self.states.len() - MOST_STATES;
@@ -470,6 +526,7 @@ impl Writer<'_> {
                 format!("a program still ran in {terminal} when it was captured: the workflow ends there, too");
             self.captured.undecided.push(sentence);
         }
+        self.decide_about_logs();
         if self.states.iter().all(|state| state.tool == "open_terminal") {
             self.captured.undecided.push("nothing was captured but the opening of a terminal".to_owned());
         }
@@ -563,6 +620,23 @@ fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
         last.is_some_and(|turn| !matches!(turn.ending, Ending::Prompt { .. }))
     };
     (0..logs).filter(is_open).collect()
+}
+
+/// Names commands during which something was typed in another terminal: the machine runs them to their ends first.
+fn overlaps(turns: &[Turn]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (index, turn) in turns.iter().enumerate() {
+        let (Act::Command { command, .. }, Some(elapsed)) = (&turn.act, turn.elapsed) else { continue };
+        let during = turns[index + 1..].iter().take_while(|later| {
+            seconds_between(&turn.timestamp, &later.timestamp).is_some_and(|between| between < elapsed)
+        });
+        if during.into_iter().any(|later| later.log != turn.log) {
+            sentences.push(format!(
+                "'{command}' still ran when something was typed in another terminal: the workflow runs it to its end first"
+            ));
+        }
+    }
+    sentences
 }
 
 fn open_state(log: usize) -> String {

@@ -5,10 +5,10 @@ use crate::LeftOut;
 use crate::turn::{Act, Turn};
 
 /// Programs that only show something, whatever their arguments are.
-const LOOKS: [&str; 32] = [
+const LOOKS: [&str; 31] = [
     "ls", "ll", "la", "dir", "cat", "bat", "head", "less", "more", "pwd", "which", "whereis", "type", "man", "help",
-    "info", "apropos", "history", "clear", "reset", "tree", "file", "wc", "stat", "whoami", "id", "uname", "uptime",
-    "df", "du", "ps", "printenv",
+    "info", "apropos", "history", "clear", "tree", "file", "wc", "stat", "whoami", "id", "uname", "uptime", "df", "du",
+    "ps", "printenv",
 ];
 
 /// Commands of programs that only show something.
@@ -63,25 +63,27 @@ pub(crate) fn is_look(command: &str) -> bool {
     if command.is_empty() {
         return true;
     }
-    let changes = [">", "`", "$(", "\n", "<(", "-exec", "-delete", "xargs", "tee "];
+    let changes = [">", "`", "$(", "\n", "<(", "-exec", "-delete", "-fprint", "-fls", "xargs", "tee "];
     if changes.iter().any(|sign| command.contains(sign)) {
         return false;
     }
-    let parts = command.split(['|', ';']).flat_map(|part| part.split("&&")).map(str::trim);
+    let parts = command.split(['|', ';', '&']).map(str::trim);
     parts.filter(|part| !part.is_empty()).all(|part| {
         let mut words = part.split_whitespace();
         let program = words.next().unwrap_or_default();
         let arguments: Vec<&str> = words.collect();
-        let is_help = arguments.iter().any(|word| matches!(*word, "--help" | "-h" | "--version" | "help"));
+        let is_help = matches!(arguments.as_slice(), ["--help" | "--version"] | [_, "--help"]);
         let is_shown = |(name, shown): &(&str, &[&str])| {
             *name == program && arguments.first().is_some_and(|first| shown.contains(first))
         };
-        let is_filter = matches!(program, "grep" | "rg" | "sort" | "uniq" | "cut" | "column" | "nl" | "find" | "echo");
-        is_help
+        let is_filter = matches!(program, "grep" | "rg" | "cut" | "column" | "nl" | "find" | "echo");
+        let writes = arguments.iter().any(|word| *word == "-o" || word.starts_with("--output"));
+        let is_program = is_help
             || LOOKS.contains(&program)
             || is_filter
             || SUBCOMMANDS.iter().any(is_shown)
-            || is_tail(program, &arguments)
+            || is_tail(program, &arguments);
+        is_program && !(writes && program != "grep")
     })
 }
 

@@ -10,7 +10,9 @@ pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings) 
     let line = line.trim_end();
     let begin = line.len() - line.trim_start().len();
     let body = general(&line[begin..], bindings, around);
-    if body.is_empty() { String::new() } else { format!("^{}{body} *$", if begin > 0 { " *" } else { "" }) }
+    // A pattern without any text of its own would be found in every line.
+    let says_nothing = body.replace(r"\S+", "").replace(r"\d+", "").trim_matches([' ', '+']).is_empty();
+    if says_nothing { String::new() } else { format!("^{}{body} *$", if begin > 0 { " *" } else { "" }) }
 }
 
 /// Returns the pattern of a part of a row.
@@ -46,7 +48,14 @@ fn word_pattern(word: &str, around: &Surroundings) -> String {
     }
     let begin = word.find(core).unwrap_or(0);
     let (before, after) = (&word[..begin], &word[begin + core.len()..]);
-    let core = if changes(core, around) { r"\S+".to_owned() } else { digits(core) };
+    let core = if changes(core, around) {
+        // What a prompt ends with is not part of the name that changes.
+        let end = core.rfind(|sign: char| !"#$%>:~".contains(sign)).map_or(0, |at| at + 1);
+        let end = (end..=core.len()).find(|at| core.is_char_boundary(*at)).unwrap_or(core.len());
+        format!(r"\S+{}", digits(&core[end..]))
+    } else {
+        digits(core)
+    };
     format!("{}{core}{}", escaped(before), escaped(after))
 }
 
@@ -138,6 +147,7 @@ mod tests {
             ("version: (1.0.0) ", r"^version: \(\d+\.\d+\.\d+\) *$"),
             ("Overwrite /tmp/x.81/a? ", r"^Overwrite \S+\? *$"),
             ("ana@mill's password: ", r"^\S+ password: *$"),
+            ("ana@mill:~# ", r"^\S+:~# *$"),
             ("(Pdb) ", r"^\(Pdb\) *$"),
             ("commit 1f3a9b2c now? ", r"^commit \S+ now\? *$"),
             ("    utf8   ok? ", r"^ *utf8 +ok\? *$"),

@@ -19,7 +19,7 @@ pub(crate) struct Binding {
 pub(crate) enum Use {
     /// Typed into a program as it is.
     Plain,
-    /// Read by a POSIX shell: a value that is a word of its own is quoted for it.
+    /// Read by a POSIX shell, for which the value is quoted.
     Shell,
     /// In a pattern.
     Pattern,
@@ -44,15 +44,22 @@ pub(crate) fn template(
             at += text[at..].chars().next().map_or(1, char::len_utf8);
             continue;
         };
-        made.push_str(&escape(&text[plain..at]));
-        let end = at + binding.value.len();
-        let is_word = is_word_of_shell(text, at, end);
+        let mut end = at + binding.value.len();
+        let quote = if usage == Use::Shell { quote_at(text, at) } else { None };
+        let is_whole = quote.is_some_and(|quote| text[..at].ends_with(quote) && text[end..].starts_with(quote));
+        made.push_str(&escape(&text[plain..if is_whole { at - 1 } else { at }]));
         let filter = match usage {
-            Use::Shell if is_word => "|sh",
+            // Quotes do not quote in a document that is typed with the command.
+            Use::Shell if !text.contains("<<") => "|sh",
             Use::Shell | Use::Plain => "",
             Use::Pattern => "|regex",
         };
-        made.extend(["{", &binding.name, filter, "}"]);
+        // A value is quoted by itself, so the quotes around it end before it and begin again behind it.
+        let around = quote.filter(|_| !is_whole && !filter.is_empty()).map(String::from).unwrap_or_default();
+        made.extend([&around, "{", &binding.name, filter, "}", &around]);
+        if is_whole {
+            end += 1;
+        }
         names.push(binding.name.clone());
         (at, plain) = (end, end);
     }
@@ -76,14 +83,19 @@ pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
         && !joins(part.chars().next_back(), text[end..].chars().next())
 }
 
-/// Whether the part of a command is a word of its own, outside of quotes.
-fn is_word_of_shell(text: &str, begin: usize, end: usize) -> bool {
-    let is_border = |sign: Option<char>| sign.is_none_or(|sign| sign.is_whitespace() || sign == '=');
-    let is_quoted = |quote: char| text[..begin].matches(quote).count() % 2 == 1;
-    is_border(text[..begin].chars().next_back())
-        && text[end..].chars().next().is_none_or(char::is_whitespace)
-        && !is_quoted('\'')
-        && !is_quoted('"')
+/// Returns the quote that a place in a command stands within, by the rules of POSIX shells.
+fn quote_at(text: &str, at: usize) -> Option<char> {
+    let mut quote = None;
+    let mut signs = text[..at].chars();
+    while let Some(sign) = signs.next() {
+        match (quote, sign) {
+            (None | Some('"'), '\\') => drop(signs.next()),
+            (None, '\'' | '"') => quote = Some(sign),
+            (Some(open), sign) if open == sign => quote = None,
+            _ => {}
+        }
+    }
+    quote.filter(|_| !text.contains("<<"))
 }
 
 /// Keys of a person's own terminal, as the bytes that it sends.
@@ -149,7 +161,10 @@ mod tests {
         let shell = |text: &str| typed(text, &bindings, Use::Shell).0;
         assert_eq!(shell("git tag v1.2"), "git tag v1.2", "a part of a word");
         assert_eq!(shell("git tag 1.2"), "git tag {version|sh}");
-        assert_eq!(shell("echo '1.2' a-1.2 --x=1.2.3"), "echo '{version}' a-{version} --x={exact|sh}");
+        assert_eq!(shell("echo '1.2' a-1.2 --x=1.2.3"), "echo {version|sh} a-{version|sh} --x={exact|sh}");
+        assert_eq!(shell("echo \"it's\" 1.2 'v 1.2'"), "echo \"it's\" {version|sh} 'v '{version|sh}''");
+        assert_eq!(shell("echo \"v 1.2 x\""), "echo \"v \"{version|sh}\" x\"");
+        assert_eq!(shell("cat <<E\nit's 1.2\nE"), "cat <<E\nit's {version}\nE");
         assert_eq!(shell("awk '{print}' ${HOME}"), "awk '{{print}}' ${{HOME}}");
     }
 

@@ -355,7 +355,7 @@ fn edited(input: &InputRecord) -> String {
 }
 
 /// Returns the seconds between two moments of one day or two, as ISO 8601 in UTC writes them.
-fn seconds_between(from: &str, to: &str) -> Option<f64> {
+pub(crate) fn seconds_between(from: &str, to: &str) -> Option<f64> {
     let seconds = |moment: &str| {
         let clock = moment.get(11..)?.trim_end_matches('Z').trim_end_matches("+00:00");
         let mut parts = clock.splitn(3, ':').map(|part| part.parse::<f64>().ok());

@@ -81,6 +81,11 @@ impl Workflows {
                 return CaptureWorkflowReply { success: false, error: Some(error), ..reply };
             }
         }
+        if verb.save && captured.is_incomplete {
+            let error = "the workflow was not saved, because it is not whole: undecided says what is missing; correct it and \
+                         save it with create_workflow";
+            return CaptureWorkflowReply { success: false, error: Some(error.to_owned()), ..reply };
+        }
         if !verb.save {
             reply.next_step = Some("save it with save: true, or edit it and save it with create_workflow".to_owned());
             return reply;

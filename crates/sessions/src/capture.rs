@@ -1,5 +1,8 @@
 //! What capture reads of a terminal: the log of inputs with what was printed between its entries.
 
+use std::ops::Range;
+
+use steplatch_access::Redactor;
 use steplatch_capture::{Moment, SessionLog};
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs};
 
@@ -8,6 +11,9 @@ use crate::trouble::SessionError;
 
 /// The most characters of the text behind one entry: its beginning and its end.
 const MOST_AT_ONCE: usize = 32 << 10;
+
+/// What the host writes in place of the middle of a long piece.
+const CUT: &str = "\n…\n";
 
 /// Which entries of the log are captured.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +59,20 @@ impl Sessions {
         let mut ranges: Vec<(u64, u64)> = inputs.iter().map(|input| input.offset).zip(ends).collect();
         let outputs: Vec<Option<usize>> = inputs.iter().map(|input| output_of(input, &mut ranges)).collect();
         let pieces = terminal.pieces(ranges, MOST_AT_ONCE).await?;
-        let text = |index: usize| secrets.masked(pieces.get(index).cloned().unwrap_or_default());
+        let pieces: Vec<String> = pieces.into_iter().map(|piece| without_secrets(piece, &secrets)).collect();
+        // A secret may stand across the border of two inputs.
+        let whole = pieces[..inputs.len().min(pieces.len())].concat();
+        let mut end = 0;
+        let border = |piece: &String| {
+            let begin = end;
+            end += piece.len();
+            begin..end
+        };
+        let borders: Vec<Range<usize>> = pieces.iter().take(inputs.len()).map(border).collect();
+        let text = |index: usize| match borders.get(index) {
+            Some(border) => secrets.masked_portion(&whole, border.clone()),
+            None => pieces.get(index).cloned().unwrap_or_default(),
+        };
         let moments = inputs.into_iter().zip(outputs).enumerate();
         let moments =
             moments.map(|(index, (input, output))| Moment { input, printed: text(index), output: output.map(text) });
@@ -80,6 +99,18 @@ fn begin_of_last(inputs: &[InputRecord], count: usize) -> usize {
     } else {
         0
     })
+}
+
+/// Returns a piece of output without secrets, and without what its cut left of one.
+fn without_secrets(piece: String, secrets: &Redactor) -> String {
+    match piece.split_once(CUT) {
+        Some((head, tail)) => {
+            let (head, tail) = secrets.masked_cut(head.to_owned(), Some(tail.to_owned()));
+            let (head, tail) = (secrets.masked(head), secrets.masked(tail.unwrap_or_default()));
+            format!("{head}{CUT}{tail}")
+        }
+        None => secrets.masked(piece),
+    }
 }
 
 /// Adds the range of a command's output, and returns its index.

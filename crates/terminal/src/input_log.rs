@@ -21,6 +21,9 @@ const MOST_BYTES: usize = 1 << 20;
 /// The most bytes of one text. The rest is cut off, which [`LoggedText::cut`] says.
 const LONGEST_TEXT: usize = 64 << 10;
 
+/// Keys that end a line, or the program that reads it: Enter, Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-\\.
+const LINE_ENDS: [char; 5] = ['\r', '\x03', '\x04', '\x1a', '\x1c'];
+
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedInput {
@@ -240,7 +243,7 @@ impl InputLog {
 
     /// Adds an entry, and returns its number. What a person types key by key in an attached terminal is one entry a line.
     pub(crate) fn add(&mut self, by: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
-        if let Some(number) = self.continue_line(by, &action) {
+        if let Some(number) = self.continue_line(by, &moment.context, &action) {
             return number;
         }
         self.newest += 1;
@@ -264,11 +267,15 @@ impl InputLog {
 
     /// Appends attached bytes, or a hidden part of a line, to the newest entry where that is the beginning of the same
     /// line.
-    fn continue_line(&mut self, by: Option<&str>, action: &LoggedAction) -> Option<u64> {
-        let newest = self.entries.back_mut().filter(|newest| newest.by.as_deref() == by)?;
+    fn continue_line(&mut self, by: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
+        let is_same = |known: &InputContext| std::mem::discriminant(known) == std::mem::discriminant(context);
+        let newest = self.entries.back_mut();
+        let newest = newest.filter(|newest| newest.by.as_deref() == by && is_same(&newest.context))?;
         match (&mut newest.action, action) {
             (LoggedAction::Attached { bytes: line }, LoggedAction::Attached { bytes })
-                if !line.cut && !line.text.ends_with('\r') && line.text.len() + bytes.text.len() <= LONGEST_TEXT =>
+                if !line.cut
+                    && !line.text.ends_with(LINE_ENDS)
+                    && line.text.len() + bytes.text.len() <= LONGEST_TEXT =>
             {
                 line.text.push_str(&bytes.text);
                 line.cut = bytes.cut;

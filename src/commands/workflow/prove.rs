@@ -123,7 +123,13 @@ impl Prove {
                 let state = definition.state(&step.state);
                 state.is_none_or(|state| state.action().tool() != tool::RETURN)
             };
-            let mut observed = run_steps::steps(&run_steps::events(place, &reply.run_id).await?);
+            let events = run_steps::events(place, &reply.run_id).await?;
+            if let Some(state) = run_steps::asked(&events).first() {
+                let run = &reply.run_id;
+                let error = format!("not proved: in run {run}, state '{state}' found nothing that it expects");
+                return Err(Failure::work(error));
+            }
+            let mut observed = run_steps::steps(&events);
             observed.retain(is_recorded);
             // Other values print other things: the way and the exit codes are what must be the same.
             let found = golden.differences(&observed).into_iter().filter(|one| !is_other || one.what != "output");
@@ -176,7 +182,7 @@ fn keys(keys: Option<&Value>) -> String {
 /// Takes over what was printed.
 fn update(golden: &mut Golden, observed: &[GoldenStep]) {
     for (golden, step) in golden.steps.iter_mut().zip(observed) {
-        if golden.state == step.state && !step.prints.is_empty() {
+        if golden.state == step.state && step.has_output {
             golden.prints.clone_from(&step.prints);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_workflow::{
-    AnsweredBy, By, Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume,
+    AnsweredBy, By, Decision, Effect, FailureReason, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume,
 };
 
 use crate::machine::{Machine, fields, problems, start};
@@ -89,6 +89,42 @@ fn none_of_these_leads_where_the_machine_would_have_gone_by_itself() {
     let mut run = at_gate(&json!({"success": false, "error": "no"}));
     answer(&mut run, NONE_OF_THESE);
     expect!["State 'build' failed: no"].assert_eq(run.error());
+}
+
+#[test]
+fn a_state_that_found_nothing_that_it_expects_asks_where_the_run_goes_on() {
+    let document = json!({
+        "initial_state": "wait",
+        "states": {
+            "wait": {
+                "action": {"tool": "await_output", "params": {"pattern": "^Port: *$"}},
+                "transitions": [{"condition": "success", "next_state": "type"}],
+                "on_unknown": "ask"
+            },
+            "type": last("send_input"),
+            "end": last("send_input")
+        }
+    });
+    let unknown = json!({"success": true, "match_text": null, "reason": "timeout", "screen_content": "Ports: "});
+    let at_gate = || {
+        let mut run = Machine::start(&document);
+        run.result(&unknown);
+        run
+    };
+    let mut run = at_gate();
+    assert_eq!(*run.history.status(), Status::Waiting);
+    assert_eq!(choices(&run), ["go on with 'type'", "do 'wait' again", "go to 'end'", NONE_OF_THESE]);
+    let gate = run.history.gate().unwrap();
+    assert_eq!((&gate.context["expected"], &gate.context["nearest_line"]), (&json!("^Port: *$"), &json!("Ports:")));
+    assert!(gate.prompt().starts_with("State 'wait' failed: /^Port: *$/ did not come"), "{}", gate.prompt());
+    answer(&mut run, "go on with 'type'");
+    assert_eq!(run.state(), "type");
+    let mut run = at_gate();
+    answer(&mut run, "do 'wait' again");
+    assert_eq!(run.state(), "wait");
+    let mut run = at_gate();
+    answer(&mut run, NONE_OF_THESE);
+    assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::Unexpected, .. }));
 }
 
 #[test]

@@ -103,7 +103,8 @@ pub(crate) fn machines() -> impl Strategy<Value = Value> {
             let for_each = items(pick, &action["tool"]);
             let state = json!({
                 "action": action, "transitions": transitions, "on_timeout": on_timeout.map(target),
-                "max_visits": max_visits, "on_exhausted": on_exhausted, "for_each": for_each
+                "max_visits": max_visits, "on_exhausted": on_exhausted, "for_each": for_each,
+                "on_unknown": if pick % 4 == 0 { "ask" } else { "fail" }
             });
             document.insert(format!("s{index}"), state);
         }

@@ -45,10 +45,9 @@ pub(crate) fn steps(events: &[RunEvent]) -> Vec<GoldenStep> {
 /// Returns the states in which the run asked where it goes on, because they found nothing that they expect.
 pub(crate) fn asked(events: &[RunEvent]) -> Vec<String> {
     let state = |event: &&RunEvent| event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let is_unknown = |event: &&RunEvent| {
-        let choices = event.data.get("choices").and_then(Value::as_array).into_iter().flatten();
-        event.event_type == "gate_waiting" && choices.filter_map(Value::as_str).any(|choice| choice == "none of these")
-    };
+    // A judgement names nobody who may answer: it is no question of the workflow's own.
+    let is_unknown =
+        |event: &&RunEvent| event.event_type == "gate_waiting" && !event.data.contains_key("answered_by");
     events.iter().filter(is_unknown).map(|event| state(&event)).collect()
 }
 

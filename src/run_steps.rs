@@ -46,8 +46,7 @@ pub(crate) fn steps(events: &[RunEvent]) -> Vec<GoldenStep> {
 pub(crate) fn asked(events: &[RunEvent]) -> Vec<String> {
     let state = |event: &&RunEvent| event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned();
     // A judgement names nobody who may answer: it is no question of the workflow's own.
-    let is_unknown =
-        |event: &&RunEvent| event.event_type == "gate_waiting" && !event.data.contains_key("answered_by");
+    let is_unknown = |event: &&RunEvent| event.event_type == "gate_waiting" && !event.data.contains_key("answered_by");
     events.iter().filter(is_unknown).map(|event| state(&event)).collect()
 }
 

@@ -44,6 +44,8 @@ export function connect() {
   const opened = new WebSocket(`ws://${location.host}/live`);
   socket = opened;
   opened.addEventListener("open", () => {
+    // A connection may be cut before its opening is handled.
+    if (opened.readyState !== WebSocket.OPEN) return;
     opened.send(JSON.stringify({ do: "hello", half: half()?.half, build: document.body.dataset["build"] }));
   });
   opened.addEventListener("message", ({ data }) => {

@@ -513,7 +513,7 @@ impl Writer<'_> {
     fn finish(mut self, request: &CaptureRequest) -> Captured {
         if self.states.len() > MOST_STATES {
             let left = self.states.len() - MOST_STATES;
-            self.captured.undecided.push(format!(
+            self.incomplete(format!(
                 "a machine has at most 100 states: the last {left} are missing; capture the session in parts"
             ));
             self.states.truncate(MOST_STATES);

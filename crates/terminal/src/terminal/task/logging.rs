@@ -1,5 +1,7 @@
 //! What the task writes into the log of inputs.
 
+use std::ops::Range;
+
 use super::{LoggedWait, Pending, Task};
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::history::Zone;
@@ -41,7 +43,7 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let is_typed = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Hidden { .. });
         let screen = (is_typed && context == InputContext::FullScreen).then(|| self.logged_screen());
-        let enters = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Command { .. });
+        let enters = !matches!(action, LoggedAction::Waited { .. } | LoggedAction::Entered { .. });
         let directory = if enters && context == InputContext::Prompt { self.states().cwd } else { None };
         self.inputs.add(by, Moment { offset, context, screen, directory }, action)
     }
@@ -78,10 +80,20 @@ impl Task {
     /// Returns the line that ends at an offset, as the editor of the shell showed it.
     fn line_before(&self, offset: u64) -> String {
         let history = self.intake.transcript.history();
-        let zones = history.zones(offset.saturating_sub(LONGEST_LINE)..offset);
-        let line = zones.filter(|(_, zone)| *zone == Zone::Input).last();
-        let text = line.map(|(range, _)| history.read(range).1).unwrap_or_default();
-        settled(text.trim_end_matches(['\n', '\r'])).trim().to_owned()
+        let (mut prompt, mut line) = (None, None);
+        for (range, zone) in history.zones(offset.saturating_sub(LONGEST_LINE)..offset) {
+            match zone {
+                Zone::Prompt => prompt = Some(range),
+                Zone::Input => line = Some(range),
+                Zone::Output | Zone::Alternate => {}
+            }
+        }
+        let text = |range: Option<Range<u64>>| range.map(|range| history.read(range).1).unwrap_or_default();
+        let line = settled(text(line).trim_end_matches(['\n', '\r'])).trim().to_owned();
+        // An editor that draws its line again draws the prompt with it.
+        let prompt = settled(&text(prompt)).lines().next_back().unwrap_or_default().trim().to_owned();
+        let behind = line.strip_prefix(&prompt).filter(|_| !prompt.is_empty());
+        behind.map_or_else(|| line.clone(), |behind| behind.trim_start().to_owned())
     }
 
     /// Logs an input that is about to be typed as these bytes.

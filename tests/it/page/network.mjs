@@ -25,7 +25,9 @@ await play(async (browser) => {
   await page.goto(new URL(`#/terminals/${id}`, page.url()).href);
   await page.getByRole("button", { name: "Take over" }).click();
   await page.getByText("held by you").waitFor();
-  await page.keyboard.type("clear; cat > typed\n");
+  await page.keyboard.type("clear; echo ready-$((40+2)); cat > typed\n");
+  // What is typed before the shell has cleared its screen is echoed first, and cleared with it.
+  await page.locator(".stage > .screen .row", { hasText: /^ready-42/ }).first().waitFor();
 
   /** Cuts the connection: what is on its way is lost, and both ends notice later. */
   async function cut() {

@@ -17,7 +17,6 @@ mod front;
 mod gate_prompt;
 mod http_listener;
 mod keyboard;
-mod line_diff;
 mod page_server;
 mod pager;
 mod passphrase;

@@ -2,6 +2,7 @@
 
 mod diff;
 mod events;
+mod patch;
 mod pause;
 mod show;
 mod stories;
@@ -37,6 +38,7 @@ pub(crate) enum Runs {
     /// Print the events of a run, one a line
     Events(events::Events),
     Diff(diff::Diff),
+    Patch(patch::Patch),
     Wait(wait::Wait),
     /// Pause runs after their current step
     Pause {
@@ -99,6 +101,7 @@ impl Runs {
             Self::Wait(command) => command.run(place).await,
             Self::Verify(command) => command.run(place).await,
             Self::Diff(command) => command.run(place).await,
+            Self::Patch(command) => command.run(place).await,
             Self::Pause { ids, json } => pause::pause(place, &ids, json).await,
             Self::Resume { ids, json } => pause::resume(place, &ids, json).await,
             Self::Cancel { ids, json } => cancel(place, &ids, json).await,
@@ -143,11 +146,18 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     vec![
         run.run_id.clone(),
         run.workflow_id.clone(),
-        if run.paused.is_some() { format!("{}, paused", run.state) } else { run.state.clone() },
+        state(run),
         print::ago(&run.started_at),
         took(run),
         print::visible(&about),
     ]
+}
+
+/// Returns the state of a run, and what else there is to know of it at once.
+fn state(run: &RunRecord) -> String {
+    let paused = run.paused.as_ref().map(|_| ", paused").unwrap_or_default();
+    let repaired = if run.repairs.is_empty() { "" } else { ", repaired" };
+    format!("{}{paused}{repaired}", run.state)
 }
 
 /// Returns a run as lines.

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
+use steplatch_workflow::line_diff;
 
 use crate::clients::edit::{EditRequest, Outcome, edited};
 use crate::clients::entry::OwnEntry;
 use crate::clients::{CLIENTS, Client, Scope, UserPaths, file};
 use crate::failure::Failure;
-use crate::line_diff;
 use crate::print::{self, BAD, GOOD, QUIET};
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use steplatch_workflow::Definition;
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -174,6 +175,16 @@ impl Golden {
             differences.push(Difference { state, what: "state", recorded: END.to_owned(), observed });
         }
         differences
+    }
+
+    /// Returns the variables that the recording was made with. A secret has a value on which nothing depends.
+    #[must_use]
+    pub fn variables(&self, definition: &Definition) -> Map<String, Value> {
+        let mut variables = self.header.inputs.clone();
+        for secret in definition.arguments().iter().filter(|variable| variable.is_secret()) {
+            variables.entry(secret.name().to_owned()).or_insert_with(|| "recorded-secret".into());
+        }
+        variables
     }
 
     /// Returns the transcript as a stub file for the rehearsal of a machine, without states that the machine does not have.

@@ -308,6 +308,7 @@ impl Dispatcher {
                 VerbReply::of_run(detailed(Box::pin(self.runs.get_run(verb)).await, detail))
             }
             Command::Decide(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
+            Command::ProposePatch(verb) => VerbReply::of(Box::pin(self.runs.propose_patch(caller, verb)).await),
             Command::AnswerGate(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::GetApprover(_) => VerbReply::of(Box::pin(self.approver.status()).await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase

@@ -124,6 +124,7 @@ routes! {
     Post "/runs/{run_id}/cancel" "CANCEL_WORKFLOW" of Run, Conflict;
     Post "/runs/{run_id}/pause" "PAUSE_WORKFLOW" of Run, Conflict;
     Post "/runs/{run_id}/resume" "RESUME_WORKFLOW" of Run, Conflict;
+    Post "/runs/{run_id}/patches" "PROPOSE_PATCH" of Run, Conflict;
     Post "/runs/{run_id}/decide" "DECIDE" of Run, Conflict;
     Get "/runs/{run_id}/gates/{gate_id}" "GET_GATE" of Run, Conflict;
     Post "/runs/{run_id}/gates/{gate_id}" "ANSWER_GATE" of Run, Conflict;

@@ -269,6 +269,9 @@ pub struct RunReply {
     /// Since when it is paused, and by whom, while it is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
+    /// Patches of its machine that a person accepted while it ran
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<RepairInfo>,
     /// What went wrong and what to do; of a run that completed, why its definition was not saved
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
@@ -419,6 +422,65 @@ pub struct Decide {
     /// The fields of its form, if it has one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Map<String, Value>>,
+}
+
+/// Propose a patch of the machine of a run that stopped at a screen which the machine does not know. A person accepts it or not.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ProposePatch {
+    /// The run, which waits at such a gate
+    pub run_id: String,
+    /// JSON Patch (RFC 6902) of its definition: [{"op": "replace", "path": "/states/NAME/action/params/pattern", "value": "OLD|NEW"}]
+    pub patch: Value,
+    /// Why, for the person who decides
+    pub reason: String,
+}
+
+/// What was found out about a patch.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ProposePatchReply {
+    /// Whether the patch is valid, every recording passes, and a person is asked about it
+    pub success: bool,
+    /// The run that waits: the one named, or one below it
+    pub run_id: String,
+    /// The gate where a person accepts it or not
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_id: Option<String>,
+    /// The lines that differ
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub difference: String,
+    /// What it weakens, or may weaken, each with its place
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weakens: Vec<String>,
+    /// What was checked
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checked: Vec<String>,
+    /// What to do next
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
+    /// Why it was refused; the run waits as before
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A patch of the machine of a run that a person accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RepairInfo {
+    /// The state that the run had stopped in
+    pub state: String,
+    /// Why it was proposed
+    pub reason: String,
+    /// Who proposed it
+    pub proposed_by: String,
+    /// Who accepted it
+    pub accepted_by: String,
+    /// When (ISO 8601, UTC)
+    pub accepted_at: String,
+    /// The version of the workflow in the library since then
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Why the library did not take it; the run goes on with it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Answer what a run waits for. A gate for a human is answered by a person only, who says so in HELLO.
@@ -598,6 +660,9 @@ pub struct RunRecord {
     /// The run that started it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
+    /// Patches of its machine that were accepted while it ran
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<RepairInfo>,
     /// Whether it waits for a person and goes on only after 'steplatch approver unlock'
     #[serde(default, skip_serializing_if = "is_false")]
     pub locked: bool,

@@ -170,6 +170,7 @@ verbs! {
     runs::GetGate => GetGateReply, "GET_GATE", None, "Show a gate whole", READS;
     runs::Decide => AnswerGateReply, "DECIDE", Some("decide"), "Answer a run that waits", DECIDES;
     runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", None, "Answer as a person", DECIDES;
+    runs::ProposePatch => ProposePatchReply, "PROPOSE_PATCH", Some("propose_patch"), "Propose a repair of a run's machine", ACTS_ONCE;
     runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;
     runs::PauseWorkflow => PauseWorkflowReply, "PAUSE_WORKFLOW", None, "Pause a run", SETS;
     runs::ResumeWorkflow => PauseWorkflowReply, "RESUME_WORKFLOW", None, "Let a paused run go on", SETS;

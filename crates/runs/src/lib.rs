@@ -22,6 +22,7 @@ mod pause;
 mod pins;
 mod quota;
 mod remote;
+mod repair;
 mod result_error;
 mod run;
 mod runs;

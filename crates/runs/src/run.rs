@@ -9,9 +9,9 @@ use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_protocol::{GateInfo, PauseInfo, RunRecord};
+use steplatch_protocol::{GateInfo, PauseInfo, RepairInfo, RunRecord};
 use steplatch_store::{KnownRun, Summary};
-use steplatch_workflow::{Input, Pause, Timestamp};
+use steplatch_workflow::{Definition, Input, Pause, Timestamp};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -146,6 +146,10 @@ pub(super) struct RunStatus {
     pub(super) locked: bool,
     /// Why it cannot continue at present.
     pub(super) trouble: Option<String>,
+    /// Patches of its machine that were accepted, secrets hidden.
+    pub(super) repairs: Vec<RepairInfo>,
+    /// The gate that asks where the run goes on, and the machine that a patch can be proposed for.
+    pub(super) repairable: Option<(StepId, Arc<Definition>)>,
 }
 
 /// The text of a [`Summary`].
@@ -168,6 +172,8 @@ struct StoredSummary {
     kept: Option<LibraryCopy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unsaved: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    repairs: Vec<RepairInfo>,
 }
 
 /// Reads a field that is present, which may be null.
@@ -246,11 +252,11 @@ impl RunStatus {
 
     /// Returns what the journal keeps beside the history. A finished run stays finished.
     pub(super) fn summary(&self, about: &RunHeader) -> Summary {
-        let Self { ended, error, traceback, result, kept, unsaved, .. } = self.clone();
+        let Self { ended, error, traceback, result, kept, unsaved, repairs, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(listed).unzip();
         let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
-        let told =
-            StoredSummary { about: about.clone(), ended, error, traceback, result, result_shortened, kept, unsaved };
+        let about = about.clone();
+        let told = StoredSummary { about, ended, error, traceback, result, result_shortened, kept, unsaved, repairs };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
@@ -287,9 +293,22 @@ impl Run {
         };
         let progress = RunStatus { seq, state: state.unwrap_or_default(), ..RunStatus::default() };
         let (about, progress) = match told {
-            Some(StoredSummary { about, ended, error, traceback, result, result_shortened, kept, unsaved }) => {
+            Some(StoredSummary {
+                about,
+                ended,
+                error,
+                traceback,
+                result,
+                result_shortened,
+                kept,
+                unsaved,
+                repairs,
+            }) => {
                 let result = result.map(Arc::new);
-                (about, RunStatus { ended, error, traceback, result, result_shortened, kept, unsaved, ..progress })
+                (
+                    about,
+                    RunStatus { ended, error, traceback, result, result_shortened, kept, unsaved, repairs, ..progress },
+                )
             }
             None => {
                 let trouble = Some("what is kept about this run can not be read".to_owned());
@@ -411,6 +430,7 @@ impl Run {
             pending_gate: gates.first().cloned(),
             pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
+            repairs: progress.repairs,
             locked: progress.locked,
         }
     }

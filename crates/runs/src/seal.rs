@@ -27,7 +27,7 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by
 /// chance only; and an entry must stay readable when the values of its marks are deleted.
-const FOREIGN: [&str; 21] = [
+const FOREIGN: [&str; 22] = [
     "variables",
     "definition",
     "params",
@@ -48,6 +48,7 @@ const FOREIGN: [&str; 21] = [
     "input_text",
     "screens",
     "items",
+    "proposal",
     // Of a branch.
     "name",
 ];

@@ -10,6 +10,7 @@ mod gate;
 mod names;
 mod parallel;
 mod pause;
+mod repair;
 mod unknown;
 
 use std::collections::BTreeMap;
@@ -29,12 +30,15 @@ use crate::event::{
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::items::{self, ItemLoop, ItemsError};
 use crate::parallel::{WORKFLOWS, replaced_branches};
+use crate::repair::Proposal;
 use crate::result::judged;
 use crate::substitute::{self, Lookup};
 use crate::tool;
 use crate::variables::{VISITS, Variables};
 pub use gate::NONE_OF_THESE;
 use parallel::NotEntered;
+pub use repair::accepted_patch;
+pub(crate) use unknown::choices as goes_on;
 
 /// Something that happened outside and that a run must react to.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +76,22 @@ pub enum Input {
         choice: String,
         /// Who answered.
         by: By,
+    },
+    /// A patch of the machine is proposed. Ignored unless the gate of this step asks where the run goes on.
+    PatchProposed {
+        /// The step whose gate it is.
+        step: StepId,
+        /// The patch, which was checked.
+        proposal: Box<Proposal>,
+    },
+    /// The library took a patch that is about to be accepted, or did not. Comes before the answer.
+    PatchSaved {
+        /// The step of the proposal.
+        step: StepId,
+        /// The version that it is in the library.
+        version: Option<u32>,
+        /// Why it was not saved.
+        error: Option<String>,
     },
     /// The child run that a step requested has begun.
     ChildBegan {
@@ -354,6 +374,16 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(gate) if gate.step == step => DecisionBuilder::new(definition, history, now).expire_gate(gate),
             _ => Decision::default(),
         },
+        (Status::Waiting, Input::PatchProposed { step, proposal }) => match history.gate() {
+            Some(gate) if gate.step == step && gate.asks_where_to_go_on() => {
+                DecisionBuilder::new(definition, history, now).propose(proposal)
+            }
+            _ => Decision::default(),
+        },
+        (Status::Waiting, Input::PatchSaved { step, version, error }) if history.is_proposal(&step) => {
+            let events = vec![Event::PatchSaved { at: now, step, version, error }];
+            Decision { events, effects: Vec::new() }
+        }
         (Status::Running, Input::ChildBegan { step, workflow }) if history.awaits_child(&step) => {
             DecisionBuilder::new(definition, history, now).child_began(step, workflow)
         }
@@ -380,6 +410,8 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Status::Running,
             Input::Start(_)
             | Input::GateAnswered { .. }
+            | Input::PatchProposed { .. }
+            | Input::PatchSaved { .. }
             | Input::Pause { .. }
             | Input::ChildBegan { .. }
             | Input::ChildWaits { .. },

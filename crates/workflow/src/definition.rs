@@ -34,7 +34,7 @@ use crate::substitute::Lookup;
 use crate::{child, dialogue, parallel, substitute, tool};
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
-pub(crate) use document::{Diagnostics, JsonPath, kind};
+pub(crate) use document::{Diagnostics, JsonPath, escaped, kind};
 pub(crate) use ends::OutcomeKind;
 pub use ends::PossibleOutcomes;
 use needs::NeededVariable;

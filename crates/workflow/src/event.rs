@@ -15,6 +15,7 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Branch, Continuation};
 use crate::question::Question;
+use crate::repair::Proposal;
 use crate::time;
 
 /// The version of the rules that a run started today follows to its end. Raise it when the same history would be
@@ -22,17 +23,17 @@ use crate::time;
 pub const SEMANTICS_VERSION: u32 = 5;
 
 /// A value that is shared in memory, and written like any other.
-mod shared {
+pub(crate) mod shared {
     use std::sync::Arc;
 
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
     use serde_json::Value;
 
-    pub(super) fn serialize<S: Serializer>(value: &Arc<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &Arc<Value>, serializer: S) -> Result<S::Ok, S::Error> {
         value.as_ref().serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Value>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Value>, D::Error> {
         Value::deserialize(deserializer).map(Arc::new)
     }
 }
@@ -186,12 +187,37 @@ pub enum Event {
         /// The step whose gate it was.
         step: StepId,
     },
-    /// A gate needs no answer any more: the run ends.
+    /// A gate needs no answer any more: the run ends, or goes on with a patched machine.
     GateCancelled {
         /// When.
         at: Timestamp,
         /// The step whose gate it was.
         step: StepId,
+    },
+    /// A patch of the machine was proposed while a gate waits that asks where the run goes on. A person is asked about the
+    /// patch first. The answer is a [`Event::GateAnswered`] of this step; one that accepts it makes the patched document
+    /// that of the run.
+    PatchProposed {
+        /// When.
+        at: Timestamp,
+        /// The name of the question; its place is not a state.
+        step: StepId,
+        /// The patch.
+        proposal: Box<Proposal>,
+    },
+    /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is the
+    /// next entry.
+    PatchSaved {
+        /// When.
+        at: Timestamp,
+        /// The name of the question.
+        step: StepId,
+        /// The version in the library.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
+        /// Why it was not saved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     },
     /// The child run that a state requested has begun.
     ChildStarted {
@@ -390,6 +416,8 @@ impl Event {
             | Self::GateAsked { at, .. }
             | Self::GateExpired { at, .. }
             | Self::GateCancelled { at, .. }
+            | Self::PatchProposed { at, .. }
+            | Self::PatchSaved { at, .. }
             | Self::ChildStarted { at, .. }
             | Self::ChildEnded { at, .. }
             | Self::BranchBegan { at, .. }

@@ -10,11 +10,12 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Branch, Continuation, NONE_OF_THESE};
 use crate::event::{
-    Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
+    By, Choice, DialogueAnswer, Event, FailureReason, LastScreen, Limits, Outcome, Purpose, ShellAnswer, Side,
 };
 use crate::items::ItemLoop;
 use crate::parallel::{Branches, Parallel, left_open};
 use crate::question::{AnsweredBy, Question};
+use crate::repair::{DECLINE, Proposal};
 use crate::rules::Rules;
 use crate::substitute::as_text;
 use crate::tool;
@@ -129,6 +130,13 @@ pub enum GateRequest {
         /// What follows if the answer is that none of them holds.
         otherwise: Branch,
     },
+    /// Whether a patch of the machine is accepted.
+    Patch {
+        /// The patch.
+        proposal: Box<Proposal>,
+        /// The gate that waited when it was proposed, and that waits again when the patch is declined.
+        over: Box<Gate>,
+    },
     /// The question of a state's action.
     Answer {
         /// The question.
@@ -149,6 +157,7 @@ impl Gate {
                 format!("{error}. Where does the run go on?")
             }
             GateRequest::Judgement { .. } => format!("What holds after state '{}'?", self.step.place),
+            GateRequest::Patch { proposal, .. } => proposal.prompt(),
             GateRequest::Answer { question, .. } => question.prompt.clone(),
         }
     }
@@ -160,6 +169,7 @@ impl Gate {
             GateRequest::Judgement { choices, .. } => {
                 choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE]).collect()
             }
+            GateRequest::Patch { proposal, .. } => proposal.answers().collect(),
             GateRequest::Answer { question, .. } => question.choices.iter().map(String::as_str).collect(),
         }
     }
@@ -168,7 +178,7 @@ impl Gate {
     #[must_use]
     pub fn form(&self) -> Option<&Value> {
         match &self.asks {
-            GateRequest::Judgement { .. } => None,
+            GateRequest::Judgement { .. } | GateRequest::Patch { .. } => None,
             GateRequest::Answer { question, .. } => question.form.as_ref(),
         }
     }
@@ -178,6 +188,7 @@ impl Gate {
     pub fn answered_by(&self) -> AnsweredBy {
         match &self.asks {
             GateRequest::Judgement { .. } => AnsweredBy::Agent,
+            GateRequest::Patch { .. } => AnsweredBy::Human,
             GateRequest::Answer { question, .. } => question.answered_by,
         }
     }
@@ -186,11 +197,52 @@ impl Gate {
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         match &self.asks {
-            GateRequest::Judgement { .. } => None,
+            GateRequest::Judgement { .. } | GateRequest::Patch { .. } => None,
             GateRequest::Answer { expires_at, .. } => *expires_at,
         }
     }
+
+    /// Returns whether it asks where the run goes on after a state that found nothing that it expects. Then a patch of the
+    /// machine can be proposed.
+    #[must_use]
+    pub fn asks_where_to_go_on(&self) -> bool {
+        let GateRequest::Judgement { otherwise, .. } = &self.asks else { return false };
+        matches!(otherwise, Branch::Fail { reason: FailureReason::Unexpected, .. })
+    }
 }
+
+/// A patch of the machine that a person accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repair {
+    /// The name of the question about it.
+    pub step: StepId,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// The state that the run waited in.
+    pub state: String,
+    /// Why it was proposed.
+    pub reason: String,
+    /// Who proposed it.
+    pub proposed_by: String,
+    /// Who accepted it.
+    pub accepted_by: By,
+    /// The document with the patch applied.
+    pub definition: Arc<Value>,
+    /// Whether the library took it; `None` if the workflow is not from there.
+    pub saving: Option<PatchSaving>,
+}
+
+/// Whether the library took a patched machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PatchSaving {
+    /// The version that it is there.
+    pub version: Option<u32>,
+    /// Why it was not saved.
+    pub error: Option<String>,
+}
+
+/// The field of a gate's context that has the screen.
+const SCREEN: &str = "screen_content";
 
 /// The state of a run, as its events up to the last one applied give it.
 ///
@@ -223,6 +275,12 @@ pub struct History {
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
+    /// How many patches of the machine were proposed.
+    proposals: u32,
+    /// Whether the library took the patch that is about to be accepted.
+    patch_saving: Option<(StepId, PatchSaving)>,
+    /// The patches that were accepted, in order.
+    repairs: Vec<Repair>,
     /// The branches of the current step, if it is a `parallel`.
     branches: Option<Branches>,
     /// The workflows of the runs that the current step started, by the step or part that started them.
@@ -545,12 +603,29 @@ impl History {
                     });
                 }
             }
+            Event::PatchProposed { at, step, proposal } => {
+                self.proposals += 1;
+                if let Some(over) = self.gate.take() {
+                    let mut context = proposal.context();
+                    context.extend(over.context.get(SCREEN).map(|screen| (SCREEN.to_owned(), screen.clone())));
+                    let (proposal, over) = (proposal.clone(), Box::new(over));
+                    let asks = GateRequest::Patch { proposal, over };
+                    self.gate = Some(Gate { step: step.clone(), asks, context, opened_at: *at });
+                }
+            }
+            Event::PatchSaved { step, version, error, .. } => {
+                let saved = PatchSaving { version: *version, error: error.clone() };
+                self.patch_saving = Some((step.clone(), saved));
+            }
+            Event::GateAnswered { at, step, choice, by } if self.is_proposal(step) => {
+                self.answer_proposal(*at, choice, by);
+            }
             Event::GateAnswered { step, choice, .. } => {
                 self.close_gate(step);
                 self.variables.set_standard("answer", choice.as_str());
             }
             Event::GateExpired { step, .. } => self.close_gate(step),
-            // The end of the run, which is the next event, closes it.
+            // The end of the run, or the answer about a patch, is the next event and closes it.
             Event::GateCancelled { .. } => {}
             Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
                 self.exchanges += 1;
@@ -606,6 +681,29 @@ impl History {
                 self.current = Some(*entered);
             }
         }
+    }
+
+    /// Returns whether the gate of this step asks about a patch.
+    pub(crate) fn is_proposal(&self, step: &StepId) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.step == *step && matches!(gate.asks, GateRequest::Patch { .. }))
+    }
+
+    /// Takes the answer to a proposed patch. A declined one leaves the gate that waited before.
+    fn answer_proposal(&mut self, at: Timestamp, answer: &str, by: &By) {
+        let Some(Gate { step, asks: GateRequest::Patch { proposal, over }, .. }) = self.gate.take() else { return };
+        if answer == DECLINE {
+            self.gate = Some(*over);
+            return;
+        }
+        self.status = Status::Running;
+        self.definition = Some(proposal.definition.clone());
+        if self.rules().fills_arguments() {
+            self.variables.add_defaults(defaults(&proposal.definition));
+        }
+        let Proposal { state, definition, reason, by: proposed_by, .. } = *proposal;
+        let saving = self.patch_saving.take().filter(|(saved, _)| *saved == step).map(|(_, saving)| saving);
+        let accepted_by = by.clone();
+        self.repairs.push(Repair { step, at, state, reason, proposed_by, accepted_by, definition, saving });
     }
 
     fn complete(&mut self, step: &StepId, outcome: &Outcome) {
@@ -689,6 +787,17 @@ impl History {
     #[must_use]
     pub fn definition(&self) -> Option<&Value> {
         self.definition.as_deref()
+    }
+
+    /// Returns the patches of the machine that were accepted, in order.
+    #[must_use]
+    pub fn repairs(&self) -> &[Repair] {
+        &self.repairs
+    }
+
+    /// Returns how many patches were proposed.
+    pub(crate) fn proposals(&self) -> u32 {
+        self.proposals
     }
 
     /// Replaces the document of its definition by an equal one that other runs share.

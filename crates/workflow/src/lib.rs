@@ -18,11 +18,13 @@ mod form;
 mod groups;
 mod history;
 mod items;
+pub mod line_diff;
 mod log;
 mod parallel;
 mod path;
 mod question;
 mod rehearsal;
+mod repair;
 mod result;
 mod rules;
 pub mod substitute;
@@ -36,8 +38,8 @@ pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, workflow_signature};
 pub use decide::{
-    Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, decide, resume, wants_last_screens,
-    wants_screen,
+    Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, accepted_patch, decide, resume,
+    wants_last_screens, wants_screen,
 };
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
@@ -49,9 +51,10 @@ pub use event::{
     Purpose, SEMANTICS_VERSION, ShellAnswer, Side, SignedAnswer,
 };
 pub use form::{Field, Form, InvalidField};
-pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, Pause, Status};
+pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, PatchSaving, Pause, Repair, Status};
 pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
+pub use repair::{ACCEPT_AND_ASK, DECLINE, PatchError, Proposal, Weakening, patched, weakenings};
 pub use substitute::filtered_forms;
 pub use variables::Variables;

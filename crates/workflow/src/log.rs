@@ -218,6 +218,8 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::GateAsked { .. }
         | Event::GateExpired { .. }
         | Event::GateCancelled { .. }
+        | Event::PatchProposed { .. }
+        | Event::PatchSaved { .. }
         | Event::ChildStarted { .. }
         | Event::ChildEnded { .. }
         | Event::BranchBegan { .. }

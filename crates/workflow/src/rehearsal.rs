@@ -468,6 +468,8 @@ impl<'a> RehearsalState<'a> {
             | Event::GateAsked { .. }
             | Event::GateExpired { .. }
             | Event::GateCancelled { .. }
+            | Event::PatchProposed { .. }
+            | Event::PatchSaved { .. }
             | Event::ChildStarted { .. }
             | Event::ChildEnded { .. }
             | Event::BranchBegan { .. }

@@ -120,6 +120,23 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
             format!("by {} {} {QUIET}{}{QUIET:#}", visible(&pause.by), print::ago(&pause.since), pause.since),
         );
     }
+    for repair in &record.repairs {
+        let saved = match (repair.version, &repair.error) {
+            (Some(version), _) => format!("version {version} of '{}'", visible(&record.workflow_id)),
+            (None, Some(error)) => format!("not saved: {}", visible(error)),
+            (None, None) => "for this run only".to_owned(),
+        };
+        say(
+            "repaired",
+            format!(
+                "in {} by {}, accepted by {}: {} {QUIET}({saved}){QUIET:#}",
+                visible(&repair.state),
+                visible(&repair.proposed_by),
+                visible(&repair.accepted_by),
+                visible(&repair.reason)
+            ),
+        );
+    }
     say("started", format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), record.started_at));
     say("duration", took(record));
     if let Some(state) = &report.final_state {

@@ -6,10 +6,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 use steplatch_protocol::{DaemonPaths, DescribeWorkflow, ListWorkflowVersions};
+use steplatch_workflow::line_diff;
 
 use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG};
-use crate::{completion, front, line_diff};
+use crate::{completion, front};
 
 /// Show what differs between two versions of a workflow
 ///

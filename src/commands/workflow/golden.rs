@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
 use steplatch_capture::Golden;
 use steplatch_ids::WorkflowName;
 use steplatch_protocol::{DaemonPaths, DescribeWorkflow};
-use steplatch_workflow::Definition;
 
 use crate::failure::Failure;
 use crate::front;
@@ -40,14 +38,4 @@ async fn file(workflow: &str, place: &DaemonPaths) -> Result<Option<PathBuf>, Fa
     }
     let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(reply.file.map(PathBuf::from))
-}
-
-/// Returns the variables that a recording was made with. A secret has a value of which nothing depends.
-pub(super) fn variables(golden: &Golden, definition: &Definition) -> Map<String, Value> {
-    let mut variables = golden.header.inputs.clone();
-    let secrets = definition.arguments().iter().filter(|variable| variable.is_secret());
-    for secret in secrets {
-        variables.entry(secret.name().to_owned()).or_insert_with(|| "recorded-secret".into());
-    }
-    variables
 }

@@ -78,7 +78,7 @@ impl Test {
         let stubs = match (&self.stub, self.from) {
             (None, None) => match golden::read(&self.workflow, place).await? {
                 Some(golden) => {
-                    variables = golden::variables(&golden, &definition);
+                    variables = golden.variables(&definition);
                     let stubs = golden.stubs(|state| definition.state(state).is_some());
                     Stubs::read(&stubs, &definition, &TerminalTools)
                         .map_err(|problems| Failure::usage(format!("its recording does not fit it:\n{problems}")))?

@@ -305,7 +305,8 @@ export function show(into, parts) {
     setText(state, run.paused ? "paused" : run.state);
     state.dataset["tone"] = TONES[run.state] ?? "soft";
     const took = duration((isOver ? Date.parse(run.completed_at) : Date.now()) - Date.parse(run.started_at));
-    setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${took}`);
+    const repaired = run.repairs?.length ? ` · repaired: ${run.repairs.map((/** @type {any} */ one) => visible(one.reason)).join("; ")}` : "";
+    setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${took}${repaired}`);
     pause.hidden = isOver || Boolean(run.paused);
     resume.hidden = !run.paused;
     cancel.hidden = isOver;

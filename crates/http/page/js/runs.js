@@ -136,7 +136,7 @@ function row(run) {
   return h(
     "tr",
     {},
-    h("td", {}, h("span", { class: "chip", "data-tone": TONES[run.state] ?? "soft" }, run.paused ? "paused" : run.state)),
+    h("td", {}, h("span", { class: "chip", "data-tone": TONES[run.state] ?? "soft" }, run.paused ? "paused" : run.state), run.repairs?.length ? h("span", { class: "chip", "data-tone": "soft", title: run.repairs.map((/** @type {any} */ one) => one.reason).join("; ") }, "repaired") : null),
     h("td", {}, h("a", { href: `#/runs/${encodeURIComponent(run.run_id)}` }, visible(run.workflow_id)), h("span", { class: "hint id" }, run.run_id)),
     h("td", { class: "nowrap" }, h("time", { datetime: run.started_at, title: run.started_at }, timeAgo(run.started_at, Date.now()))),
     h("td", { class: "nowrap" }, duration(ended - began)),

@@ -5,7 +5,7 @@ use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::RunEvent;
 use steplatch_store::{Journal as _, Record};
-use steplatch_workflow::{ChildEnd, Event, History, Outcome};
+use steplatch_workflow::{AnsweredBy, ChildEnd, Event, History, Outcome};
 
 use crate::engine_state::Engine;
 use crate::event::{Unreadable, add_author, envelope};
@@ -152,6 +152,12 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::GateCancelled { step, .. } => {
             ("gate_cancelled", json!({"gate_id": step.to_string(), "state": step.place}))
         }
+        Event::PatchProposed { step, proposal, .. } => (
+            "gate_waiting",
+            json!({"gate_id": step.to_string(), "state": proposal.state, "prompt": proposal.prompt(),
+                   "choices": proposal.answers().collect::<Vec<_>>(), "answered_by": AnsweredBy::Human,
+                   "context": proposal.context(), "patch": proposal.patch}),
+        ),
         Event::ChildStarted { step, workflow, .. } => {
             ("nested_workflow_started", nested(&step, json!({"workflow_id": workflow})))
         }
@@ -182,6 +188,8 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         | Event::HeldBack { .. }
         | Event::FinallyBegan { .. }
         | Event::ScreensKept { .. }
+        // The record of the run has it among its repairs.
+        | Event::PatchSaved { .. }
         | Event::ScreenRead { .. } => {
             return None;
         }

@@ -112,6 +112,7 @@ pub(crate) fn of(
         duplicate_of: saving.duplicate_of,
         pending_gate: gate,
         paused: progress.pause(secrets),
+        repairs: progress.repairs,
         error: secrets.masked_if(progress.error.or(progress.trouble).or(saving.error)),
         ..RunReply::default()
     })

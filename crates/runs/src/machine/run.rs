@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_access::Caller;
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
-use steplatch_protocol::ExitTerminal;
+use steplatch_protocol::{ExitTerminal, RepairInfo};
 use steplatch_sessions::{TerminalTools, TerminalUse};
 use steplatch_store::Record;
 use steplatch_workflow::{
-    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, Start, Status, decide,
-    resume, wants_last_screens, wants_screen,
+    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, Repair, Start, Status,
+    accepted_patch, decide, resume, wants_last_screens, wants_screen,
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -25,7 +26,7 @@ use crate::gates::OpenGate;
 use crate::origin::Environment;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::source::{LibraryCopy, RunEnding};
+use crate::source::{DefinitionSource, LibraryCopy, RunEnding};
 
 /// How long reading a screen for a condition may take. After that, the pattern is matched against an empty text.
 const SCREEN_WITHIN: Duration = Duration::from_secs(5);
@@ -137,6 +138,8 @@ impl RunKind for MachineRun {
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
             unsaved: self.unsaved.clone(),
+            repairs: self.repairs(),
+            repairable: self.repairable(),
             ..RunStatus::default()
         }
     }
@@ -174,7 +177,9 @@ impl RunKind for MachineRun {
             Input::GateAnswered { step, .. } => Some(step.clone()),
             _ => None,
         };
+        let saved = self.save_accepted(&input).await;
         let mut decision = self.decide(input);
+        decision.events.splice(0..0, saved);
         if wants_last_screens(&self.history, &decision.events) {
             let kept = self.keep_screens().await;
             decision.events.splice(0..0, kept);
@@ -341,6 +346,9 @@ impl MachineRun {
     fn decide(&mut self, input: Input) -> Decision {
         // A secret must be known before the first follower of the run sees it.
         let mut secrets = contract::secrets_of(&self.definition, &self.history, &input);
+        if let Some(patched) = self.accepted(&input) {
+            self.definition = patched;
+        }
         let decision = decide(&self.definition, &self.history, input, self.recorder.shared.clock.now());
         secrets.extend(decision.effects.iter().filter_map(typed_unseen));
         for secret in secrets {
@@ -353,6 +361,51 @@ impl MachineRun {
         let completed = *self.history.status() == Status::Completed;
         self.leaves_work = decision.effects.iter().any(leaves_work) || self.recorder.about.source.awaits(completed);
         decision
+    }
+
+    /// Returns the machine that an input makes the run's own, if it accepts a patch.
+    fn accepted(&self, input: &Input) -> Option<Arc<Definition>> {
+        let proposal = accepted_patch(&self.history, input)?;
+        // The daemon read it when it was proposed. One that this version of it cannot read changes nothing.
+        let patched = Definition::parse(&proposal.definition, &TerminalTools).ok()?;
+        Some(self.recorder.shared.definitions.share(patched))
+    }
+
+    /// Saves the patch that an input accepts, where the machine is from a library. Returns what is recorded before the
+    /// answer. The answer may be lost behind it: it is given again then, and saving again changes nothing.
+    async fn save_accepted(&mut self, input: &Input) -> Option<Event> {
+        let Input::GateAnswered { step, by, .. } = input else { return None };
+        let proposal = accepted_patch(&self.history, input)?;
+        let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return None };
+        let documents = (self.definition.document().clone(), Value::clone(&proposal.definition));
+        let author = (by.who.clone(), format!("{} (proposed by {})", proposal.reason, proposal.by));
+        let saving = self.recorder.shared.workflows.save_repair(folder, name, documents, author).await;
+        let (version, error) = match saving {
+            Ok(version) => (Some(version), None),
+            Err(error) => (None, Some(self.recorder.shared.secrets.masked(error.to_string()))),
+        };
+        self.decide(Input::PatchSaved { step: step.clone(), version, error }).events.pop()
+    }
+
+    /// Returns the accepted patches, secrets hidden.
+    fn repairs(&self) -> Vec<RepairInfo> {
+        let secrets = &self.recorder.shared.secrets;
+        let info = |repair: &Repair| RepairInfo {
+            state: repair.state.clone(),
+            reason: secrets.masked(repair.reason.clone()),
+            proposed_by: secrets.masked(repair.proposed_by.clone()),
+            accepted_by: secrets.masked(repair.accepted_by.to_string()),
+            accepted_at: clock::to_iso8601(repair.at),
+            version: repair.saving.as_ref().and_then(|saving| saving.version),
+            error: repair.saving.as_ref().and_then(|saving| saving.error.clone()),
+        };
+        self.history.repairs().iter().map(info).collect()
+    }
+
+    /// Returns the gate that a patch can be proposed at, and the machine that it is for.
+    fn repairable(&self) -> Option<(StepId, Arc<Definition>)> {
+        let gate = self.history.gate().filter(|gate| gate.asks_where_to_go_on())?;
+        Some((gate.step.clone(), self.definition.clone()))
     }
 
     /// Whether the run needs a person's answer to continue, here or in the run below it.

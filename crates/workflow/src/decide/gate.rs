@@ -94,6 +94,9 @@ impl DecisionBuilder<'_> {
     /// Goes where an answer leads. An answer that is none of the choices decides nothing.
     pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: By) -> Decision {
         let (choices, otherwise) = match &gate.asks {
+            GateRequest::Patch { proposal, over } => {
+                return self.pass_patch(gate, proposal, over, choice, by);
+            }
             GateRequest::Judgement { choices, otherwise } => (choices, otherwise),
             GateRequest::Answer { question, .. } if !question.takes(&choice) => return Decision::default(),
             GateRequest::Answer { question, entered, .. } => {

@@ -21,7 +21,7 @@ const COMPARED_LINES: usize = 60;
 const NEAR: f64 = 0.2;
 
 /// Returns where a run may go on: where the state leads, the state again, or any other state.
-pub(super) fn choices(definition: &Definition, state: &State) -> Vec<Choice> {
+pub(crate) fn choices(definition: &Definition, state: &State) -> Vec<Choice> {
     let goes_on = state.transitions().first().map(|transition| Choice {
         description: format!("go on with '{}'", transition.next_state()),
         next_state: transition.next_state().to_owned(),
@@ -49,7 +49,10 @@ pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Valu
     if patterns.is_empty() {
         return;
     }
-    let nearest = nearest_line(&patterns, &shown);
+    // A program that waits for input has asked in its last line.
+    let asked = result.get("reason").is_some_and(|reason| reason == "input");
+    let question = shown.lines().rev().map(str::trim).find(|line| !line.is_empty()).filter(|_| asked);
+    let nearest = question.map(str::to_owned).or_else(|| nearest_line(&patterns, &shown));
     result.insert(EXPECTED.to_owned(), patterns.join("\n").into());
     if let Some(line) = nearest {
         result.insert(NEAREST.to_owned(), line.into());

@@ -17,6 +17,7 @@ mod parallel;
 mod pauses;
 mod placeholders;
 mod rehearsal;
+mod repairs;
 mod results;
 mod told;
 mod versions;

@@ -18,12 +18,14 @@ struct Change {
 }
 
 /// Returns the changes from `old` to `new` under the name of a file. Without a difference the result is empty.
-pub(crate) fn unified(name: &str, old: Option<&str>, new: &str) -> String {
+#[must_use]
+pub fn unified(name: &str, old: Option<&str>, new: &str) -> String {
     between((if old.is_some() { name } else { "/dev/null" }, old.unwrap_or_default()), (name, new))
 }
 
 /// Returns the changes from one named text to another. Without a difference the result is empty.
-pub(crate) fn between((old_name, old): (&str, &str), (new_name, new): (&str, &str)) -> String {
+#[must_use]
+pub fn between((old_name, old): (&str, &str), (new_name, new): (&str, &str)) -> String {
     let before: Vec<&str> = old.split_inclusive('\n').collect();
     let after: Vec<&str> = new.split_inclusive('\n').collect();
     let changes = changes(&before, &after);

@@ -1,0 +1,218 @@
+//! Repairs of saved machines: a patch is played against the recordings, and an accepted one becomes the next version.
+
+use std::path::Path;
+
+use serde_json::Value;
+use steplatch_capture::Golden;
+use steplatch_ids::WorkflowName;
+use steplatch_library::{Author, CreateError, Library, LookupError};
+use steplatch_sessions::TerminalTools;
+use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalStep, State, Stubs, rehearse};
+
+use crate::error::{DiskError, with_causes};
+use crate::workflows::Workflows;
+
+/// What the recordings of a workflow say about a patch of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordingCheck {
+    /// What was checked, as sentences.
+    pub checked: Vec<String>,
+    /// Lines that programs printed when it was recorded.
+    pub lines: Vec<String>,
+}
+
+/// Why a patch does not pass the recordings.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The recording cannot be read.
+    #[error("the recording '{file}' can not be read: {cause}")]
+    Unreadable {
+        /// Its file.
+        file: String,
+        /// Why.
+        cause: String,
+    },
+    /// The patched machine does something else with what was recorded.
+    #[error(
+        "with the patch the workflow does not pass its recording '{file}': {cause}; a repair knows both forms, such as \"pattern\": \"OLD|NEW\""
+    )]
+    Fails {
+        /// Its file.
+        file: String,
+        /// What differs.
+        cause: String,
+    },
+}
+
+/// Why the library does not take a patched machine.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveRepairError {
+    /// The disk does not answer.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The workflow is gone, or its file is broken.
+    #[error("{}", with_causes(.0))]
+    Lookup(#[from] LookupError),
+    /// The workflow was changed since the run began.
+    #[error(
+        "'{0}' was changed in the library since the run began, so the patch is not saved there; propose it to a run of the current version"
+    )]
+    Changed(WorkflowName),
+    /// It cannot be written.
+    #[error("{}", with_causes(.0))]
+    Write(#[from] CreateError),
+}
+
+impl Workflows {
+    /// Plays the recording of a saved machine, if it has one, before and after a patch.
+    ///
+    /// # Errors
+    ///
+    /// When the patched machine does not pass what the machine passes now, or the recording cannot be read.
+    pub async fn check_recordings(
+        &self,
+        folder: &Path,
+        name: &WorkflowName,
+        before: &Definition,
+        after: &Definition,
+    ) -> Result<RecordingCheck, RecordingError> {
+        let file = Library::open(folder).golden_file(name);
+        let path = file.display().to_string();
+        let (before, after) = (before.clone(), after.clone());
+        let checking = move || {
+            let unreadable = |cause: String| RecordingError::Unreadable { file: path.clone(), cause };
+            let text = match std::fs::read_to_string(&file) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    let checked = vec!["It has no recording that the patch could be played against".to_owned()];
+                    return Ok(RecordingCheck { checked, lines: Vec::new() });
+                }
+                Err(error) => return Err(unreadable(error.to_string())),
+            };
+            let golden = Golden::read(&text).map_err(|error| unreadable(error.to_string()))?;
+            let passed = passes(&golden, &before, &after);
+            let sentence = passed.map_err(|cause| RecordingError::Fails { file: path.clone(), cause })?;
+            let lines = golden.steps.iter().flat_map(|step| step.prints.lines()).map(str::to_owned).collect();
+            Ok(RecordingCheck { checked: vec![sentence.to_owned()], lines })
+        };
+        self.disk.reading(checking).await?
+    }
+
+    /// Saves a patched machine as the next version of the one that a run began with. Saving it again changes nothing. Returns
+    /// the number of the version.
+    ///
+    /// # Errors
+    ///
+    /// When the library has another machine by now, or cannot be written.
+    pub async fn save_repair(
+        &self,
+        folder: &Path,
+        name: &WorkflowName,
+        (before, after): (Value, Value),
+        (by, reason): (String, String),
+    ) -> Result<u32, SaveRepairError> {
+        let (library, name) = (Library::open(folder), name.clone());
+        let author = Author { by: Some(by), through: Some("repair".to_owned()), reason: Some(reason) };
+        let saving = move || {
+            let current = library.get(&name)?;
+            if current.definition == after {
+                return Ok(current.metadata.version);
+            }
+            if current.definition != before {
+                return Err(SaveRepairError::Changed(name));
+            }
+            Ok(library.create(&after, true, &author)?.metadata.version)
+        };
+        self.disk.writing(saving).await?
+    }
+}
+
+/// Plays a recording before and after a patch.
+///
+/// # Errors
+///
+/// With what the patched machine does otherwise.
+fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<&'static str, String> {
+    let was = match play(golden, before) {
+        Ok(rehearsal) if rehearsal.end == RehearsalEnd::Completed => rehearsal,
+        _ => return Ok("Its recording does not fit the workflow as it is, so the patch was not played against it"),
+    };
+    let is = play(golden, after)?;
+    match &is.end {
+        RehearsalEnd::Completed => {}
+        RehearsalEnd::Failed { error } => return Err(error.clone()),
+        RehearsalEnd::Stuck { error } => {
+            return Err(match states(&is).last() {
+                Some(state) if after.state(state).is_some_and(State::asks_when_unknown) => {
+                    format!("it does not go on from state '{state}' after what was printed there")
+                }
+                _ => error.clone(),
+            });
+        }
+    }
+    let known = |rehearsal: &Rehearsal| -> Vec<String> {
+        states(rehearsal).filter(|name| before.state(name).is_some()).map(str::to_owned).collect()
+    };
+    let (was, is) = (known(&was), known(&is));
+    match was.iter().zip(&is).find(|(was, is)| was != is) {
+        Some((was, is)) => Err(format!("it goes to '{is}' and not to '{was}'")),
+        None if was.len() > is.len() => Err(format!("it ends before '{}'", was[is.len()])),
+        None if is.len() > was.len() => Err(format!("it goes on with '{}'", is[was.len()])),
+        None => Ok("Its recording passes with the patch, by the same states"),
+    }
+}
+
+fn states(rehearsal: &Rehearsal) -> impl Iterator<Item = &str> {
+    rehearsal.path.iter().filter_map(|step| match step {
+        RehearsalStep::State { state, .. } => Some(state.as_str()),
+        _ => None,
+    })
+}
+
+fn play(golden: &Golden, definition: &Definition) -> Result<Rehearsal, String> {
+    let stubs = golden.stubs(|state| definition.state(state).is_some());
+    let stubs = Stubs::read(&stubs, definition, &TerminalTools).map_err(|problems| problems.to_string())?;
+    Ok(rehearse(definition, &stubs, golden.variables(definition), Limits::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steplatch_capture::GoldenStep;
+
+    use super::*;
+
+    fn asking(pattern: &str, next: &str) -> Definition {
+        let document = json!({
+            "name": "ask", "initial_state": "wait", "states": {
+                "wait": {"action": {"tool": "await_output", "params": {"session_id": "{session_id}", "pattern": pattern}},
+                         "transitions": [{"condition": "success", "next_state": next}], "on_unknown": "ask"},
+                "say": {"action": {"tool": "return", "params": {"result": "said"}}},
+                "skip": {"action": {"tool": "return", "params": {"result": "skipped"}}}
+            }
+        });
+        Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    fn recording() -> Golden {
+        let step = GoldenStep { state: "wait".to_owned(), prints: "Continue? ".to_owned(), ..GoldenStep::default() };
+        let mut golden = Golden { steps: vec![step], ..Golden::default() };
+        golden.header.inputs.insert("session_id".to_owned(), "term_1".into());
+        golden
+    }
+
+    #[test]
+    fn a_patch_that_knows_both_forms_passes_and_one_that_knows_the_new_one_does_not() {
+        let before = asking("Continue", "say");
+        let pass = |after: &Definition| passes(&recording(), &before, after);
+        assert_eq!(
+            pass(&asking("Continue|Proceed", "say")),
+            Ok("Its recording passes with the patch, by the same states")
+        );
+        assert!(pass(&asking("Proceed", "say")).unwrap_err().contains("wait"));
+        assert_eq!(pass(&asking("Continue", "skip")).unwrap_err(), "it goes to 'skip' and not to 'say'");
+    }
+}

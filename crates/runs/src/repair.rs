@@ -1,0 +1,153 @@
+//! Patches of the machines of runs that stopped at a screen which the machine does not know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_access::Caller;
+use steplatch_ids::StepId;
+use steplatch_project::{RecordingCheck, RecordingError};
+use steplatch_protocol::{ProposePatch, ProposePatchReply};
+use steplatch_sessions::TerminalTools;
+use steplatch_workflow::{Definition, Input, PatchError, Proposal, line_diff, patched, weakenings};
+
+use crate::lookup::RunLookupError;
+use crate::run::{Disposition, Run, RunState};
+use crate::runs::Runs;
+use crate::source::DefinitionSource;
+
+/// How long a driver may take to store a proposal.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// The most characters of a reason.
+const LONGEST_REASON: usize = 1000;
+
+/// Why no person is asked about a patch.
+#[derive(Debug, thiserror::Error)]
+enum ProposalError {
+    /// There is no such run.
+    #[error(transparent)]
+    Run(#[from] RunLookupError),
+    /// The run does not wait at a gate that a patch answers.
+    #[error(
+        "the run is {} and asks nowhere how to go on after a screen that its workflow does not know (a state with \"on_unknown\": \
+         \"ask\"), so there is nothing to repair; change the saved workflow with create_workflow", .state.name()
+    )]
+    NotStopped {
+        /// The state of the run.
+        state: RunState,
+    },
+    /// Several runs below the named one wait.
+    #[error("several runs wait; name one of them: {}", .0.join(", "))]
+    Several(Vec<String>),
+    /// There is no reason.
+    #[error("reason is required: a sentence for the person who decides, at most {LONGEST_REASON} characters")]
+    NoReason,
+    /// The patch is refused.
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+    /// A recording does not pass.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// The run went on meanwhile, or its journal did not take the proposal.
+    #[error("the run does not wait at that gate any more; look with get_run")]
+    Meanwhile,
+}
+
+impl Runs {
+    /// Checks a patch of the machine of a run, and asks a person about it. Nothing changes where it is refused.
+    pub async fn propose_patch(&self, caller: &Caller, verb: ProposePatch) -> ProposePatchReply {
+        let run_id = verb.run_id.clone();
+        let mut reply = ProposePatchReply { run_id, ..ProposePatchReply::default() };
+        match self.propose(caller, verb, &mut reply).await {
+            Ok(gate) => {
+                reply.success = true;
+                let (id, digits) = (gate.to_string(), reply.run_id.clone());
+                reply.next_step = Some(format!(
+                    "a person accepts or declines it: steplatch gates answer {id}, or on the page; get_run with run_id {digits} and wait_seconds waits for it"
+                ));
+                reply.gate_id = Some(id);
+            }
+            Err(error) => reply.error = Some(error.to_string()),
+        }
+        self.mask(&mut reply);
+        reply
+    }
+
+    fn mask(&self, reply: &mut ProposePatchReply) {
+        let secrets = &self.shared.secrets;
+        let ProposePatchReply { difference, weakens, checked, error, .. } = reply;
+        for text in [difference].into_iter().chain(weakens).chain(checked).chain(error) {
+            *text = secrets.masked(std::mem::take(text));
+        }
+    }
+
+    async fn propose(
+        &self,
+        caller: &Caller,
+        verb: ProposePatch,
+        reply: &mut ProposePatchReply,
+    ) -> Result<StepId, ProposalError> {
+        let reason = verb.reason.trim();
+        if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
+            return Err(ProposalError::NoReason);
+        }
+        let (run, step, before) = self.stopped(&verb.run_id).await?;
+        reply.run_id = run.id.to_string();
+        let after = patched(&before, &step.place, &verb.patch, &TerminalTools)?;
+        reply.difference = difference(&before, &after);
+        let RecordingCheck { checked, lines } = self.check_recordings(&run, &before, &after).await?;
+        let weakened = weakenings(&before, &after, &lines);
+        reply.weakens = weakened.iter().map(ToString::to_string).collect();
+        reply.checked.clone_from(&checked);
+        let words = (reason.trim_end_matches('.').to_owned(), caller.who().await);
+        let differs = reply.difference.clone();
+        let proposal = Proposal::new(&after, &step.place, verb.patch, words, differs, (&weakened, checked));
+        let input = Input::PatchProposed { step, proposal: Box::new(proposal) };
+        match run.request(input, TAKEN_WITHIN).await {
+            Some(Disposition::Recorded) => {}
+            Some(Disposition::Ignored) | None => return Err(ProposalError::Meanwhile),
+        }
+        let gates = run.progress().gates;
+        gates.first().map(|gate| gate.step.clone()).ok_or(ProposalError::Meanwhile)
+    }
+
+    /// Returns the run that stopped, the one named or one below it, with its gate and its machine.
+    async fn stopped(&self, id: &str) -> Result<(Arc<Run>, StepId, Arc<Definition>), ProposalError> {
+        let named = self.named(id).await?;
+        let stopped = |run: Arc<Run>| run.progress().repairable.map(|(step, machine)| (run.clone(), step, machine));
+        let mut all: Vec<_> = self.family(&named).into_iter().filter_map(stopped).collect();
+        match (all.pop(), all.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (None, _) => Err(ProposalError::NotStopped { state: named.state() }),
+            (Some(last), false) => {
+                let runs = all.iter().chain([&last]).map(|(run, ..)| run.id.to_string()).collect();
+                Err(ProposalError::Several(runs))
+            }
+        }
+    }
+
+    async fn check_recordings(
+        &self,
+        run: &Run,
+        before: &Definition,
+        after: &Definition,
+    ) -> Result<RecordingCheck, RecordingError> {
+        match &run.about.source {
+            DefinitionSource::Saved { folder, name } => {
+                self.shared.workflows.check_recordings(folder, name, before, after).await
+            }
+            _ => {
+                let sentence =
+                    "It is not saved in a library, so there is no recording of it; the patch is this run's only";
+                Ok(RecordingCheck { checked: vec![sentence.to_owned()], lines: Vec::new() })
+            }
+        }
+    }
+}
+
+/// Returns the lines that differ.
+fn difference(before: &Definition, after: &Definition) -> String {
+    let text = |definition: &Definition| format!("{:#}\n", definition.document());
+    let name = before.name().map_or("workflow", |name| name.as_str());
+    line_diff::between((name, &text(before)), (&format!("{name} (patched)"), &text(after)))
+}

@@ -1,0 +1,83 @@
+//! Patches of the machine of a run that stopped at a screen which the machine does not know.
+//!
+//! A proposal opens a gate for a person over the one that waits. If the patch is declined, that one waits again. If it is
+//! accepted, the patched document is the run's from the answer on, and the answer says where the run goes on.
+
+use steplatch_ids::StepId;
+
+use super::gate::asking;
+use super::{Branch, Decision, DecisionBuilder, Input, unknown};
+use crate::event::{By, Event};
+use crate::history::{Gate, GateRequest, History};
+use crate::repair::{ACCEPT_AND_ASK, DECLINE, Proposal};
+
+/// Returns the place of the questions about patches in a state. No state has such a name.
+fn place(state: &str) -> String {
+    format!("{state}-patch")
+}
+
+/// Returns the document that decides from this input on, if the input accepts a patch of the machine: the definition that
+/// is passed to [`decide`](super::decide) with the input is made of it.
+#[must_use]
+pub fn accepted_patch<'h>(history: &'h History, input: &Input) -> Option<&'h Proposal> {
+    let Input::GateAnswered { step, choice, .. } = input else { return None };
+    let gate = history.gate().filter(|gate| gate.step == *step)?;
+    match &gate.asks {
+        GateRequest::Patch { proposal, .. } if proposal.is_accepted_by(choice) => Some(proposal),
+        _ => None,
+    }
+}
+
+impl DecisionBuilder<'_> {
+    /// Asks a person about a patch, over the gate that waits.
+    pub(super) fn propose(mut self, proposal: Box<Proposal>) -> Decision {
+        let Some(over) = self.history.gate() else { return self.decision };
+        let (run, place) = (over.step.run.clone(), place(&over.step.place));
+        let step = StepId { run, place, visit: self.history.proposals().saturating_add(1) };
+        let proposed = Event::PatchProposed { at: self.now, step, proposal };
+        let mut history = self.history.clone();
+        history.apply(&proposed);
+        self.record(proposed);
+        self.decision.effects.extend(history.gate().into_iter().flat_map(|gate| asking(gate, self.now)));
+        self.decision
+    }
+
+    /// Goes on where the answer to a proposal leads.
+    pub(super) fn pass_patch(
+        mut self,
+        gate: &Gate,
+        proposal: &Proposal,
+        over: &Gate,
+        choice: String,
+        by: By,
+    ) -> Decision {
+        if choice != DECLINE && !proposal.is_accepted_by(&choice) {
+            return Decision::default();
+        }
+        let because = format!("{} accepted a patch: {}", by.who, proposal.reason);
+        let answer = Event::GateAnswered { at: self.now, step: gate.step.clone(), choice: choice.clone(), by };
+        if choice == DECLINE {
+            self.record(answer);
+            self.decision.effects.extend(asking(over, self.now));
+            return self.decision;
+        }
+        // The gate below needs no answer any more.
+        self.record(Event::GateCancelled { at: self.now, step: over.step.clone() });
+        let mut history = self.history.clone();
+        history.apply(&answer);
+        self.record(answer);
+        let state = over.step.place.as_str();
+        if choice == ACCEPT_AND_ASK
+            && let (GateRequest::Judgement { otherwise, .. }, Some(entry)) = (&over.asks, self.definition.state(state))
+        {
+            let choices = unknown::choices(self.definition, entry);
+            return self.open_gate(over.step.clone(), choices, otherwise.clone(), over.context.clone());
+        }
+        let Some(chosen) = proposal.choices.iter().find(|possible| possible.description == choice) else {
+            return self.decision;
+        };
+        let way = Branch::Go { to: chosen.next_state.clone(), because };
+        self.rearm();
+        self.follow(state, way, history.variables(), history.terminals())
+    }
+}

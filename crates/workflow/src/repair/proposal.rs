@@ -1,0 +1,110 @@
+//! A patch that was proposed for a run, as a person is asked about it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Weakening;
+use crate::decide::goes_on;
+use crate::definition::Definition;
+use crate::event::{Choice, shared};
+
+/// The answer that takes the patch and has the run ask again where it goes on.
+pub const ACCEPT_AND_ASK: &str = "accept, then ask where the run goes on";
+
+/// The answer that leaves the machine as it is.
+pub const DECLINE: &str = "decline";
+
+/// A patch to the machine of a run that stopped at a screen that the machine does not know. It was checked before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The state that the run waits in.
+    pub state: String,
+    /// The whole document with the patch applied.
+    #[serde(with = "shared")]
+    pub definition: Arc<Value>,
+    /// The patch (RFC 6902).
+    pub patch: Value,
+    /// Why, in the words of its author.
+    pub reason: String,
+    /// Who proposed it.
+    pub by: String,
+    /// The lines that differ.
+    pub difference: String,
+    /// What it weakens, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weakens: Vec<String>,
+    /// What was checked, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checked: Vec<String>,
+    /// Where the run goes on with the patched machine, by the answer.
+    pub choices: Vec<Choice>,
+}
+
+impl Proposal {
+    /// Makes a proposal of a machine that [`super::patched`] returned, for a run that waits in `state`. `difference` has
+    /// the lines that differ, and `checked` what was checked.
+    #[must_use]
+    pub fn new(
+        patched: &Definition,
+        state: &str,
+        patch: Value,
+        (reason, by): (String, String),
+        difference: String,
+        (weakens, checked): (&[Weakening], Vec<String>),
+    ) -> Self {
+        let own = patched.state(state).map(|state| goes_on(patched, state)).unwrap_or_default().into_iter().take(2);
+        let accepting =
+            |choice: Choice| Choice { description: format!("accept, and {}", choice.description), ..choice };
+        Self {
+            state: state.to_owned(),
+            definition: patched.shared_document(),
+            patch,
+            reason,
+            by,
+            difference,
+            weakens: weakens.iter().map(ToString::to_string).collect(),
+            checked,
+            choices: own.map(accepting).collect(),
+        }
+    }
+
+    /// Returns whether an answer takes the patch.
+    #[must_use]
+    pub fn is_accepted_by(&self, answer: &str) -> bool {
+        answer == ACCEPT_AND_ASK || self.choices.iter().any(|choice| choice.description == answer)
+    }
+
+    /// Returns the question.
+    #[must_use]
+    pub fn prompt(&self) -> String {
+        let weakens = match &self.weakens[..] {
+            [] => String::new(),
+            [only] => format!(" It weakens the workflow: {only}."),
+            several => format!(" It weakens the workflow in {} ways: {}.", several.len(), several.join("; ")),
+        };
+        let Self { state, reason, by, .. } = self;
+        format!("{by} proposes a patch of the workflow in state '{state}': {reason}.{weakens} Is it accepted?")
+    }
+
+    /// Returns what can be answered.
+    pub fn answers(&self) -> impl Iterator<Item = &str> {
+        self.choices.iter().map(|choice| choice.description.as_str()).chain([ACCEPT_AND_ASK, DECLINE])
+    }
+
+    /// Returns what the answer is based on, besides the screen.
+    #[must_use]
+    pub fn context(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        let mut add = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+        add("reason", self.reason.as_str().into());
+        add("proposed_by", self.by.as_str().into());
+        add("difference", self.difference.as_str().into());
+        if !self.weakens.is_empty() {
+            add("weakens", self.weakens.join("\n").into());
+        }
+        add("checked", self.checked.join("\n").into());
+        fields
+    }
+}

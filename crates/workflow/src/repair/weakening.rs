@@ -1,0 +1,329 @@
+//! What a patch weakens.
+//!
+//! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, a pattern with
+//! more alternatives, shorter time limits, arguments with a default, and new states that lead to where the run would have
+//! gone under the same condition. So a name may be given to a change that does no harm, and never the other way round.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::alternatives::{NotWider, is_wider};
+use super::paths::{Edge, document, edges, human_gates, known_targets, reached_without};
+use crate::definition::{Definition, State};
+use crate::tool;
+
+/// One thing that a patch weakens, or may weaken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weakening {
+    /// Where, as a JSON pointer (RFC 6901) into the document before or after.
+    pub place: String,
+    /// What, as a sentence without a full stop.
+    pub what: String,
+}
+
+impl fmt::Display for Weakening {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ({})", self.what, self.place)
+    }
+}
+
+/// The longest value that a sentence shows, in characters.
+const LONGEST_SHOWN: usize = 120;
+
+/// Fields of the document and of a state that are words for people.
+const WORDS: [&str; 3] = ["name", "description", "$schema"];
+
+/// Actions that type nothing and start nothing.
+const PASSIVE: [&str; 7] =
+    [tool::GATE, tool::RETURN, tool::FAIL, tool::SLEEP, tool::SET, tool::AWAIT_OUTPUT, "get_screen_content"];
+
+/// Returns what the machine `after` weakens of the machine `before`. `recorded` has lines that programs printed when the
+/// machine did what it was made for: a new pattern must not match them.
+#[must_use]
+pub fn weakenings(before: &Definition, after: &Definition, recorded: &[String]) -> Vec<Weakening> {
+    let mut comparison = Comparison { before, after, recorded, found: Vec::new() };
+    comparison.documents();
+    for state in before.states() {
+        comparison.state(state);
+    }
+    comparison.new_states();
+    comparison.found
+}
+
+struct Comparison<'a> {
+    before: &'a Definition,
+    after: &'a Definition,
+    recorded: &'a [String],
+    found: Vec<Weakening>,
+}
+
+impl<'a> Comparison<'a> {
+    fn name(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.found.push(Weakening { place: place.into(), what: what.into() });
+    }
+
+    /// Compares what is not in a state.
+    fn documents(&mut self) {
+        let (Some(before), Some(after)) = (self.before.document().as_object(), self.after.document().as_object())
+        else {
+            return;
+        };
+        for key in keys(before, after).filter(|key| !WORDS.contains(key) && *key != "states") {
+            let place = format!("/{key}");
+            match (key, before.get(key), after.get(key)) {
+                (_, before, after) if before == after => {}
+                ("arguments" | "return_values", before, after) => self.contract(key, before, after),
+                ("initial_state", ..) => {
+                    let first = Edge { condition: Value::Null, to: Some(self.after.initial_state()) };
+                    let known = known_targets(self.after, &first, |name| self.before.state(name).is_some());
+                    if known.iter().any(|to| *to != Some(self.before.initial_state())) {
+                        self.name(place, format!("a run no longer begins with '{}'", self.before.initial_state()));
+                    }
+                }
+                (_, Some(old), Some(new)) => {
+                    self.name(place, format!("'{key}' was {} and is {}", shown(old), shown(new)));
+                }
+                (_, Some(_), None) => self.name(place, format!("'{key}' is gone")),
+                (_, None, _) => self.name(place, format!("'{key}' is new")),
+            }
+        }
+    }
+
+    fn contract(&mut self, side: &str, before: Option<&Value>, after: Option<&Value>) {
+        let empty = Map::new();
+        let [before, after] = [before, after].map(|side| side.and_then(Value::as_object).unwrap_or(&empty));
+        let what = if side == "arguments" { "argument" } else { "return value" };
+        for (name, old) in before {
+            let place = format!("/{side}/{name}");
+            match after.get(name) {
+                None => self.name(place, format!("the {what} '{name}' is gone")),
+                Some(new) if without_words(new) != without_words(old) => {
+                    self.name(place, format!("the {what} '{name}' was {} and is {}", shown(old), shown(new)));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn state(&mut self, before: &'a State) {
+        let name = before.name();
+        let place = format!("/states/{}", pointer(name));
+        let Some(after) = self.after.state(name) else {
+            let is_gate = human_gates(self.before).any(|gate| gate.name() == name);
+            return self.name(place, format!("the {} '{name}' is gone", if is_gate { "gate" } else { "state" }));
+        };
+        let (Some(old), Some(new)) = (document(self.before, name), document(self.after, name)) else { return };
+        for key in keys(old, new).filter(|key| !WORDS.contains(key)) {
+            let place = format!("{place}/{key}");
+            match (key, old.get(key), new.get(key)) {
+                (_, before, after) if before == after => {}
+                // Compared by where they lead.
+                ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
+                ("action", Some(old), Some(new)) => self.action(&place, name, old, new),
+                ("timeout" | "max_visits", old, new) => self.limit(&place, key, old, new),
+                ("on_unknown", Some(old), None) if *old == "ask" => {
+                    self.name(place, format!("'{name}' no longer asks when it finds nothing that it expects"));
+                }
+                ("on_unknown", _, Some(new)) if *new == "ask" => {}
+                (_, old, new) => {
+                    let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), shown));
+                    self.name(place, format!("'{key}' of '{name}' was {old} and is {new}"));
+                }
+            }
+        }
+        self.ways(&place, before, after);
+    }
+
+    fn limit(&mut self, place: &str, key: &str, old: Option<&Value>, new: Option<&Value>) {
+        let number = |value: Option<&Value>| value.and_then(Value::as_f64);
+        match (number(old), number(new)) {
+            (Some(old), Some(new)) if new <= old => {}
+            (None, Some(_)) if old.is_none() => {}
+            _ => {
+                let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), shown));
+                self.name(place, format!("the limit '{key}' was {old} and is {new}"));
+            }
+        }
+    }
+
+    fn action(&mut self, place: &str, state: &str, old: &Value, new: &Value) {
+        let tool = |action: &Value| action.get("tool").cloned().unwrap_or_default();
+        if tool(old) != tool(new) {
+            let (old, new) = (shown(&tool(old)), shown(&tool(new)));
+            return self.name(format!("{place}/tool"), format!("'{state}' did {old} and does {new}"));
+        }
+        if tool(old) == tool::GATE {
+            return self.name(format!("{place}/params"), format!("the gate '{state}' asks something else"));
+        }
+        let empty = Map::new();
+        let [old, new] = [old, new].map(|action| action.get("params").and_then(Value::as_object).unwrap_or(&empty));
+        for key in keys(old, new) {
+            let place = format!("{place}/params/{}", pointer(key));
+            match (key, old.get(key), new.get(key)) {
+                (_, old, new) if old == new => {}
+                ("timeout", old, new) => self.limit(&place, key, old, new),
+                ("pattern" | "patterns", Some(old), Some(new)) => {
+                    if let Err(why) = self.is_wider(old, new) {
+                        self.name(place, format!("'{state}' waits for something else: {}", why.words(old, new)));
+                    }
+                }
+                (_, old, new) => {
+                    let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), shown));
+                    self.name(place, format!("'{state}' does something else: '{key}' was {old} and is {new}"));
+                }
+            }
+        }
+    }
+
+    /// Checks that a pattern, or a list of them, has only more alternatives.
+    fn is_wider(&self, old: &Value, new: &Value) -> Result<(), NotWider> {
+        let join = |value: &Value| match value {
+            Value::String(pattern) => Some(pattern.clone()),
+            Value::Array(all) => {
+                let all: Option<Vec<String>> = all.iter().map(|one| Some(format!("(?:{})", one.as_str()?))).collect();
+                Some(all?.join("|"))
+            }
+            _ => None,
+        };
+        match (join(old), join(new)) {
+            (Some(old), Some(new)) => is_wider(&old, &new, self.recorded),
+            _ => Err(NotWider::Other),
+        }
+    }
+
+    /// Returns whether a condition is another one, or has a pattern with more alternatives in its place.
+    fn is_same_condition(&self, old: &Value, new: &Value) -> bool {
+        match (old, new) {
+            (Value::Object(old), Value::Object(new)) => {
+                let is_same = |(key, value): (&String, &Value)| match (key.as_str(), new.get(key)) {
+                    // A pattern beside the word pattern_no_match holds less often with more alternatives.
+                    ("pattern", Some(given)) if new.get("condition").is_some_and(|word| word != "pattern_match") => {
+                        value == given
+                    }
+                    ("pattern" | "pattern_match", Some(given)) => value == given || self.is_wider(value, given).is_ok(),
+                    ("condition", Some(given)) => self.is_same_condition(value, given),
+                    (_, given) => given == Some(value),
+                };
+                old.len() == new.len() && old.iter().all(is_same)
+            }
+            _ => old == new,
+        }
+    }
+
+    /// Compares where a state leads, past states that are new.
+    fn ways(&mut self, place: &str, before: &'a State, after: &'a State) {
+        let (old, new) = (edges(self.before, before), edges(self.after, after));
+        let mut kept = vec![false; old.len()];
+        let mut last = 0;
+        for edge in &new {
+            let targets = known_targets(self.after, edge, |name| self.before.state(name).is_some());
+            for to in targets.into_iter().filter(|to| *to != Some(before.name()) || edge.to == *to) {
+                let same = old
+                    .iter()
+                    .position(|known| known.to == to && self.is_same_condition(&known.condition, &edge.condition));
+                let to = to.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
+                match same {
+                    Some(same) if same < last => {
+                        kept[same] = true;
+                        self.name(
+                            format!("{place}/transitions"),
+                            format!("'{}' leads to {to} before other conditions are tried", before.name()),
+                        );
+                    }
+                    Some(same) => {
+                        kept[same] = true;
+                        last = same;
+                    }
+                    // A wait for more, or a time limit, that returns to the state itself.
+                    None if edge.to == Some(before.name()) => self.again(place, before, edge),
+                    None => {
+                        let when = when(&edge.condition);
+                        self.name(
+                            format!("{place}/transitions"),
+                            format!("'{}' now leads to {to} {when}", before.name()),
+                        );
+                    }
+                }
+            }
+        }
+        for (edge, _) in old.iter().zip(kept).filter(|(_, kept)| !kept) {
+            let to = edge.to.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
+            let when = when(&edge.condition);
+            self.name(format!("{place}/transitions"), format!("'{}' no longer leads to {to} {when}", before.name()));
+        }
+    }
+
+    fn again(&mut self, place: &str, state: &State, edge: &Edge<'_>) {
+        let (name, when) = (state.name(), when(&edge.condition));
+        self.name(format!("{place}/transitions"), format!("'{name}' is now repeated {when}"));
+    }
+
+    /// Names new states that act without a gate for a person that is there.
+    fn new_states(&mut self) {
+        let gates: Vec<(&str, _)> =
+            human_gates(self.before).map(|gate| (gate.name(), reached_without(self.after, gate.name()))).collect();
+        let is_new = |state: &&State| self.before.state(state.name()).is_none();
+        let acting = |state: &&State| !PASSIVE.contains(&state.action().tool());
+        let new: Vec<&str> = self.after.states().iter().filter(is_new).filter(acting).map(State::name).collect();
+        for name in new {
+            for (gate, reached) in gates.iter().filter(|(_, reached)| reached.contains(name)) {
+                let place = format!("/states/{}", pointer(name));
+                debug_assert!(reached.contains(name));
+                self.name(place, format!("the new state '{name}' acts without the gate '{gate}'"));
+            }
+        }
+    }
+}
+
+impl NotWider {
+    /// Says why a pattern counts as another one.
+    fn words(&self, old: &Value, new: &Value) -> String {
+        match self {
+            Self::Other => format!("the pattern was {} and is {}", shown(old), shown(new)),
+            Self::Anything(alternative) => format!("'{}' matches nearly anything", cut(alternative)),
+            Self::Recorded { alternative, line } => {
+                format!("'{}' also matches '{}', which was recorded", cut(alternative), cut(line))
+            }
+            Self::Uncompared(alternative) => format!("'{}' can not be compared", cut(alternative)),
+        }
+    }
+}
+
+/// Returns the keys of both, each once.
+fn keys<'v>(before: &'v Map<String, Value>, after: &'v Map<String, Value>) -> impl Iterator<Item = &'v str> {
+    before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))).map(String::as_str)
+}
+
+/// Returns when an edge is taken, in words.
+fn when(condition: &Value) -> String {
+    match condition.as_str() {
+        Some("on_timeout") => "when its time is up".to_owned(),
+        Some("on_exhausted") => "when it was visited as often as it may be".to_owned(),
+        Some("end") => "by itself".to_owned(),
+        _ => format!("on {}", shown(condition)),
+    }
+}
+
+fn without_words(variable: &Value) -> Value {
+    let mut variable = variable.clone();
+    if let Some(fields) = variable.as_object_mut() {
+        WORDS.iter().for_each(|word| drop(fields.shift_remove(*word)));
+    }
+    variable
+}
+
+fn shown(value: &Value) -> String {
+    cut(&value.to_string())
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn pointer(key: &str) -> String {
+    crate::definition::escaped(key)
+}

@@ -1,0 +1,334 @@
+//! Patches of a machine whose run stopped at a screen that it does not know.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use steplatch_workflow::{
+    ACCEPT_AND_ASK, AnsweredBy, DECLINE, Decision, History, Input, PatchError, Proposal, Status, accepted_patch,
+    patched, weakenings,
+};
+
+use super::generated::machines;
+use super::machine::{Machine, Tools, definition};
+
+/// An installer: a question, a password that is an argument, a person who agrees, and the end.
+fn installer() -> Value {
+    json!({
+        "name": "install", "description": "Installs it",
+        "arguments": {"TOKEN": {"secret": true}, "PORT": {"default": "80", "schema": {"pattern": "^[0-9]+$"}}},
+        "initial_state": "open", "finally": "close",
+        "states": {
+            "open": {
+                "action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                "transitions": [{"condition": {"success": true}, "next_state": "start"}]
+            },
+            "start": {
+                "action": {"tool": "send_input", "params": {"input_text": "./install {PORT}\n"}},
+                "transitions": [{"condition": "success", "next_state": "question"}]
+            },
+            "question": {
+                "action": {"tool": "await_output", "params": {"pattern": r"(?m)^Continue\? \[y/n\] *$", "timeout": 30}},
+                "transitions": [
+                    {"condition": {"pattern_match": "error"}, "next_state": "broken"},
+                    {"condition": "success", "next_state": "approve"}
+                ],
+                "on_unknown": "ask", "max_visits": 5
+            },
+            "approve": {
+                "action": {"tool": "gate", "params": {"prompt": "Go on?", "choices": ["yes", "no"]}},
+                "transitions": [
+                    {"condition": {"field_equals": {"answer": "yes"}}, "next_state": "agree"},
+                    {"condition": {}, "next_state": "broken"}
+                ],
+                "timeout": 600, "on_timeout": "broken"
+            },
+            "agree": {
+                "action": {"tool": "send_input", "params": {"input_text": "y\n", "until": "prompt"}},
+                "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "done"}],
+                "on_unknown": "ask"
+            },
+            "done": {"action": {"tool": "return", "params": {"result": "{PORT}"}}},
+            "broken": {"action": {"tool": "fail", "params": {"message": "no"}}},
+            "close": {"action": {"tool": "exit_terminal"}}
+        }
+    })
+}
+
+/// Lines that the installer printed when it was recorded.
+fn recorded() -> Vec<String> {
+    ["$ ./install 80", "Reading package lists", "Continue? [y/n] ", "Installed."].map(str::to_owned).to_vec()
+}
+
+fn named(patch: &Value) -> Vec<String> {
+    let before = definition(&installer());
+    let after = patched(&before, "question", patch, &Tools).unwrap_or_else(|error| panic!("{error}"));
+    weakenings(&before, &after, &recorded()).iter().map(ToString::to_string).collect()
+}
+
+/// A patch that knows one more form of the question.
+fn another_question() -> Value {
+    json!([{"op": "replace", "path": "/states/question/action/params/pattern",
+            "value": r"(?m)^Continue\? \[y/n\] *$|^Proceed with the installation\? *$"}])
+}
+
+/// A run that waits at the unknown question.
+fn stopped() -> Machine {
+    let mut run = Machine::start_with(
+        &installer(),
+        steplatch_workflow::Start {
+            variables: json!({"TOKEN": "x", "PORT": "80"}).as_object().unwrap().clone(),
+            ..super::machine::start()
+        },
+    );
+    while run.history.current().is_some_and(|current| current.step.place != "question") {
+        run.result(&json!({"success": true, "session_id": "term_1"}));
+    }
+    run.result(&json!({"success": true, "match_text": null, "reason": "timeout", "screen_content": "Proceed with the installation? "}));
+    run
+}
+
+fn propose(run: &mut Machine, patch: &Value) -> Proposal {
+    let after = patched(&run.definition, "question", patch, &Tools).unwrap_or_else(|error| panic!("{error}"));
+    let weakened = weakenings(&run.definition, &after, &recorded());
+    let words = ("the question changed".to_owned(), "claude".to_owned());
+    let proposal =
+        Proposal::new(&after, "question", patch.clone(), words, "- a\n+ b".to_owned(), (&weakened, Vec::new()));
+    let step = run.history.gate().unwrap().step.clone();
+    run.input(Input::PatchProposed { step, proposal: Box::new(proposal.clone()) });
+    proposal
+}
+
+/// Answers the gate as the driver does: an accepted patch decides from its answer on.
+fn answer(run: &mut Machine, choice: &str) {
+    let input =
+        Input::GateAnswered { step: run.history.gate().unwrap().step.clone(), choice: choice.into(), by: "ada".into() };
+    if let Some(proposal) = accepted_patch(&run.history, &input) {
+        run.definition = definition(&proposal.definition);
+    }
+    run.input(input);
+}
+
+#[test]
+fn a_person_accepts_a_patch_and_the_run_goes_on_with_the_patched_machine() {
+    let mut run = stopped();
+    let under = run.history.gate().unwrap().clone();
+    assert!(under.asks_where_to_go_on());
+    let proposal = propose(&mut run, &another_question());
+    let gate = run.history.gate().unwrap();
+    assert_eq!(
+        (gate.answered_by(), gate.step.to_string()),
+        (AnsweredBy::Human, "run_0123456789abcdef/question-patch/1".into())
+    );
+    assert_eq!(
+        gate.choices(),
+        ["accept, and go on with 'broken'", "accept, and do 'question' again", ACCEPT_AND_ASK, DECLINE]
+    );
+    assert_eq!(gate.context["difference"], "- a\n+ b");
+    assert_eq!(gate.context["screen_content"], "Proceed with the installation? ");
+    assert_eq!(
+        gate.prompt(),
+        "claude proposes a patch of the workflow in state 'question': the question changed. Is it accepted?"
+    );
+    answer(&mut run, "perhaps");
+    assert_eq!(run.last, Decision::default());
+    answer(&mut run, "accept, and do 'question' again");
+    assert_eq!(run.state(), "question");
+    assert_eq!(run.history.definition(), Some(&*proposal.definition));
+    let [repair] = run.history.repairs() else { panic!("one repair") };
+    assert_eq!((repair.state.as_str(), repair.accepted_by.who.as_str()), ("question", "ada"));
+    assert_eq!(History::from_iter(&run.events), run.history, "a restart finds the same");
+    run.result(&json!({"success": true, "match_text": "Proceed with the installation? ", "reason": "pattern"}));
+    assert_eq!(run.history.gate().unwrap().prompt(), "Go on?");
+}
+
+#[test]
+fn a_declined_patch_leaves_the_run_as_it_was_and_the_next_one_has_another_name() {
+    let mut run = stopped();
+    let under = run.history.gate().unwrap().clone();
+    propose(&mut run, &another_question());
+    answer(&mut run, DECLINE);
+    assert_eq!(run.history.gate(), Some(&under));
+    assert_eq!(*run.history.status(), Status::Waiting);
+    assert!(run.history.repairs().is_empty());
+    assert_eq!(run.history.definition(), Some(&installer()));
+    propose(&mut run, &another_question());
+    assert_eq!(run.history.gate().unwrap().step.to_string(), "run_0123456789abcdef/question-patch/2");
+    run.input(Input::PatchProposed { step: under.step.clone(), proposal: Box::new(propose_only()) });
+    assert_eq!(run.last, Decision::default(), "one at a time");
+    assert_eq!(History::from_iter(&run.events), run.history);
+}
+
+fn propose_only() -> Proposal {
+    let after = patched(&definition(&installer()), "question", &another_question(), &Tools).unwrap();
+    let words = (String::new(), String::new());
+    Proposal::new(&after, "question", json!([]), words, String::new(), (&[], Vec::new()))
+}
+
+#[test]
+fn an_accepted_patch_may_leave_it_open_where_the_run_goes_on() {
+    let mut run = stopped();
+    let patch = json!([{"op": "add", "path": "/states/skip", "value": {"action": {"tool": "fail", "params": {"message": "x"}}}}]);
+    propose(&mut run, &patch);
+    answer(&mut run, ACCEPT_AND_ASK);
+    assert!(run.history.gate().unwrap().choices().contains(&"go to 'skip'"));
+    answer(&mut run, "go to 'skip'");
+    assert_eq!(run.state(), "skip");
+    assert_eq!(History::from_iter(&run.events), run.history);
+}
+
+#[test]
+fn patches_that_a_run_can_not_go_on_with_are_refused() {
+    let refused =
+        |patch: Value| patched(&definition(&installer()), "question", &patch, &Tools).unwrap_err().to_string();
+    assert!(refused(json!({"op": "add"})).starts_with("this is no JSON Patch"));
+    assert!(refused(json!([{"op": "remove", "path": "/states/nowhere"}])).starts_with("the patch does not fit"));
+    assert_eq!(refused(json!([])), PatchError::Nothing.to_string());
+    assert_eq!(refused(json!([{"op": "replace", "path": "/name", "value": "other"}])), PatchError::Name.to_string());
+    assert!(refused(json!([{"op": "remove", "path": "/states/done"}])).contains("not valid"));
+    let shown = json!([{"op": "replace", "path": "/arguments/TOKEN/secret", "value": false}]);
+    assert_eq!(refused(shown), PatchError::SecretShown("TOKEN".to_owned()).to_string());
+    let more = json!([{"op": "add", "path": "/arguments/MORE", "value": "needed"}]);
+    assert_eq!(refused(more), PatchError::NewArgument("MORE".to_owned()).to_string());
+    let many: Vec<Value> = (0..300).map(|_| json!({"op": "test", "path": "/name", "value": "install"})).collect();
+    assert_eq!(refused(json!(many)), PatchError::TooLong.to_string());
+}
+
+#[test]
+fn repairs_that_leave_every_check_in_place_weaken_nothing() {
+    assert_eq!(named(&another_question()), [""; 0]);
+    // One more question, answered before the run waits for the known one again.
+    let asked = json!([
+        {"op": "replace", "path": "/states/question/action/params/pattern",
+         "value": r"(?m)^Continue\? \[y/n\] *$|^Which flavour\? *$"},
+        {"op": "add", "path": "/states/question/transitions/1",
+         "value": {"condition": {"pattern_match": "Which flavour"}, "next_state": "flavour"}},
+        {"op": "add", "path": "/states/flavour",
+         "value": {"action": {"tool": "send_input", "params": {"input_text": "plain\n"}},
+                   "transitions": [{"condition": "success", "next_state": "question"}]}}
+    ]);
+    assert_eq!(named(&asked), ["the new state 'flavour' acts without the gate 'approve' (/states/flavour)"]);
+    let softer = json!([
+        {"op": "replace", "path": "/description", "value": "Installs the thing"},
+        {"op": "replace", "path": "/states/question/action/params/timeout", "value": 20},
+        {"op": "add", "path": "/states/agree/timeout", "value": 20},
+        {"op": "add", "path": "/arguments/NEW", "value": {"default": "1"}},
+        {"op": "add", "path": "/states/settle", "value": {
+            "action": {"tool": "sleep", "params": {"seconds": 1}},
+            "transitions": [{"condition": {}, "next_state": "approve"}]}},
+        {"op": "replace", "path": "/states/question/transitions/1/next_state", "value": "settle"}
+    ]);
+    assert_eq!(named(&softer), [""; 0]);
+}
+
+#[test]
+fn what_a_patch_weakens_is_named() {
+    let only = |patch: Value| named(&patch).join("\n");
+    let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));
+    expect_test::expect![[r#"
+        'question' waits for something else: '.*' matches nearly anything (/states/question/action/params/pattern)"#]]
+    .assert_eq(&replace("/states/question/action/params/pattern", json!(r"(?m)^Continue\? \[y/n\] *$|.*")));
+    expect_test::expect![[r#"
+        'question' waits for something else: 'Reading' also matches 'Reading package lists', which was recorded (/states/question/action/params/pattern)"#]]
+    .assert_eq(&replace("/states/question/action/params/pattern", json!(r"(?m)^Continue\? \[y/n\] *$|Reading")));
+    expect_test::expect!["'question' now leads to 'agree' on {\"condition\":\"success\"} (/states/question/transitions)\n'question' no longer leads to 'approve' on {\"condition\":\"success\"} (/states/question/transitions)"]
+        .assert_eq(&replace("/states/question/transitions/1/next_state", json!("agree")));
+    expect_test::expect!["the gate 'approve' asks something else (/states/approve/action/params)"].assert_eq(&only(
+        json!([{"op": "add", "path": "/states/approve/action/params/answered_by", "value": "agent"}]),
+    ));
+    expect_test::expect!["'start' does something else: 'input_text' was \"./install {PORT}\\n\" and is \"true\\n\" (/states/start/action/params/input_text)"]
+        .assert_eq(&replace("/states/start/action/params/input_text", json!("true\n")));
+    // Whether a command failed is not looked at any more, behind a new state.
+    let past = json!([
+        {"op": "add", "path": "/states/agree/transitions/1", "value": {"condition": "failure", "next_state": "never_mind"}},
+        {"op": "add", "path": "/states/never_mind", "value": {
+            "action": {"tool": "sleep", "params": {"seconds": 1}},
+            "transitions": [{"condition": {}, "next_state": "done"}]}}
+    ]);
+    expect_test::expect!["'agree' now leads to 'done' on {\"condition\":\"failure\"} (/states/agree/transitions)"]
+        .assert_eq(&only(past));
+    let other_order = json!([
+        {"op": "move", "from": "/states/question/transitions/1", "path": "/states/question/transitions/0"}
+    ]);
+    expect_test::expect![
+        "'question' leads to 'broken' before other conditions are tried (/states/question/transitions)"
+    ]
+    .assert_eq(&only(other_order));
+    expect_test::expect!["a run no longer begins with 'open' (/initial_state)"]
+        .assert_eq(&replace("/initial_state", json!("agree")));
+}
+
+/// All places in a document below which something can be taken away or changed, as pointers.
+fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+    if !at.is_empty() {
+        found.push(at.to_owned());
+    }
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| places(value, &format!("{at}/{key}"), found)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, value)| places(value, &format!("{at}/{index}"), found));
+        }
+        _ => {}
+    }
+}
+
+/// What another document must have changed for nothing to be named: only words, or limits that are lower.
+fn is_harmless(place: &str, old: &Value, new: Option<&Value>) -> bool {
+    let key = place.rsplit('/').next().unwrap_or_default();
+    let is_lower = || new.and_then(Value::as_f64).zip(old.as_f64()).is_some_and(|(new, old)| new <= old);
+    let is_unset = old.is_null() || *old == "fail" || *old == json!({}) || *old == json!([]);
+    key == "description" && !place.contains("condition")
+        || ["timeout", "max_visits"].contains(&key) && (is_lower() || old.is_null())
+        || key == "on_unknown" && new.is_some_and(|new| new == "ask")
+        || is_unset && new.is_none_or(Value::is_null)
+}
+
+fn is_named_or_harmless(document: &Value, place: &str, new: Option<&Value>) -> Result<(), TestCaseError> {
+    let Ok(before) = steplatch_workflow::Definition::parse(document, &Tools) else { return Ok(()) };
+    let patch = match new {
+        Some(value) => json!([{"op": "replace", "path": place, "value": value}]),
+        None => json!([{"op": "remove", "path": place}]),
+    };
+    let state = before.initial_state().to_owned();
+    let Ok(after) = patched(&before, &state, &patch, &Tools) else { return Ok(()) };
+    let old = document.pointer(place).cloned().unwrap_or_default();
+    if !is_harmless(place, &old, new) {
+        let named = weakenings(&before, &after, &[]);
+        prop_assert!(!named.is_empty(), "{patch} of {document} is not named");
+    }
+    Ok(())
+}
+
+#[test]
+fn whatever_is_taken_out_of_a_machine_is_named() {
+    let (document, mut all) = (installer(), Vec::new());
+    places(&document, "", &mut all);
+    for place in all {
+        is_named_or_harmless(&document, &place, None).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_patch_that_weakens_is_always_named(
+        document in prop_oneof![Just(installer()), machines()],
+        at in any::<prop::sample::Index>(),
+        new in prop::sample::select(vec![
+            None, Some(json!({})), Some(json!([])), Some(json!("")), Some(json!(".*")), Some(json!("agent")), Some(json!("s0")),
+            Some(json!("done")), Some(json!("success")), Some(json!(false)), Some(json!(true)), Some(json!(1)), Some(json!(9999)),
+            Some(Value::Null), Some(json!("fail")), Some(json!("a|b")),
+        ]),
+    ) {
+        let mut all = Vec::new();
+        places(&document, "", &mut all);
+        is_named_or_harmless(&document, at.get(&all).as_str(), new.as_ref())?;
+    }
+
+    #[test]
+    fn no_comparison_panics(one in machines(), other in machines()) {
+        let [one, other] = [one, other].map(|document| steplatch_workflow::Definition::parse(&document, &Tools));
+        if let (Ok(one), Ok(other)) = (one, other) {
+            drop(weakenings(&one, &other, &recorded()));
+        }
+    }
+}

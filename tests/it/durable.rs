@@ -9,7 +9,7 @@ use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-fn kill(pid: &Value) {
+pub(crate) fn kill(pid: &Value) {
     let pid = i32::try_from(pid.as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }

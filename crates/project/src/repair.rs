@@ -7,7 +7,9 @@ use steplatch_capture::Golden;
 use steplatch_ids::WorkflowName;
 use steplatch_library::{Author, CreateError, Library, LookupError};
 use steplatch_sessions::TerminalTools;
-use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalStep, State, Stubs, rehearse};
+use steplatch_workflow::{
+    Definition, LastScreen, Limits, Rehearsal, RehearsalEnd, RehearsalStep, State, Stubs, rehearse,
+};
 
 use crate::error::{DiskError, with_causes};
 use crate::workflows::Workflows;
@@ -99,6 +101,20 @@ impl Workflows {
             Ok(RecordingCheck { checked: vec![sentence.to_owned()], lines })
         };
         self.disk.reading(checking).await?
+    }
+
+    /// Returns the end of what was printed at a visit to a state when a saved machine was recorded, if it was.
+    pub async fn recorded_output(&self, folder: &Path, name: &WorkflowName, state: &str, visit: u32) -> Option<String> {
+        let (file, state) = (Library::open(folder).golden_file(name), state.to_owned());
+        let reading = move || {
+            let golden = Golden::read(&std::fs::read_to_string(file).ok()?).ok()?;
+            let mut visits: Vec<String> =
+                golden.steps.into_iter().filter(|step| step.state == state).map(|step| step.prints).collect();
+            let at = usize::try_from(visit).unwrap_or(usize::MAX).min(visits.len()).checked_sub(1)?;
+            Some(visits.swap_remove(at)).filter(|text| !text.trim().is_empty())
+        };
+        let text = self.disk.reading(reading).await.ok().flatten()?;
+        Some(LastScreen::new(String::new(), &text).screen)
     }
 
     /// Saves a patched machine as the next version of the one that a run began with. Saving it again changes nothing. Returns

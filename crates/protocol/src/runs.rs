@@ -424,12 +424,13 @@ pub struct Decide {
     pub form: Option<Map<String, Value>>,
 }
 
-/// Propose a patch of the machine of a run that stopped at a screen which the machine does not know. A person accepts it or not.
+/// Propose a repair for a run that stopped at a screen its machine does not know. A person accepts it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProposePatch {
     /// The run, which waits at such a gate
     pub run_id: String,
-    /// JSON Patch (RFC 6902) of its definition: [{"op": "replace", "path": "/states/NAME/action/params/pattern", "value": "OLD|NEW"}]
+    /// JSON Patch (RFC 6902) of its definition, such as [{"op": "replace", "path": "/states/NAME/action/params/pattern", "value": "OLD|NEW"}]
+    #[schemars(with = "Vec<Map<String, Value>>")]
     pub patch: Value,
     /// Why, for the person who decides
     pub reason: String,

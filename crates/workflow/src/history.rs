@@ -241,6 +241,9 @@ pub struct PatchSaving {
     pub error: Option<String>,
 }
 
+/// The field of a gate's context that has what was printed in the state when its workflow was recorded.
+pub const RECORDED: &str = "recorded";
+
 /// The field of a gate's context that has the screen.
 const SCREEN: &str = "screen_content";
 
@@ -606,8 +609,9 @@ impl History {
             Event::PatchProposed { at, step, proposal } => {
                 self.proposals += 1;
                 if let Some(over) = self.gate.take() {
+                    let shown = |name: &str| Some((name.to_owned(), over.context.get(name)?.clone()));
                     let mut context = proposal.context();
-                    context.extend(over.context.get(SCREEN).map(|screen| (SCREEN.to_owned(), screen.clone())));
+                    context.extend([RECORDED, SCREEN].into_iter().filter_map(shown));
                     let (proposal, over) = (proposal.clone(), Box::new(over));
                     let asks = GateRequest::Patch { proposal, over };
                     self.gate = Some(Gate { step: step.clone(), asks, context, opened_at: *at });
@@ -787,6 +791,13 @@ impl History {
     #[must_use]
     pub fn definition(&self) -> Option<&Value> {
         self.definition.as_deref()
+    }
+
+    /// Adds a field to the context of the gate that waits, as the last entry has it too.
+    pub fn add_to_gate(&mut self, name: &str, value: Value) {
+        if let Some(gate) = &mut self.gate {
+            gate.context.insert(name.to_owned(), value);
+        }
     }
 
     /// Returns the patches of the machine that were accepted, in order.

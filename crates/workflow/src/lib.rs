@@ -51,7 +51,7 @@ pub use event::{
     Purpose, SEMANTICS_VERSION, ShellAnswer, Side, SignedAnswer,
 };
 pub use form::{Field, Form, InvalidField};
-pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, PatchSaving, Pause, Repair, Status};
+pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, PatchSaving, Pause, RECORDED, Repair, Status};
 pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};

@@ -135,11 +135,11 @@ mod tests {
     use super::*;
 
     /// The size of all tools' definitions, in bytes. Raise it only with a reason.
-    const BUDGET: usize = 25_000;
+    const BUDGET: usize = 25_500;
 
-    /// The size of what clients pass to a model: names, descriptions and parameters. 3.4k tokens of four bytes, of which
-    /// capture takes 0.2k.
-    const BUDGET_OF_MODELS: usize = 13_500;
+    /// The size of what clients pass to a model: names, descriptions and parameters. 3.5k tokens of four bytes, of which
+    /// capture takes 0.2k and repairs 0.1k.
+    const BUDGET_OF_MODELS: usize = 14_000;
 
     #[test]
     fn the_list_of_tools_is_the_committed_one() {

@@ -148,9 +148,13 @@ pub(crate) fn next_step(
             ),
             _ => {
                 let answer = if gate.form.is_some() { "form" } else { "answer" };
+                let repair = match &progress.repairable {
+                    Some(_) => " If the workflow should know this screen from now on, propose_patch repairs it.",
+                    None => "",
+                };
                 format!(
                     "The run waits for an answer: give it to pending_gate with decide {{\"run_id\": \"{run}\", \"{answer}\": …}}, \
-                     then look with {wait}."
+                     then look with {wait}.{repair}"
                 )
             }
         });

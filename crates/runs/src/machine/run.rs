@@ -13,8 +13,8 @@ use steplatch_protocol::{ExitTerminal, RepairInfo};
 use steplatch_sessions::{TerminalTools, TerminalUse};
 use steplatch_store::Record;
 use steplatch_workflow::{
-    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, Repair, Start, Status,
-    accepted_patch, decide, resume, wants_last_screens, wants_screen,
+    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, RECORDED, Repair,
+    Start, Status, accepted_patch, decide, resume, wants_last_screens, wants_screen,
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -180,6 +180,7 @@ impl RunKind for MachineRun {
         let saved = self.save_accepted(&input).await;
         let mut decision = self.decide(input);
         decision.events.splice(0..0, saved);
+        self.add_recorded(&mut decision.events).await;
         if wants_last_screens(&self.history, &decision.events) {
             let kept = self.keep_screens().await;
             decision.events.splice(0..0, kept);
@@ -361,6 +362,24 @@ impl MachineRun {
         let completed = *self.history.status() == Status::Completed;
         self.leaves_work = decision.effects.iter().any(leaves_work) || self.recorder.about.source.awaits(completed);
         decision
+    }
+
+    /// Adds to a gate that asks where the run goes on what was printed in its state when the workflow was recorded.
+    async fn add_recorded(&mut self, events: &mut [Event]) {
+        let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return };
+        let asks = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
+        let Some(asked) = asks else { return };
+        let opened = events.iter_mut().find_map(|event| match event {
+            Event::GateOpened { step, context, .. } if *step == asked => Some(context),
+            _ => None,
+        });
+        let Some(context) = opened else { return };
+        if let Some(text) =
+            self.recorder.shared.workflows.recorded_output(folder, name, &asked.place, asked.visit).await
+        {
+            context.insert(RECORDED.to_owned(), text.as_str().into());
+            self.history.add_to_gate(RECORDED, text.into());
+        }
     }
 
     /// Returns the machine that an input makes the run's own, if it accepts a patch.

@@ -1,0 +1,121 @@
+//! Stories of repair: a program has changed, the run of its captured workflow stops, and a person accepts a patch.
+
+use serde_json::{Value, json};
+
+use super::{Procedure, Session};
+
+/// An installer with one question.
+const INSTALLER: &str = r#"echo Reading package lists
+read -p "Continue? [y/n] " agreed
+[ "$agreed" = y ] || exit 3
+echo yes >> agreed
+echo Installed.
+"#;
+
+fn captured() -> Procedure {
+    let session = Session::begin(&[("install.sh", INSTALLER)]);
+    session.types("bash install.sh\n");
+    session.sends(json!({"input_text": "y\n", "until": "prompt"}));
+    let procedure = session.captures(json!({}));
+    procedure.passes_its_recording();
+    procedure
+}
+
+impl Procedure {
+    /// Runs it with a changed program, until it stops. Returns the run, and the state that it stopped in.
+    fn stops_at(&self, program: &str) -> (String, String) {
+        self.writes("install.sh", program);
+        let run = self.begins(json!({}));
+        assert_eq!(run["status"], "waiting", "{run:#}");
+        let gate = &run["pending_gate"];
+        let state = gate["gate_id"].as_str().unwrap().split('/').nth(1).unwrap().to_owned();
+        (run["run_id"].as_str().unwrap().to_owned(), state)
+    }
+
+    fn proposes(&self, run: &str, patch: Value) -> Value {
+        let proposal = json!({"run_id": run, "patch": patch, "reason": "The installer asks in other words"});
+        self.agent.calls("propose_patch", proposal)
+    }
+
+    /// Returns the pattern that a state waits for.
+    fn pattern(&self, state: &str) -> String {
+        let states = &self.captured["workflow_definition"]["states"];
+        states[state]["action"]["params"]["pattern"].as_str().unwrap().to_owned()
+    }
+
+    fn over(&self, run: &str) -> Value {
+        self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}))
+    }
+}
+
+fn replaces(state: &str, pattern: &str) -> Value {
+    json!([{"op": "replace", "path": format!("/states/{state}/action/params/pattern"), "value": pattern}])
+}
+
+#[test]
+fn another_question_is_taken_up_by_a_patch_that_a_person_accepts_and_every_run_says_so() {
+    let procedure = captured();
+    let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
+    let asked = procedure.over(&run);
+    let context = &asked["pending_gate"]["context"];
+    assert_eq!(context["nearest_line"], "Proceed with the installation?", "{asked:#}");
+    assert!(context["recorded"].as_str().unwrap().ends_with("Continue? [y/n]"), "{asked:#}");
+
+    let forgets = procedure.proposes(&run, replaces(&state, "Proceed"));
+    assert!(forgets["error"].as_str().unwrap().contains("does not pass its recording"), "{forgets:#}");
+    let anything = procedure.proposes(&run, replaces(&state, &format!("{}|.*", procedure.pattern(&state))));
+    assert!(anything["weakens"][0].as_str().unwrap().contains("matches nearly anything"), "{anything:#}");
+    procedure.home.answers(&run, "decline").well();
+    assert_eq!(procedure.over(&run)["pending_gate"], asked["pending_gate"], "the run is as it was");
+
+    let pattern = format!("{}|^Proceed with the installation\\? *$", procedure.pattern(&state));
+    let proposed = procedure.proposes(&run, replaces(&state, &pattern));
+    assert_eq!((&proposed["success"], &proposed["weakens"]), (&json!(true), &Value::Null), "{proposed:#}");
+    let gate = procedure.over(&run)["pending_gate"].clone();
+    assert!(gate["context"]["difference"].as_str().unwrap().contains("+          \"pattern\""), "{gate:#}");
+    let accepted = json!({"run_id": run, "answer": gate["choices"][0]});
+    let refused = procedure.agent.calls("decide", accepted);
+    assert_eq!(refused["success"], false, "an agent accepts no patch: {refused:#}");
+
+    // The question outlives its daemon, and so does what was accepted.
+    let daemon = procedure.home.runs(&["daemon", "status", "--json"]).json();
+    crate::durable::kill(&daemon["pid"]);
+    procedure.home.answers(&run, gate["choices"][0].as_str().unwrap()).well();
+    let over = procedure.over(&run);
+    assert_eq!(over["status"], "completed", "{over:#}");
+    assert_eq!((&over["repairs"][0]["version"], &over["repairs"][0]["state"]), (&json!(2), &json!(state)), "{over:#}");
+    assert_eq!(procedure.file("agreed"), "yes\n".repeat(2), "once when it was recorded, and once now");
+    let listed = procedure.home.runs(&["runs", "list"]).well();
+    assert_eq!(listed.matches("completed, repaired").count(), 1, "{listed}");
+
+    procedure.runs(json!({}));
+    procedure.writes("install.sh", INSTALLER);
+    procedure.runs(json!({}));
+    procedure.passes_its_recording();
+    assert_eq!(procedure.file("agreed"), "yes\n".repeat(4));
+    let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
+    assert!(history.contains("repair") && history.contains("The installer asks in other words"), "{history}");
+    procedure.home.runs(&["workflow", "revert", "procedure"]).well();
+    procedure.stops_at(&INSTALLER.replace("Continue? [y/n]", "Proceed with the installation?"));
+}
+
+#[test]
+fn a_patch_of_a_workflow_that_was_changed_meanwhile_is_for_the_run_only() {
+    let procedure = captured();
+    let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
+    let mut changed = procedure.captured["workflow_definition"].clone();
+    changed["states"][&state]["action"]["params"]["timeout"] = 40.into();
+    let saved = json!({"workflow_definition": changed, "overwrite_existing": true});
+    assert_eq!(procedure.agent.calls("create_workflow", saved)["success"], true);
+    let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
+    let proposed = procedure.proposes(&run, replaces(&state, &pattern));
+    assert_eq!(proposed["success"], true, "{proposed:#}");
+    procedure.home.answers(&run, "1").well();
+    let over = procedure.over(&run);
+    assert_eq!(over["status"], "completed", "{over:#}");
+    let repair = &over["repairs"][0];
+    assert!(repair["error"].as_str().unwrap().contains("was changed in the library"), "{repair:#}");
+    assert_eq!(repair["version"], Value::Null);
+    let nothing = procedure.proposes(&run, replaces(&state, &pattern));
+    assert!(nothing["error"].as_str().unwrap().starts_with("the run is completed and asks nowhere"), "{nothing:#}");
+}

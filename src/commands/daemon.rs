@@ -25,7 +25,7 @@ use super::host;
 use crate::failure::{FAILED, Failure};
 use crate::settings::Settings;
 use crate::settings::reload::Reload;
-use crate::{front, print};
+use crate::{front, page_server, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Daemon {
@@ -378,6 +378,7 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
         tracing::warn!("{unknown}");
     }
     let log = place.log();
+    let page = settings.serves_with_daemon().then(|| place.clone());
     let host = host_starter(&place)?;
     let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
     print::log_filter(settings.log());
@@ -413,6 +414,9 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
             io::stdout().flush()?;
             log_to(&log)?;
         }
+    }
+    if let Some(place) = page {
+        tokio::spawn(page_server::start_with_daemon(place));
     }
     daemon.serve().await.map_err(|error| Failure::system("the daemon can not accept clients", &error))?;
     Ok(ExitCode::SUCCESS)

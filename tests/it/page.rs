@@ -14,6 +14,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 use crate::clients::{installed, node};
 use crate::desk::Desk;
+use crate::older_host;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -383,6 +384,32 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server(
     let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(told.to_string().contains("in a terminal of their own"), "{told}");
     assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server has the page"));
+}
+
+#[test]
+fn an_older_host_keeps_its_terminals_on_the_page_and_an_older_server_is_replaced() {
+    let page = PageHome::new();
+    page.home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
+    page.home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
+    older_host::put_before(&page.home);
+    page.home.runs(&["daemon", "start"]).well();
+    let told = page.home.runs(&["daemon", "status"]).well();
+    assert!(told.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"), "{told}");
+    let agent = Agent::new(&page.home);
+    page.plays("older.mjs", |page, wanted| match wanted.as_str() {
+        Some("replaces") => {
+            let status = page.home.runs(&["daemon", "status", "--json"]).json();
+            let file = Path::new(status["socket"].as_str().unwrap()).with_file_name("serve.lock");
+            let record = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
+            let mut older = record();
+            older["version"] = "0.0.9".into();
+            std::fs::write(&file, older.to_string()).unwrap();
+            let url = page.person("open --print");
+            assert!(url.starts_with(&format!("http://localhost:{}/", older["port"])), "{url}: the port stays");
+            json!({"was": older["pid"], "is": record()["pid"]})
+        }
+        _ => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
+    });
 }
 
 /// Waits until a server has the page and listens. Returns its process and its port.

@@ -135,11 +135,22 @@ fn is_alive(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
+/// The server of the page, which ran already or was started.
+#[derive(Debug)]
+pub(crate) struct RunningServer {
+    /// The server.
+    pub(crate) record: ServerRecord,
+    /// Why it does not listen at the usual port, if it was started and that port could not be used.
+    pub(crate) elsewhere: Option<Failure>,
+}
+
 /// Returns the server of the page, and starts one in the background if none runs. A server of another version is
-/// replaced.
-pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<ServerRecord, Failure> {
+/// replaced. A usual port that is taken is no error: the server listens at a free one.
+pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<RunningServer, Failure> {
     match running(place).await? {
-        Some(record) if record.version == env!("CARGO_PKG_VERSION") => return Ok(record),
+        Some(record) if record.version == env!("CARGO_PKG_VERSION") => {
+            return Ok(RunningServer { record, elsewhere: None });
+        }
         Some(_) => {
             stop(place).await?;
         }
@@ -147,16 +158,28 @@ pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<ServerReco
     }
     // The same port again: a browser keeps its session and its bookmarks for one.
     let usual = last(place).map_or(USUAL_PORT, |record| record.port);
+    let ended = || Failure::work("the server of the page ended; start it with: steplatch serve");
     let started = spawn(place, usual).await;
     match (started, running(place).await?) {
-        (_, Some(record)) => Ok(record),
-        (Ok(()), None) => Err(Failure::work("the server of the page ended; start it with: steplatch serve")),
-        (Err(_), None) => {
+        (_, Some(record)) => Ok(RunningServer { record, elsewhere: None }),
+        (Ok(()), None) => Err(ended()),
+        (Err(failure), None) => {
             // The usual port is taken by another program.
             spawn(place, 0).await?;
-            let started = running(place).await?;
-            started.ok_or_else(|| Failure::work("the server of the page ended; start it with: steplatch serve"))
+            let record = running(place).await?.ok_or_else(ended)?;
+            Ok(RunningServer { record, elsewhere: Some(failure) })
         }
+    }
+}
+
+/// Starts the server of the page as the daemon starts, and logs where it is. A failure ends no daemon.
+pub(crate) async fn start_with_daemon(place: DaemonPaths) {
+    match running_or_started(&place).await {
+        Ok(RunningServer { record, elsewhere: None }) => tracing::info!("the page is at {}", record.url()),
+        Ok(RunningServer { record, elsewhere: Some(failure) }) => {
+            tracing::warn!("the page is at {}: {}", record.url(), failure.message());
+        }
+        Err(failure) => tracing::warn!("the page is not served: {}", failure.message()),
     }
 }
 

@@ -180,6 +180,14 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "serve.start",
+        variable: "STEPLATCH_SERVE_START",
+        former: None,
+        about: "when the server of the page starts in the background: on_demand (with 'steplatch open') or with_daemon",
+        kind: Kind::Text(ON_DEMAND, is_serve_start),
+        hot: false,
+    },
+    Key {
         name: "daemon.log",
         variable: crate::print::LOG_VARIABLE,
         former: None,
@@ -188,6 +196,17 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
 ];
+
+/// The values of `serve.start`.
+const ON_DEMAND: &str = "on_demand";
+const WITH_DAEMON: &str = "with_daemon";
+
+fn is_serve_start(name: &str) -> Result<(), String> {
+    match name {
+        ON_DEMAND | WITH_DAEMON => Ok(()),
+        _ => Err(format!("must be one of {ON_DEMAND}, {WITH_DAEMON}")),
+    }
+}
 
 fn proof(name: &str) -> Option<Proof> {
     Proof::ALL.into_iter().find(|proof| proof.name() == name)
@@ -399,6 +418,11 @@ impl Settings {
         }
     }
 
+    /// Returns whether the daemon starts the server of the page.
+    pub(crate) fn serves_with_daemon(&self) -> bool {
+        matches!(self.value("serve.start"), Value::Text(start) if start == WITH_DAEMON)
+    }
+
     /// Returns the filter of the daemon's logs, if one is set.
     pub(crate) fn log(&self) -> Option<&str> {
         match &self.values["daemon.log"] {
@@ -567,6 +591,11 @@ mod tests {
             ("terminals.max = -1", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not -1"),
             ("terminals.max = true", None, "/c.toml: terminals.max must be a whole number from 1 to 10000, not true"),
             ("tools.library = 1", None, "/c.toml: tools.library must be true or false, not 1"),
+            (
+                "serve.start = 'always'",
+                None,
+                "/c.toml: serve.start can not be 'always': must be one of on_demand, with_daemon",
+            ),
             ("daemon.log = 7", None, "/c.toml: daemon.log must be text, not 7"),
             (
                 "",

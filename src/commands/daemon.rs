@@ -16,7 +16,7 @@ use steplatch_daemon::{Clock, Options, ShutdownMode, WorkerStarter};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
     CallError, Client, ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, StopDaemon, StopDaemonReply,
-    connect, ensure_private,
+    connect, ensure_private, host_advice,
 };
 use steplatch_terminal::TERMINAL_VARIABLE;
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,7 +25,7 @@ use super::host;
 use crate::failure::{FAILED, Failure};
 use crate::settings::Settings;
 use crate::settings::reload::Reload;
-use crate::{front, print};
+use crate::{front, page_server, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Daemon {
@@ -354,12 +354,8 @@ fn status_text(status: &DaemonStatusReply) -> String {
         ("clients", status.clients.to_string()),
     ];
     let hosts = status.hosts.iter().map(|host| {
-        let state = match host.state.as_str() {
-            "older" => ", older version: keeps its terminals, opens no new ones",
-            "silent" => ", does not answer: its terminals can not be reached; end it with: steplatch daemon stop",
-            "foreign" => ", protocol version differs: its terminals keep running but can not be reached; end it with: steplatch daemon stop",
-            _ => "",
-        };
+        // Not the daemon's own words: one of an older version sends none.
+        let state = host_advice(&host.state).map(|advice| format!(", {advice}")).unwrap_or_default();
         vec!["host".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
     });
     let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).into_iter().chain(hosts);
@@ -378,6 +374,7 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
         tracing::warn!("{unknown}");
     }
     let log = place.log();
+    let page = settings.serves_with_daemon().then(|| place.clone());
     let host = host_starter(&place)?;
     let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
     print::log_filter(settings.log());
@@ -413,6 +410,9 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
             io::stdout().flush()?;
             log_to(&log)?;
         }
+    }
+    if let Some(place) = page {
+        tokio::spawn(page_server::start_with_daemon(place));
     }
     daemon.serve().await.map_err(|error| Failure::system("the daemon can not accept clients", &error))?;
     Ok(ExitCode::SUCCESS)

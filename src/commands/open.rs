@@ -29,7 +29,7 @@ impl Open {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         // The ticket first: a caller that gets none should start no server.
         front::ask(place, OpenPage::default()).await.and_then(|reply| ticket(&reply))?;
-        let server = page_server::running_or_started(place).await?;
+        let server = page_server::running_or_started(place).await?.record;
         let opens = !self.print && !self.json;
         // The server may have taken a while to start, and a ticket lasts a minute.
         let (address, opened) = log_in(place, &server.url(), opens).await?;

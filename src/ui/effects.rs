@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, CancelWorkflow, GetGate, PauseWorkflow, PauseWorkflowReply, ReconnectingClient,
-    ResumeWorkflow,
+    AnswerGate, AnswerGateReply, CancelWorkflow, DaemonStatus, GetGate, PauseWorkflow, PauseWorkflowReply,
+    ReconnectingClient, ResumeWorkflow,
 };
 use tokio::sync::mpsc;
 
@@ -42,7 +42,8 @@ impl Hands {
                 }),
                 Effect::Pause(run_id) => UiEvent::Done(steered(daemon.call(PauseWorkflow { run_id }).await)),
                 Effect::Resume(run_id) => UiEvent::Done(steered(daemon.call(ResumeWorkflow { run_id }).await)),
-                Effect::StartDaemon => match daemon.client().await {
+                // A call, which is repeated: a daemon that was killed may still accept a connection, and hang up.
+                Effect::StartDaemon => match daemon.call(DaemonStatus {}).await {
                     // The lists come with the connection, and say that the daemon is there.
                     Ok(_) => return,
                     Err(error) => UiEvent::Done(Err(error.to_string())),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use steplatch_protocol::{
-    CallError, Change, Client, Events, GetApprover, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns,
+    CallError, Change, Client, ErrorCode, Events, GetApprover, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns,
     ReconnectingClient, RunEvent, RunRecord, ScreenEvent, Subscribe, Watch, WatchScreen, WatchTerminals,
 };
 use tokio::sync::mpsc;
@@ -26,6 +26,10 @@ const GATHERED: Duration = Duration::from_millis(300);
 
 /// … and after which times once more, in milliseconds: that a program waits for input changes without a report.
 const LOOKS_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
+
+/// What is said where a daemon does not know a verb.
+const OLDER_DAEMON: &str =
+    "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart";
 
 /// How many runs are listed.
 const RUNS: u32 = 200;
@@ -88,13 +92,19 @@ impl Feeds {
 /// Reports the lists: all of them whenever a daemon is reached, then what changes.
 async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
     loop {
-        if let Ok(client) = daemon.running().await {
-            // An error is the end of this daemon.
-            let _ = lists_of_one(&client, &sender).await;
-        }
+        let ended = match daemon.running().await {
+            Ok(client) => lists_of_one(&client, &sender).await.err(),
+            Err(_) => None,
+        };
         if sender.send(UiEvent::DaemonAway).await.is_err() {
             return;
         }
+        if let Some(Ended::NotKnown) = ended {
+            // Ignored: the next send notices that the full screen is gone.
+            let _ = sender.send(UiEvent::Done(Err(OLDER_DAEMON.to_owned()))).await;
+        }
+        // A daemon that refuses is there at once, and refuses again.
+        tokio::time::sleep(PAUSE).await;
         while daemon.running().await.is_err() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -102,12 +112,28 @@ async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
 }
 
 /// Why a feed of one daemon ends.
-struct Ended;
+enum Ended {
+    /// The daemon ended, or the full screen.
+    Gone,
+    /// The daemon does not know a verb.
+    NotKnown,
+}
 
-impl<E: std::error::Error> From<E> for Ended {
-    fn from(_: E) -> Self {
-        Self
+impl From<CallError> for Ended {
+    fn from(error: CallError) -> Self {
+        if is_not_known(&error) { Self::NotKnown } else { Self::Gone }
     }
+}
+
+impl From<mpsc::error::SendError<UiEvent>> for Ended {
+    fn from(_: mpsc::error::SendError<UiEvent>) -> Self {
+        Self::Gone
+    }
+}
+
+/// Returns whether the daemon is of an older version, without this verb.
+fn is_not_known(error: &CallError) -> bool {
+    matches!(error, CallError::Refused(refusal) if refusal.code == ErrorCode::UnknownCommand)
 }
 
 async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), Ended> {
@@ -115,7 +141,7 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
     let (_, mut changes) = client.subscribe(Watch {}).await?;
     let mut stirs = match client.subscribe(WatchTerminals {}).await {
         Ok((_, events)) => Some(events),
-        Err(CallError::Lost) => return Err(Ended),
+        Err(CallError::Lost) => return Err(Ended::Gone),
         // A daemon of an older version does not report them, and is looked at now and then.
         Err(_) => None,
     };
@@ -176,10 +202,17 @@ async fn next_of(events: Option<&mut Events>) -> Option<serde_json::Value> {
 async fn picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sender<UiEvent>) {
     loop {
         let verb = WatchScreen { session_id: terminal.clone(), interval_ms: PICTURE_MS };
-        let subscribed = async { daemon.running().await.ok()?.subscribe(verb).await.ok() };
-        let Some((reply, mut events)) = subscribed.await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
+        let subscribed = async { Some(daemon.running().await.ok()?.subscribe(verb).await) };
+        let (reply, mut events) = match subscribed.await {
+            Some(Ok(subscribed)) => subscribed,
+            Some(Err(error)) if is_not_known(&error) => {
+                let _ = sender.send(UiEvent::Done(Err(format!("no screen is shown: {OLDER_DAEMON}")))).await;
+                return;
+            }
+            Some(Err(_)) | None => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
         };
         if !reply.success {
             let _ = sender.send(UiEvent::ScreenGone(terminal)).await;

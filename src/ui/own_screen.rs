@@ -196,9 +196,35 @@ fn colour(colour: Color, base: u8) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use ratatui::style::Style;
 
     use super::*;
+
+    /// Set in the process that panics.
+    const PANICS: &str = "STEPLATCH_TEST_PANICS";
+
+    #[test]
+    fn a_panic_restores_the_terminal_before_its_report() {
+        if std::env::var_os(PANICS).is_some() {
+            restore_at_panic();
+            let _screen = OwnScreen::take(false).unwrap();
+            panic!("the picture can not be drawn");
+        }
+        // This test again, in a terminal of its own, whose output is read.
+        let program = std::env::current_exe().unwrap();
+        let name = "ui::own_screen::tests::a_panic_restores_the_terminal_before_its_report";
+        let command = format!("'{}' --exact --nocapture {name}; stty -a", program.display());
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--command", &command, "/dev/null"]).env(PANICS, "1");
+        let shown = terminal.stdin(Stdio::null()).output().unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        let at = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?} in {shown}"));
+        assert!(at(BEGIN) < at(RESTORE) && at(RESTORE) < at("the picture can not be drawn"), "{shown}");
+        assert!(shown.rfind(BEGIN) < shown.rfind(RESTORE), "{shown}");
+        assert!(shown.contains(" icanon ") && shown.contains(" echo "), "{shown}");
+    }
 
     #[test]
     fn a_style_is_set_from_scratch_and_without_colours_where_none_are_wanted() {

@@ -23,6 +23,8 @@ mod mcp_clients;
 mod mcp_http;
 mod mcp_tools;
 mod nodes;
+mod older_daemon;
+mod older_host;
 mod older_journal;
 mod page;
 mod passkeys;

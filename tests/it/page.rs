@@ -4,6 +4,7 @@
 //! and the agent do outside of the browser, as lines of JSON. Where there is no browser, stories are skipped, and say so.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +14,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 use crate::clients::{installed, node};
 use crate::desk::Desk;
+use crate::older_host;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -382,6 +384,77 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server(
     let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(told.to_string().contains("in a terminal of their own"), "{told}");
     assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server has the page"));
+}
+
+#[test]
+fn an_older_host_keeps_its_terminals_on_the_page_and_an_older_server_is_replaced() {
+    let page = PageHome::new();
+    page.home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
+    page.home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
+    older_host::put_before(&page.home);
+    page.home.runs(&["daemon", "start"]).well();
+    let told = page.home.runs(&["daemon", "status"]).well();
+    assert!(told.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"), "{told}");
+    let agent = Agent::new(&page.home);
+    page.plays("older.mjs", |page, wanted| match wanted.as_str() {
+        Some("replaces") => {
+            let status = page.home.runs(&["daemon", "status", "--json"]).json();
+            let file = Path::new(status["socket"].as_str().unwrap()).with_file_name("serve.lock");
+            let record = || -> Value { serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap() };
+            let mut older = record();
+            older["version"] = "0.0.9".into();
+            std::fs::write(&file, older.to_string()).unwrap();
+            let url = page.person("open --print");
+            assert!(url.starts_with(&format!("http://localhost:{}/", older["port"])), "{url}: the port stays");
+            json!({"was": older["pid"], "is": record()["pid"]})
+        }
+        _ => page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)),
+    });
+}
+
+/// Waits until a server has the page and listens. Returns its process and its port.
+fn served(runtime: &Path, is_wanted: impl Fn(&Value) -> bool) -> (u64, u16) {
+    let mut found = (0, 0);
+    eventually_blocking("a server has the page", || {
+        let text = std::fs::read_to_string(runtime.join("serve.lock")).map_err(|error| error.to_string())?;
+        let record: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let port = u16::try_from(record["port"].as_u64().unwrap()).unwrap();
+        TcpStream::connect(("localhost", port)).map_err(|error| error.to_string())?;
+        found = (record["pid"].as_u64().unwrap(), port);
+        if is_wanted(&record) { Ok(()) } else { Err(text) }
+    });
+    found
+}
+
+#[test]
+fn a_setting_starts_the_server_with_the_daemon_and_a_port_in_use_is_logged() {
+    let page = PageHome::new();
+    page.home.runs(&["daemon", "start"]).well();
+    let socket = page.home.runs(&["daemon", "status", "--json"]).json()["socket"].as_str().unwrap().to_owned();
+    let runtime = Path::new(&socket).parent().unwrap();
+    // A port of its own: the servers of other tests contend for the usual one.
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    std::fs::write(runtime.join("serve.lock"), json!({"pid": 0, "port": free, "version": ""}).to_string()).unwrap();
+    let file = page.home.path().join(".config/steplatch/config.toml");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "serve.start = 'with_daemon'\n").unwrap();
+    page.home.runs(&["daemon", "restart"]).well();
+    let (pid, port) = served(runtime, |record| record["pid"] != 0);
+    let url = format!("http://localhost:{port}/#ticket=");
+    assert!(page.person("open --print").starts_with(&url), "'open' finds it");
+    // It outlives the daemon, and the next daemon starts no second one.
+    page.home.runs(&["daemon", "restart"]).well();
+    assert_eq!(page.home.runs(&["serve", "stop", "--json"]).json()["pid"], pid);
+
+    // The port where it was is another program's now, which ends neither the daemon nor the server.
+    let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    page.home.runs(&["daemon", "restart"]).well();
+    let (_, elsewhere) = served(runtime, |record| record["port"] != port);
+    eventually_blocking("the log says where it is", || {
+        let log = std::fs::read_to_string(runtime.join("daemon.log")).unwrap();
+        let is_told = log.contains(&format!("the page is at http://localhost:{elsewhere}/: "));
+        if is_told && log.contains(&port.to_string()) { Ok(()) } else { Err(log) }
+    });
 }
 
 #[test]

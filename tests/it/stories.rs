@@ -4,11 +4,11 @@ use std::io::{BufRead as _, Write as _};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_terminal::{Input, Opened, Options, Quiet, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
 use steplatch_testkit::{CommandOutput, Home, eventually_blocking};
+
+use crate::desk::Desk;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -240,72 +240,32 @@ fn a_terminal_outlives_the_process_group_of_the_client_that_started_the_daemon()
     assert!(home.runs(&["terminal", "list"]).well().contains("kept"));
 }
 
-/// A person's own terminal, with the program running in it.
-struct Desk {
-    terminal: Terminal,
-    _terminals: Terminals,
-}
-
-impl Desk {
-    async fn runs(home: &Home, arguments: &[&str]) -> Self {
-        let terminals = Terminals::new(Options::default()).unwrap();
-        let inherited = std::env::vars_os().filter(|(name, _)| name != "NO_COLOR").collect();
-        let spec = Spec {
-            arguments: std::iter::once(STEPLATCH).chain(arguments.iter().copied()).map(Into::into).collect(),
-            command: "steplatch".into(),
-            folder: home.path().into(),
-            inherited,
-            environment: home.environment().into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            size: Size { cols: 90, rows: 20 },
-            name: None,
-            opened_by: None,
-            step: None,
-        };
-        let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
-        Self { terminal, _terminals: terminals }
-    }
-
-    async fn shows(&self, pattern: &str) -> String {
-        let wait = Wait {
-            patterns: vec![steplatch_pattern::Pattern::new(pattern).unwrap()],
-            target: Target::Screen,
-            since: None,
-            input: None,
-            until: Until::Match,
-            timeout: Duration::from_secs(60),
-            by: None,
-        };
-        let (waited, view) = self.terminal.wait(wait).await.unwrap();
-        assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
-        view.screen
-    }
-
-    async fn presses(&self, raw: &[u8]) {
-        self.terminal.send(Input { raw: raw.to_vec(), ..Input::default() }).await.unwrap();
-    }
+/// Runs the program in a terminal of the person's own.
+async fn desk(home: &Home, arguments: &str) -> Desk {
+    let command = format!("{STEPLATCH} {arguments}; echo exit-code-$?; sleep 1000");
+    Desk::runs(home, home.path(), &command, (90, 20), &[]).await
 }
 
 #[tokio::test]
 async fn on_a_terminal_a_run_shows_its_states_in_colour_and_moves_on_in_place() {
     let home = home();
-    let desk = Desk::runs(&home, &["run", &example("retry.json"), "-i", "COMMAND=sleep 1"]).await;
+    let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 1'", example("retry.json"))).await;
     desk.shows(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ended").await;
     let screen = desk.shows("✓ completed in").await;
     assert!(screen.contains("✓ ended") && !screen.contains('⠋'), "{screen}");
     let lines = screen.lines().filter(|line| line.contains("ended")).count();
     assert_eq!(lines, 1, "the moving line was replaced:\n{screen}");
-    assert!(desk.terminal.view(true).await.unwrap().screen.contains("\x1b[0;32m✓"), "green where it went well");
+    assert!(desk.in_colours().await.contains("\x1b[0;32m✓"), "green where it went well");
 }
 
 #[tokio::test]
 async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
     let home = home();
-    let desk = Desk::runs(&home, &["run", &example("retry.json"), "-i", "COMMAND=sleep 60"]).await;
+    let desk = desk(&home, &format!("run {} -i 'COMMAND=sleep 60'", example("retry.json"))).await;
     desk.shows("ended").await;
-    desk.presses(b"\x03").await;
+    desk.presses("\x03").await;
     desk.shows("✗ cancelled in").await;
-    let exit = desk.terminal.ready(Quiet::of(Duration::from_secs(5)), Duration::from_secs(60)).await.unwrap().exit;
-    assert_eq!(exit.map(|exit| exit.code), Some(1));
+    desk.shows("^exit-code-1$").await;
     assert_eq!(home.runs(&["terminal", "list", "--json"]).json()["total_sessions"], 0);
 }
 
@@ -314,15 +274,15 @@ async fn a_person_attaches_types_resizes_and_leaves() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "shared", "--size", "100x30", "--", "bash", "--norc"]).well();
     home.runs(&["terminal", "send", "shared", "-e", "PS1='> '; clear; echo from before"]).well();
-    let desk = Desk::runs(&home, &["terminal", "attach", "shared"]).await;
+    let desk = desk(&home, "terminal attach shared").await;
     desk.shows("^from before").await;
-    desk.presses(b"stty size\r").await;
+    desk.presses("stty size\r").await;
     desk.shows("^20 90").await;
-    desk.terminal.resize(Size { cols: 70, rows: 18 }).await.unwrap();
+    desk.resizes(70, 18).await;
     // The other side receives a signal, so the size is polled.
-    desk.presses(b"until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
+    desk.presses("until [ \"$(stty size)\" = '18 70' ]; do sleep 0.02; done; echo resized\r").await;
     desk.shows("^resized").await;
-    desk.presses(b"\x1c").await;
+    desk.presses("\x1c").await;
     desk.shows("detached; the terminal keeps running: steplatch terminal attach term_").await;
     let listed = home.runs(&["terminal", "list"]).well();
     assert!(listed.contains("shared") && listed.contains("100x30"), "it is as large as it was:\n{listed}");
@@ -331,7 +291,7 @@ async fn a_person_attaches_types_resizes_and_leaves() {
 #[tokio::test]
 async fn attaching_to_a_terminal_that_is_not_there_names_terminals_and_commands() {
     let home = home();
-    let desk = Desk::runs(&home, &["terminal", "attach", "nope"]).await;
+    let desk = desk(&home, "terminal attach nope").await;
     desk.shows("terminal 'nope' not found; no terminals are open").await;
 }
 
@@ -339,9 +299,9 @@ async fn attaching_to_a_terminal_that_is_not_there_names_terminals_and_commands(
 async fn an_attached_person_sees_the_end_of_the_program() {
     let home = home();
     home.runs(&["terminal", "open", "--name", "short", "--", "bash", "--norc"]).well();
-    let desk = Desk::runs(&home, &["terminal", "attach", "short"]).await;
+    let desk = desk(&home, "terminal attach short").await;
     desk.shows(r"[$#] $|bash").await;
-    desk.presses(b"exit 7\r").await;
+    desk.presses("exit 7\r").await;
     desk.shows("the program in term_.* ended with exit code 7").await;
 }
 
@@ -356,9 +316,9 @@ async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_play
     let mut told = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
     assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
     // A person attaches from a terminal of another size, and leaves.
-    let desk = Desk::runs(&home, &["terminal", "attach", "shown"]).await;
+    let desk = desk(&home, "terminal attach shown").await;
     desk.shows("^from before").await;
-    desk.presses(b"\x1c").await;
+    desk.presses("\x1c").await;
     desk.shows("detached").await;
     home.runs(&["terminal", "send", "shown", "--secret", "hunter2!"]).well();
     home.runs(&["terminal", "send", "shown", "-e", " 漢字"]).well();

@@ -6,6 +6,7 @@ use serde_json::json;
 use steplatch_testkit::{Agent, Home, eventually_blocking};
 
 use crate::desk::Desk;
+use crate::older_daemon;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -141,6 +142,86 @@ async fn a_terminal_that_is_taken_over_is_held_and_given_back() {
     desk.shows("you left mine and gave it back").await;
     home.runs(&["terminal", "send", "mine", "echo again", "-e"]).well();
     desk.shows("^ again").await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_another_person_holds_is_said_to_be_held_and_taken_once_it_is_free() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "mine"]).well();
+    let first = opens(&home, "", (80, 24), &[]).await;
+    first.shows("› mine +at prompt").await;
+    first.presses("t").await;
+    first.shows("^\\S+[$#] *$").await;
+    let second = opens(&home, "", (80, 24), &[]).await;
+    second.shows("● mine +held by \\w+").await;
+    second.presses("t").await;
+    second.shows("has held this terminal since").await;
+    first.presses(DETACH).await;
+    first.shows("you left mine and gave it back").await;
+    second.shows("› mine +at prompt").await;
+    second.presses("t").await;
+    second.shows("^\\S+[$#] *$").await;
+    second.presses(DETACH).await;
+    second.shows("you left mine and gave it back").await;
+}
+
+#[tokio::test]
+async fn a_locked_run_says_how_it_is_unlocked_and_is_answered_then() {
+    let home = home();
+    home.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let run = starts(&home, "release.json");
+    eventually_blocking("the run asks", || is_in_state(&home, &run, "waiting"));
+    let desk = opens(&home, "", (80, 24), &[]).await;
+    desk.shows("1 question waits for you").await;
+    home.runs(&["daemon", "restart"]).well();
+    desk.shows("release is locked").await;
+    desk.presses("\x1b[H\r").await;
+    let screen = desk.shows("the run is locked; unlock it with: steplatch approver unlock").await;
+    assert!(!screen.contains("Release 1.2?"), "{screen}");
+    home.pipes(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    desk.shows("\\? Release 1.2\\?").await;
+    desk.presses("\x1b[H\r").await;
+    desk.shows("a begins an answer").await;
+    desk.presses("a").await;
+    desk.shows("your answer, by number or text:").await;
+    desk.presses("1\r").await;
+    desk.shows("the approver's passphrase:").await;
+    desk.presses("open sesame\r").await;
+    desk.shows("answered: yes; run_").await;
+}
+
+#[tokio::test]
+async fn an_older_daemon_is_shown_as_far_as_it_goes_and_the_next_one_shows_the_rest() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "build"]).well();
+    older_daemon::put_before(&home, &["WATCH_TERMINALS", "WATCH_SCREEN"]);
+    let desk = opens(&home, "", (110, 24), &[]).await;
+    desk.shows("› build +at prompt").await;
+    desk.shows("no screen is shown: the daemon is of an older version; restart it").await;
+    starts(&home, "sleeps.json");
+    desk.shows("▸ sleeps +running").await;
+    desk.presses("\x1b[H\r").await;
+    desk.shows("^\\S+[$#] *$").await;
+    desk.presses("echo hello $((20+3))\r").await;
+    desk.shows("^hello 23").await;
+    desk.presses(DETACH).await;
+    desk.shows("you left build; it keeps running").await;
+    home.runs(&["daemon", "restart"]).well();
+    desk.shows("^ hello 23").await;
+}
+
+#[tokio::test]
+async fn a_daemon_without_what_the_lists_need_is_said_to_be_older() {
+    let home = home();
+    home.runs(&["daemon", "start"]).well();
+    older_daemon::put_before(&home, &["WATCH"]);
+    let desk = opens(&home, "", (110, 24), &[]).await;
+    desk.shows("the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart")
+        .await;
+    home.runs(&["daemon", "restart"]).well();
+    desk.shows("nothing waits for you").await;
+    desk.presses("q").await;
+    desk.shows("^left with 0\n icanon").await;
 }
 
 #[test]

@@ -307,9 +307,17 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(steplatch_clock::now());
         let logins = PageLogins::open(state.path(), state.path(), clock.clock());
-        let ticket = logins.issue().ticket.unwrap();
-        clock.advance(Duration::from_secs(61));
-        assert!(!logins.begin(&BeginPageSession { ticket, browser: String::new() }).success);
+        for (seconds, is_taken) in [(59, true), (61, false)] {
+            let ticket = logins.issue().ticket.unwrap();
+            clock.advance(Duration::from_secs(seconds));
+            let begun = logins.begin(&BeginPageSession { ticket, browser: String::new() });
+            assert_eq!(begun.success, is_taken, "after {seconds} s: {begun:?}");
+            assert_eq!(begun.half.is_some() && begun.cookie.is_some(), is_taken);
+            if let Some(error) = begun.error {
+                assert!(error.contains("has expired") && error.ends_with("steplatch open"), "{error}");
+            }
+        }
+        logins.end(&EndPageSessions::default());
         let (_, reply) = logged_in(&logins);
         for _ in 0..70 {
             clock.advance(Duration::from_secs(11 * 3600));
@@ -321,7 +329,9 @@ mod tests {
         assert!(began.is_empty(), "a session that is always used ends after a month: {began:?}");
         let (_, reply) = logged_in(&logins);
         clock.advance(Duration::from_secs(13 * 3600));
-        assert!(!logins.check(&halves(&reply)).success, "an unused one ends after half a day");
+        let ended = logins.check(&halves(&reply));
+        assert!(!ended.success, "an unused one ends after half a day");
+        assert!(ended.error.unwrap().ends_with("log in with: steplatch open"));
     }
 
     #[tokio::test]

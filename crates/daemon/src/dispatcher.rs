@@ -14,6 +14,7 @@ use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
     AddPasskeyReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, ErrorCode, GetMetricsReply, Hello,
     HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply, StopDaemonReply, WatchReply,
+    host_advice,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
@@ -463,17 +464,20 @@ impl Dispatcher {
     }
 
     async fn status(&self) -> DaemonStatusReply {
-        let hosts = self.sessions.hosts().await.into_iter().map(|host| HostInfo {
-            pid: host.pid,
-            version: host.version,
-            terminals: host.terminals,
-            state: match host.state {
+        let hosts = self.sessions.hosts().await.into_iter().map(|host| {
+            let state = match host.state {
                 HostState::Current => "current",
                 HostState::Older => "older",
                 HostState::Foreign => "foreign",
                 HostState::Silent => "silent",
+            };
+            HostInfo {
+                pid: host.pid,
+                version: host.version,
+                terminals: host.terminals,
+                state: state.to_owned(),
+                advice: host_advice(state).map(str::to_owned),
             }
-            .to_owned(),
         });
         let hosts: Vec<_> = hosts.collect();
         DaemonStatusReply {

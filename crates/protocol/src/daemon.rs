@@ -88,6 +88,22 @@ pub struct HostInfo {
     pub terminals: usize,
     /// current, older (keeps its terminals and opens no new ones), foreign (speaks another version) or silent (does not answer)
     pub state: String,
+    /// What that means for its terminals and what to do; none for a current one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+}
+
+/// Returns what the state of a terminal host means for its terminals, and what to do. `None` for a current one.
+#[must_use]
+pub fn host_advice(state: &str) -> Option<&'static str> {
+    match state {
+        "older" => Some("older version: keeps its terminals, opens no new ones, and ends with its last terminal"),
+        "silent" => Some("does not answer: its terminals can not be reached; end it with: steplatch daemon stop"),
+        "foreign" => Some(
+            "protocol version differs: its terminals keep running but can not be reached; end it with: steplatch daemon stop",
+        ),
+        _ => None,
+    }
 }
 
 /// Stop the daemon. Its terminals are closed, unless they are to be kept, and its runs end.

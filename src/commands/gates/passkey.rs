@@ -98,7 +98,7 @@ async fn ticket(place: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
 
 async fn add(place: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, Failure> {
     let reply = ticket(place).await?;
-    let server = page_server::running_or_started(place).await?;
+    let server = page_server::running_or_started(place).await?.record;
     let Some(ticket) = reply.ticket else {
         return Err(Failure::work("the daemon gave no ticket for a passkey"));
     };

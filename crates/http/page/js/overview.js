@@ -52,8 +52,16 @@ export function show(into) {
       ["State directory", daemon.state_dir],
       ["Terminals", daemon.terminals],
       ["Runs in progress", daemon.runs],
+      ...(daemon.hosts ?? []).filter((/** @type {any} */ host) => host.advice).map(hostFact),
     ];
     fill(status, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]));
+  }
+
+  /** A terminal host that is not as this daemon, with what to do. @param {any} host */
+  function hostFact(host) {
+    const version = host.version ? `version ${host.version}, ` : "";
+    const open = host.terminals === 1 ? "1 terminal" : `${host.terminals} terminals`;
+    return ["Terminal host", `${version}pid ${host.pid}, ${open}; ${host.advice}`];
   }
 
   /** @param {any} session */

@@ -152,6 +152,7 @@ export function show(into, parts) {
           break;
         case "handed_back":
           if (message["error"]) tell(message["error"]);
+          else announce("The terminal is handed back");
           if (isClosing) end();
           break;
         case "typed":
@@ -220,7 +221,6 @@ export function show(into, parts) {
     note.value = "";
     released();
     scale();
-    announce("The terminal is handed back");
   }
 
   take.addEventListener("click", takeOver);

@@ -1,6 +1,7 @@
 //! Stories of capture: an agent does something once, has it captured, and the workflow does it again with other values.
 
 mod procedures;
+mod skills;
 
 use serde_json::{Map, Value, json};
 use steplatch_testkit::{Agent, Home};

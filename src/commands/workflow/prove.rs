@@ -16,6 +16,7 @@ use crate::commands::run::{run_to_its_end, variable};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::typed_inputs::typed_inputs;
 use crate::{completion, front, run_steps};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
@@ -159,24 +160,10 @@ fn text(value: &Value) -> String {
 /// Prints what a machine types and runs.
 fn announce(definition: &Definition) -> Result<(), Failure> {
     print::line("It types:")?;
-    for state in definition.states() {
-        let params = state.action().params();
-        let param = |name: &str| params.get(name).map(text).unwrap_or_default();
-        let typed = match state.action().tool() {
-            tool::RUN_COMMAND => param("command"),
-            tool::SEND_INPUT if params.get("secret") == Some(&Value::Bool(true)) => "••••••".to_owned(),
-            tool::SEND_INPUT => format!("{}{}", param("input_text").trim_end_matches('\n'), keys(params.get("keys"))),
-            tool::GATE => format!("(a person is asked: {})", param("prompt")),
-            _ => continue,
-        };
-        print::line(format!("  {QUIET}{}{QUIET:#}  {}", state.name(), visible(&typed)))?;
+    for (state, typed) in typed_inputs(definition) {
+        print::line(format!("  {QUIET}{state}{QUIET:#}  {}", visible(&typed)))?;
     }
     Ok(())
-}
-
-fn keys(keys: Option<&Value>) -> String {
-    let keys = keys.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    keys.map(|key| format!("<{key}>")).collect()
 }
 
 /// Takes over what was printed.

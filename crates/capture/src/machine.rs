@@ -381,7 +381,9 @@ impl Writer<'_> {
         let mut waits = Vec::new();
         for wait in &turn.waits {
             let pattern = self.pattern_of_client(state, &wait.pattern);
-            waits.push(Wait::pattern(pattern));
+            // What a full-screen program draws need not be one text in its output.
+            let on_screen = matches!(&turn.ending, Ending::Screen(rows) if stands_in(&wait.pattern, rows));
+            waits.push(Wait { on_screen, ..Wait::pattern(pattern) });
         }
         let is_covered = turn.waits.last().is_some_and(|wait| wait.reaches_input);
         match &turn.ending {
@@ -582,6 +584,12 @@ impl Writer<'_> {
         let inputs = inputs.filter(|(name, _)| is_argument(name)).collect();
         Captured { inputs, definition: definition.into(), ..self.captured }
     }
+}
+
+/// Whether a pattern is found in a text, in which `^` and `$` are the ends of lines, as in a wait.
+fn stands_in(pattern: &str, text: &str) -> bool {
+    let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
+    pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
 }
 
 fn binding(value: &str) -> Binding {

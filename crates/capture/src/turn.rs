@@ -285,6 +285,7 @@ impl Reader<'_> {
     fn ending(&self, at: usize, printed: &str) -> Ending {
         // A line that the shell took stands behind what was typed.
         let behind = self.moments[at + 1..].iter().find(|moment| is_input(&moment.input));
+        let echoed = behind.and_then(|moment| question_of_echo(&moment.input, &moment.printed));
         let Some(next) = behind.map(|moment| &moment.input) else {
             let reason = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.reason.clone());
             let last_wait = self.moments[at + 1..].iter().rev().find_map(reason).flatten();
@@ -301,6 +302,9 @@ impl Reader<'_> {
             "prompt" => Ending::Prompt { exit_code: self.open.flatten() },
             "full_screen" => Ending::Screen(next.screen.clone().unwrap_or_default()),
             context => {
+                if let Some(question) = echoed {
+                    return Ending::Question(question.to_owned());
+                }
                 let row = next.row.clone().unwrap_or_default();
                 // The screen has the last row of a question that is longer than a row.
                 let line = printed.rsplit('\n').next().unwrap_or_default();
@@ -313,6 +317,20 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Returns the question that a program asked when it took an input that was typed while it still printed: the beginning of
+/// the line that the input was echoed in. None where the echo is the first that was printed, as of a program that waited.
+fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str> {
+    let typed = input.text.as_deref().filter(|_| input.kind == InputKind::Typed && input.context == "program")?;
+    let typed = typed.lines().next().map(str::trim).filter(|typed| !typed.is_empty())?;
+    let (first, rest) = printed.split_once('\n')?;
+    if first.trim().starts_with(typed) {
+        return None;
+    }
+    let questions = rest.lines().filter_map(|line| line.trim_end().strip_suffix(typed));
+    let is_question = |line: &&str| !line.trim().is_empty() && line.len() <= LONGEST_QUESTION;
+    questions.into_iter().next().filter(is_question)
 }
 
 /// The longest line that is taken for a question, in bytes.
@@ -363,4 +381,23 @@ pub(crate) fn seconds_between(from: &str, to: &str) -> Option<f64> {
     };
     let between = seconds(to)? - seconds(from)?;
     Some(if between < 0.0 { between + 86_400.0 } else { between })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_still_printed_asked_where_the_input_was_echoed() {
+        let input = InputRecord {
+            kind: InputKind::Typed,
+            context: "program".to_owned(),
+            text: Some("print n\n".to_owned()),
+            ..InputRecord::default()
+        };
+        let question = |printed| question_of_echo(&input, printed);
+        assert_eq!(question("(p=0x0, n=41) at crash.c:2\n2\tint at()\n(gdb) print n\n$1 = 41\n(gdb) "), Some("(gdb) "));
+        assert_eq!(question("print n\n$1 = 41\n(gdb) print n\n"), None, "it waited");
+        assert_eq!(question("41\n$1 = 41\n"), None, "it echoes nothing");
+    }
 }

@@ -56,6 +56,12 @@ impl Prove {
                 self.workflow
             )));
         };
+        let arguments = definition.arguments();
+        if let Some((name, _)) = self.input.iter().find(|(name, _)| arguments.get(name).is_none()) {
+            let names: Vec<&str> = arguments.iter().map(|argument| argument.name()).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(Failure::usage(format!("'{name}' is no argument of '{}': it has {names}", self.workflow)));
+        }
         if !self.json {
             announce(&definition)?;
         }

@@ -8,7 +8,7 @@ use steplatch_workflow::substitute::literal;
 
 use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
-use crate::question::{escaped, general, landmark, question};
+use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question};
 use crate::session_log::{SessionLog, Surroundings};
 use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, Turn, seconds_between, turns};
@@ -400,9 +400,24 @@ impl Writer<'_> {
                     waits.push(self.quiet(state));
                     return waits;
                 }
+                let pattern = match turn.menu.first() {
+                    Some(chosen) => {
+                        let sentence = format!("the menu must have the entry '{chosen}'");
+                        self.guess(state, sentence, "the next input chooses it by its number");
+                        format!("{}{ANYTHING}{pattern}", entry(chosen, &self.bindings, self.around))
+                    }
+                    None => pattern,
+                };
                 self.note_used_in(&pattern);
                 self.guess(state, format!("it waits for /{pattern}/"), "the line stood there when input went on");
                 waits.push(Wait::pattern(pattern));
+            }
+            Ending::Screen(_) if !turn.menu.is_empty() => {
+                let pattern = menu(&turn.menu, &self.bindings, self.around);
+                self.note_used_in(&pattern);
+                let sentence = "the screen must have the same rows in the same order, but for numbers";
+                self.guess(state, sentence, "the next input moves to one of them by keys");
+                waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
             }
             Ending::Screen(rows) => match landmark(screen.or(turn.screen.as_deref()), rows) {
                 Some(row) => {

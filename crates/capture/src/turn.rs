@@ -29,6 +29,9 @@ pub(crate) struct Turn {
     pub(crate) screen: Option<String>,
     /// It was typed at the prompt of a shell.
     pub(crate) at_prompt: bool,
+    /// What must be shown, in this order, because the next input chooses from it: the rows of a menu, or its line with the
+    /// number that is typed.
+    pub(crate) menu: Vec<String>,
 }
 
 /// What was done.
@@ -259,7 +262,13 @@ impl Reader<'_> {
             Act::Command { exit_code, .. } => Ending::Prompt { exit_code },
             Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
         };
+        let menu = match (&ending, self.next_input(at)) {
+            (Ending::Screen(rows), Some(next)) => menu_rows(rows, &next.input),
+            (Ending::Question(_), Some(next)) => numbered_line(&printed, &next.input).into_iter().collect(),
+            _ => Vec::new(),
+        };
         self.turns.push(Turn {
+            menu,
             log: self.index,
             timestamp: input.timestamp.clone(),
             number: input.number,
@@ -317,6 +326,43 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// The most rows of a full screen that are a menu. A screen with more shows what changes, such as processes or files.
+const LONGEST_MENU: usize = 16;
+
+/// Returns the rows with text of a screen on which an input moves to an entry.
+fn menu_rows(screen: &str, input: &InputRecord) -> Vec<String> {
+    let Act::Typed { text, keys } = act_of(input) else { return Vec::new() };
+    let moves = |key: &String| matches!(key.as_str(), "up" | "down" | "left" | "right" | "tab" | "pageup" | "pagedown");
+    if !text.is_empty() || !keys.iter().any(moves) {
+        return Vec::new();
+    }
+    let rows = screen.lines().map(crate::question::without_frame);
+    let rows: Vec<String> = rows.filter(|row| row.chars().any(char::is_alphabetic)).map(str::to_owned).collect();
+    if rows.len() > LONGEST_MENU { Vec::new() } else { rows }
+}
+
+/// Returns the entry of a printed menu that an input chooses by its number: the number and its label, as `2) Paris`.
+fn numbered_line(printed: &str, input: &InputRecord) -> Option<String> {
+    let Act::Typed { text, .. } = act_of(input) else { return None };
+    let number = text.trim();
+    if number.is_empty() || number.len() > 3 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let entry = |line: &str| {
+        let begin = [")", ".", "]", ":"].iter().find_map(|end| {
+            let begin = line.find(&format!("{number}{end} "))?;
+            let before = line[..begin].chars().next_back();
+            before.is_none_or(|sign| sign.is_whitespace() || sign == '[').then_some(begin)
+        })?;
+        let label = line[begin + number.len() + 1..].trim_start();
+        // Entries stand in columns where there is room.
+        let label = label.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
+        let is_label = label.chars().any(char::is_alphabetic);
+        is_label.then(|| format!("{} {label}", &line[begin..=begin + number.len()]))
+    };
+    printed.lines().rev().find_map(entry)
 }
 
 /// Returns the question that a program asked when it took an input that was typed while it still printed: the beginning of
@@ -399,5 +445,27 @@ mod tests {
         assert_eq!(question("(p=0x0, n=41) at crash.c:2\n2\tint at()\n(gdb) print n\n$1 = 41\n(gdb) "), Some("(gdb) "));
         assert_eq!(question("print n\n$1 = 41\n(gdb) print n\n"), None, "it waited");
         assert_eq!(question("41\n$1 = 41\n"), None, "it echoes nothing");
+    }
+
+    #[test]
+    fn what_an_input_chooses_from_is_known() {
+        let input = |text: &str, keys: &[&str]| InputRecord {
+            kind: InputKind::Typed,
+            text: Some(text.to_owned()).filter(|text| !text.is_empty()),
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            ..InputRecord::default()
+        };
+        let entry = |printed, typed| numbered_line(printed, &input(typed, &[]));
+        let menu = "1) Berlin   2) Paris\n3) New York\n#? ";
+        assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
+        assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
+        assert_eq!(entry("[1] one\n 12: dozen\nwhich? ", "12\n").as_deref(), Some("12: dozen"));
+        for (printed, typed) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n", "2\n"), ("", "1\n")] {
+            assert_eq!(entry(printed, typed), None, "{printed:?} {typed:?}");
+        }
+        let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
+        assert_eq!(menu_rows(screen, &input("", &["down", "enter"])), ["Setup", "Which?", "de Berlin"]);
+        assert_eq!(menu_rows(screen, &input("", &["enter"])), Vec::<String>::new());
+        assert_eq!(menu_rows(&"a row\n".repeat(17), &input("", &["down"])), Vec::<String>::new());
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::Value;
 use steplatch_capture::{Difference, Golden, GoldenStep, Proof};
 use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunWorkflow};
-use steplatch_workflow::{Definition, tool};
+use steplatch_workflow::{ContractVariable, Definition, tool};
 
 use super::{golden, source};
 use crate::commands::run::{run_to_its_end, variable};
@@ -58,7 +58,7 @@ impl Prove {
         };
         let arguments = definition.arguments();
         if let Some((name, _)) = self.input.iter().find(|(name, _)| arguments.get(name).is_none()) {
-            let names: Vec<&str> = arguments.iter().map(|argument| argument.name()).collect();
+            let names: Vec<&str> = arguments.iter().map(ContractVariable::name).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(Failure::usage(format!("'{name}' is no argument of '{}': it has {names}", self.workflow)));
         }

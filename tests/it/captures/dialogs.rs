@@ -90,6 +90,12 @@ fn dialogs_on_the_whole_screen() {
     procedure.passes_its_recording();
     procedure.proves(&["PORT=7777"], &[]);
     assert_eq!(procedure.file("conf"), "mirror=fr port=7777 now=yes\n");
+    // An entry that has moved is not chosen by the keys that once led to another one.
+    std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
+    procedure.writes("setup.sh", &DIALOGS.replace("fr Paris it Rome", "it Rome fr Paris"));
+    let run = procedure.begins(json!({"PORT": "7777"}));
+    assert_eq!(run["status"], "waiting", "{run:#}");
+    assert!(!procedure.home.path().join("conf").exists());
 }
 
 /// Shows its progress on one line, at another speed and with other sizes each time.

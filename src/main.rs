@@ -29,7 +29,9 @@ mod run_steps;
 mod run_view;
 mod secret_arguments;
 mod settings;
+mod skill;
 mod translation;
+mod typed_inputs;
 mod ui;
 mod wait;
 

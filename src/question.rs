@@ -1,9 +1,11 @@
 //! A question of a run, shown to the person at this terminal.
 //!
-//! Owns standard input while a run is watched: a thread reads lines from it, starting with the first question. A line
-//! that was typed for an earlier question is not taken as the answer to the next one.
+//! Owns standard input while a run is watched: a thread reads lines from it, starting with the first question. It goes on to
+//! the end of the process, so that the next [`Person`] of the process has the lines of the same thread. A line that was typed
+//! for an earlier question is not taken as the answer to the next one.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::termios::{QueueSelector, tcflush};
@@ -44,7 +46,11 @@ impl Person {
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         match &mut self.lines {
             Some(lines) => while lines.try_recv().is_ok() {},
-            None => self.lines = Some(typed()),
+            None => {
+                let mut lines = typed();
+                while lines.try_recv().is_ok() {}
+                self.lines = Some(lines);
+            }
         }
         self.since = Some(Instant::now());
     }
@@ -73,8 +79,24 @@ impl Person {
     }
 }
 
-/// Reads lines from standard input in a thread, which ends with the input or with the program.
+impl Drop for Person {
+    fn drop(&mut self) {
+        // A further thread would wait for the lines that the first one reads.
+        if let (Some(lines), Ok(mut unused)) = (self.lines.take(), UNUSED.lock()) {
+            *unused = Some(lines);
+        }
+    }
+}
+
+/// The lines of the thread that reads, while no question is asked.
+static UNUSED: Mutex<Option<mpsc::Receiver<(Instant, String)>>> = Mutex::new(None);
+
+/// Reads lines from standard input in a thread, which ends with the input or with the program; the thread of an earlier
+/// question goes on.
 fn typed() -> mpsc::Receiver<(Instant, String)> {
+    if let Some(lines) = UNUSED.lock().ok().and_then(|mut unused| unused.take()) {
+        return lines;
+    }
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {

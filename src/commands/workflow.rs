@@ -2,6 +2,7 @@
 
 mod capture;
 mod diff;
+mod export;
 mod golden;
 mod graph;
 mod history;
@@ -44,6 +45,7 @@ pub(crate) enum Workflow {
     Graph(graph::Graph),
     Test(test::Test),
     Prove(prove::Prove),
+    Export(export::Export),
     /// Print the JSON Schema of workflows
     Schema(schema::Schema),
 }
@@ -63,6 +65,7 @@ impl Workflow {
             Self::Graph(command) => command.run(place).await,
             Self::Test(command) => command.run(place).await,
             Self::Prove(command) => command.run(place).await,
+            Self::Export(command) => command.run(place).await,
             Self::Schema(command) => command.run(),
         }
     }

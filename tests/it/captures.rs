@@ -1,10 +1,15 @@
 //! Stories of capture: an agent does something once, has it captured, and the workflow does it again with other values.
 
+mod changes;
+mod dialogs;
 mod procedures;
 mod repairs;
+mod skills;
+#[path = "../../crates/terminal/tests/it/ssh_server.rs"]
+mod ssh_server;
 
 use serde_json::{Map, Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, CommandOutput, Home};
 
 /// What an agent does in terminals, to be captured.
 struct Session {
@@ -55,6 +60,13 @@ impl Session {
         sent
     }
 
+    /// Waits until the screen of the newest terminal shows a pattern.
+    fn sees(&self, pattern: &str) {
+        let wait = json!({"session_id": self.last(), "pattern": pattern, "target": "screen", "timeout": 60});
+        let seen = self.agent.calls("await_output", wait);
+        assert_eq!(seen["success"], true, "{seen:#}");
+    }
+
     /// Captures all terminals under a name, saves the workflow, and closes the terminals.
     fn captures(self, inputs: Value) -> Procedure {
         let request = json!({"session_ids": self.terminals, "name": "procedure", "inputs": inputs, "save": true});
@@ -80,6 +92,15 @@ impl Procedure {
         self.home.runs(&["workflow", "test", "procedure"]).well();
     }
 
+    /// Proves it: runs it twice with the values of the recording and once with others. Secrets come from the environment.
+    fn proves(&self, inputs: &[&str], secrets: &[(&str, &str)]) {
+        let mut prove = self.home.steplatch();
+        let inputs = inputs.iter().flat_map(|input| ["-i", input]);
+        let prove = prove.args(["workflow", "prove", "procedure"]).args(inputs).envs(secrets.iter().copied());
+        let proved = CommandOutput::of(&prove.output().unwrap());
+        assert!(proved.code == 0 && proved.stdout.contains("proved by"), "{proved:#?}\n{:#}", self.captured);
+    }
+
     /// Runs it to its end, with other values.
     fn runs(&self, variables: Value) -> Value {
         let run = self.begins(variables);
@@ -103,6 +124,23 @@ impl Procedure {
 
     fn arguments(&self) -> Map<String, Value> {
         self.captured["workflow_definition"]["arguments"].as_object().cloned().unwrap_or_default()
+    }
+
+    /// Checks that a text stands in no file of the home: library, recording, journal, logs.
+    fn has_nowhere(&self, text: &str) {
+        let mut folders = vec![self.home.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                let kind = entry.file_type().unwrap();
+                if kind.is_dir() {
+                    folders.push(entry.path());
+                } else if kind.is_file() {
+                    let found = std::fs::read(entry.path()).unwrap_or_default();
+                    let is_in = found.windows(text.len()).any(|part| part == text.as_bytes());
+                    assert!(!is_in, "'{text}' stands in {}", entry.path().display());
+                }
+            }
+        }
     }
 
     /// Returns whether a text stands in any file of the library.

@@ -1,4 +1,5 @@
-//! Commands that cannot be taken back, which a captured machine does not run without a person's yes.
+//! What commands do: which programs they run, and whether they cannot be taken back. A captured machine does not run the
+//! latter without a person's yes.
 
 /// Programs and the words behind them that make a command irreversible. No words: whatever its arguments are.
 const IRREVERSIBLE: [(&str, &[&str]); 26] = [
@@ -39,10 +40,9 @@ pub(crate) fn is_irreversible(command: &str) -> bool {
     if OF_SQL.iter().any(|words| lower.contains(words)) {
         return true;
     }
-    let parts = command.split(['|', ';', '\n', '(', '`', '&', '{', '}']);
-    parts.into_iter().any(|part| {
-        let mut words = part.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
-        let program = program_of(&mut words);
+    parts(command).any(|part| {
+        let mut words = words(part);
+        let program = program_of(&mut words, |_| {});
         let words: Vec<&str> = words.collect();
         let has = |wanted: &&str| {
             words.iter().any(|word| {
@@ -57,6 +57,50 @@ pub(crate) fn is_irreversible(command: &str) -> bool {
         IRREVERSIBLE.iter().any(|(name, wanted)| is_named(name) && (wanted.is_empty() || wanted.iter().any(has)))
     })
 }
+
+/// Returns the commands of a line.
+fn parts(command: &str) -> impl Iterator<Item = &str> {
+    command.split(['|', ';', '\n', '(', '`', '&', '{', '}'])
+}
+
+/// Returns the words of a command, without quotes around them.
+fn words(part: &str) -> impl Iterator<Item = &str> {
+    part.split_whitespace().map(|word| word.trim_matches(['"', '\'']))
+}
+
+/// What shells do themselves, and their words.
+const OF_SHELLS: [&str; 47] = [
+    "alias", "bg", "break", "case", "cd", "command", "continue", "declare", "do", "done", "echo", "elif", "else",
+    "eval", "exec", "if", "then", "time", "while", "until", "esac", "exit", "export", "false", "fg", "fi", "for",
+    "function", "hash", "jobs", "kill", "let", "local", "popd", "printf", "pushd", "pwd", "read", "return", "set",
+    "shift", "source", "test", "trap", "true", "type", "ulimit",
+];
+
+/// Returns the programs that a line of a shell runs, each once, in their order: as far as the beginnings of its commands
+/// say it, without paths and without what shells do themselves.
+#[must_use]
+pub fn programs(command: &str) -> Vec<&str> {
+    let mut programs: Vec<&str> = Vec::new();
+    for part in parts(command) {
+        let mut all: Vec<&str> = Vec::new();
+        let program = program_of(&mut words(part), |wrapper| all.push(wrapper));
+        // What a shell is given is a file.
+        if !all.last().is_some_and(|last| SHELLS.contains(last)) {
+            all.push(program);
+        }
+        let is_name = |sign: char| sign.is_alphanumeric() || "-_.+".contains(sign);
+        let is_program = |name: &&str| name.starts_with(char::is_alphanumeric) && name.chars().all(is_name);
+        for program in all.into_iter().filter(is_program) {
+            if !OF_SHELLS.contains(&program) && !programs.contains(&program) {
+                programs.push(program);
+            }
+        }
+    }
+    programs
+}
+
+/// Shells among the programs that run others.
+const SHELLS: [&str; 2] = ["bash", "sh"];
 
 /// Programs that run the one behind them, with their options that take a value, and words of the shell before a program.
 const WRAPPERS: [(&str, &[&str]); 19] = [
@@ -81,12 +125,13 @@ const WRAPPERS: [(&str, &[&str]); 19] = [
     ("!", &[]),
 ];
 
-/// Returns the program that a command runs, behind what only runs it; its arguments are left.
-fn program_of<'w>(words: &mut impl Iterator<Item = &'w str>) -> &'w str {
+/// Returns the program that a command runs, behind what only runs it, which goes to `passed`; its arguments are left.
+fn program_of<'w>(words: &mut impl Iterator<Item = &'w str>, mut passed: impl FnMut(&'w str)) -> &'w str {
     let mut values: &[&str] = &[];
     while let Some(word) = words.next() {
         let name = word.rsplit('/').next().unwrap_or(word);
         if let Some((_, taking)) = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == name) {
+            passed(name);
             values = taking;
         } else if values.contains(&word) {
             words.next();
@@ -103,6 +148,16 @@ fn program_of<'w>(words: &mut impl Iterator<Item = &'w str>) -> &'w str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_programs_of_a_line_are_named() {
+        assert_eq!(
+            programs("cd x && sudo -u ana git pull | tee log; make -j2 && /usr/bin/git gc"),
+            ["sudo", "git", "tee", "make"]
+        );
+        assert_eq!(programs("bash x.sh; exec sh -c 'y'"), ["bash", "sh"]);
+        assert_eq!(programs("A=1 echo 'x' > f; [ -e f ]; $EDITOR f"), Vec::<&str>::new());
+    }
 
     #[test]
     fn what_cannot_be_taken_back_is_recognised() {

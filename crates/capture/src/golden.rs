@@ -227,7 +227,11 @@ pub fn normalised(output: &str) -> String {
         }
         plain
     };
-    let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    // Counters are padded: `( 42 kB)` and `(142 kB)`.
+    let line = |line: &str| {
+        let words = line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+        words.replace("( 0", "(0").replace("[ 0", "[0")
+    };
     output.trim().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -284,6 +288,13 @@ mod tests {
         let what: Vec<_> = differences.iter().map(|one| (one.state.as_str(), one.what)).collect();
         assert_eq!(what, [("make", "exit_code"), ("make", "output"), ("push", "state")]);
         assert_eq!(differences[2].observed, "the end of the run");
+    }
+
+    #[test]
+    fn counters_and_sizes_are_no_difference() {
+        let same = ["[  9%] x (  42 kB) in 0.3 s", "[100%]  x (14242 kB) in 10.25 s\n"];
+        assert_eq!(normalised(same[0]), normalised(same[1]));
+        assert_ne!(normalised("[100%] x"), normalised("[100%] y"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod turn;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use effects::programs;
 pub use golden::{Difference, Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
 pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};

@@ -8,7 +8,7 @@ use steplatch_workflow::substitute::literal;
 
 use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
-use crate::question::{escaped, general, landmark, question};
+use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question};
 use crate::session_log::{SessionLog, Surroundings};
 use crate::template::{Binding, Use, typed};
 use crate::turn::{Act, Ending, Turn, seconds_between, turns};
@@ -381,7 +381,9 @@ impl Writer<'_> {
         let mut waits = Vec::new();
         for wait in &turn.waits {
             let pattern = self.pattern_of_client(state, &wait.pattern);
-            waits.push(Wait::pattern(pattern));
+            // What a full-screen program draws need not be one text in its output.
+            let on_screen = matches!(&turn.ending, Ending::Screen(rows) if stands_in(&wait.pattern, rows));
+            waits.push(Wait { on_screen, ..Wait::pattern(pattern) });
         }
         let is_covered = turn.waits.last().is_some_and(|wait| wait.reaches_input);
         match &turn.ending {
@@ -398,9 +400,24 @@ impl Writer<'_> {
                     waits.push(self.quiet(state));
                     return waits;
                 }
+                let pattern = match turn.menu.first() {
+                    Some(chosen) => {
+                        let sentence = format!("the menu must have the entry '{chosen}'");
+                        self.guess(state, sentence, "the next input chooses it by its number");
+                        format!("{}{ANYTHING}{pattern}", entry(chosen, &self.bindings, self.around))
+                    }
+                    None => pattern,
+                };
                 self.note_used_in(&pattern);
                 self.guess(state, format!("it waits for /{pattern}/"), "the line stood there when input went on");
                 waits.push(Wait::pattern(pattern));
+            }
+            Ending::Screen(_) if !turn.menu.is_empty() => {
+                let pattern = menu(&turn.menu, &self.bindings, self.around);
+                self.note_used_in(&pattern);
+                let sentence = "the screen must have the same rows in the same order, but for numbers";
+                self.guess(state, sentence, "the next input moves to one of them by keys");
+                waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
             }
             Ending::Screen(rows) => match landmark(screen.or(turn.screen.as_deref()), rows) {
                 Some(row) => {
@@ -582,6 +599,12 @@ impl Writer<'_> {
         let inputs = inputs.filter(|(name, _)| is_argument(name)).collect();
         Captured { inputs, definition: definition.into(), ..self.captured }
     }
+}
+
+/// Whether a pattern is found in a text, in which `^` and `$` are the ends of lines, as in a wait.
+fn stands_in(pattern: &str, text: &str) -> bool {
+    let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
+    pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
 }
 
 fn binding(value: &str) -> Binding {

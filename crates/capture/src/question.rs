@@ -12,8 +12,22 @@ pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings) 
     let body = general(&line[begin..], bindings, around);
     // A pattern without any text of its own would be found in every line.
     let says_nothing = body.replace(r"\S+", "").replace(r"\d+", "").trim_matches([' ', '+']).is_empty();
-    if says_nothing { String::new() } else { format!("^{}{body} *$", if begin > 0 { " *" } else { "" }) }
+    if says_nothing { String::new() } else { format!(r"^{}{body} *\Z", if begin > 0 { " *" } else { "" }) }
 }
+
+/// Returns the pattern of the entry of a menu: its number as it is, and its label.
+pub(crate) fn entry(entry: &str, bindings: &[Binding], around: &Surroundings) -> String {
+    let (number, label) = entry.split_once(' ').unwrap_or((entry, ""));
+    format!(r"{} +{}\s", escaped(number), general(label.trim(), bindings, around))
+}
+
+/// Returns the pattern of the rows of a menu, in their order.
+pub(crate) fn menu(rows: &[String], bindings: &[Binding], around: &Surroundings) -> String {
+    rows.iter().map(|row| general(row, bindings, around)).collect::<Vec<_>>().join(ANYTHING)
+}
+
+/// Any text, over lines.
+pub(crate) const ANYTHING: &str = r"[\s\S]*?";
 
 /// Returns the pattern of a part of a row.
 pub(crate) fn general(text: &str, bindings: &[Binding], around: &Surroundings) -> String {
@@ -111,7 +125,7 @@ pub(crate) fn escaped(text: &str) -> String {
 pub(crate) fn landmark<'s>(before: Option<&str>, screen: &'s str) -> Option<&'s str> {
     let before: Vec<&str> = before.into_iter().flat_map(str::lines).map(str::trim).collect();
     let letters = |row: &str| row.chars().filter(|sign| sign.is_alphabetic()).count();
-    let rows = screen.lines().map(|row| row.trim_matches(|sign: char| sign.is_whitespace() || is_frame(sign)));
+    let rows = screen.lines().map(without_frame);
     let mut best: Option<&str> = None;
     for row in rows {
         let is_new = !before.iter().any(|old| old.contains(row));
@@ -120,6 +134,11 @@ pub(crate) fn landmark<'s>(before: Option<&str>, screen: &'s str) -> Option<&'s 
         }
     }
     best
+}
+
+/// Returns a row without the frame around it.
+pub(crate) fn without_frame(row: &str) -> &str {
+    row.trim_matches(|sign: char| sign.is_whitespace() || is_frame(sign))
 }
 
 /// Whether a sign draws a line, a box or a block.
@@ -143,14 +162,14 @@ mod tests {
     #[test]
     fn what_changes_in_a_question_is_generalised() {
         let cases = [
-            ("Continue? [Y/n] ", r"^Continue\? \[Y/n\] *$"),
-            ("version: (1.0.0) ", r"^version: \(\d+\.\d+\.\d+\) *$"),
-            ("Overwrite /tmp/x.81/a? ", r"^Overwrite \S+\? *$"),
-            ("ana@mill's password: ", r"^\S+ password: *$"),
-            ("ana@mill:~# ", r"^\S+:~# *$"),
-            ("(Pdb) ", r"^\(Pdb\) *$"),
-            ("commit 1f3a9b2c now? ", r"^commit \S+ now\? *$"),
-            ("    utf8   ok? ", r"^ *utf8 +ok\? *$"),
+            ("Continue? [Y/n] ", r"^Continue\? \[Y/n\] *\Z"),
+            ("version: (1.0.0) ", r"^version: \(\d+\.\d+\.\d+\) *\Z"),
+            ("Overwrite /tmp/x.81/a? ", r"^Overwrite \S+\? *\Z"),
+            ("ana@mill's password: ", r"^\S+ password: *\Z"),
+            ("ana@mill:~# ", r"^\S+:~# *\Z"),
+            ("(Pdb) ", r"^\(Pdb\) *\Z"),
+            ("commit 1f3a9b2c now? ", r"^commit \S+ now\? *\Z"),
+            ("    utf8   ok? ", r"^ *utf8 +ok\? *\Z"),
         ];
         for (line, pattern) in cases {
             let made = question(line, &[], &around());
@@ -163,7 +182,7 @@ mod tests {
     #[test]
     fn a_value_in_a_question_is_its_variable() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
-        assert_eq!(question("package name: (shop) ", &bindings, &around()), r"^package name: \({name|regex}\) *$");
+        assert_eq!(question("package name: (shop) ", &bindings, &around()), r"^package name: \({name|regex}\) *\Z");
     }
 
     #[test]

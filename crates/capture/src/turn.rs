@@ -29,6 +29,9 @@ pub(crate) struct Turn {
     pub(crate) screen: Option<String>,
     /// It was typed at the prompt of a shell.
     pub(crate) at_prompt: bool,
+    /// What must be shown, in this order, because the next input chooses from it: the rows of a menu, or its line with the
+    /// number that is typed.
+    pub(crate) menu: Vec<String>,
 }
 
 /// What was done.
@@ -259,7 +262,13 @@ impl Reader<'_> {
             Act::Command { exit_code, .. } => Ending::Prompt { exit_code },
             Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
         };
+        let menu = match (&ending, self.next_input(at)) {
+            (Ending::Screen(rows), Some(next)) => menu_rows(rows, &next.input),
+            (Ending::Question(_), Some(next)) => numbered_line(&printed, &next.input).into_iter().collect(),
+            _ => Vec::new(),
+        };
         self.turns.push(Turn {
+            menu,
             log: self.index,
             timestamp: input.timestamp.clone(),
             number: input.number,
@@ -285,6 +294,7 @@ impl Reader<'_> {
     fn ending(&self, at: usize, printed: &str) -> Ending {
         // A line that the shell took stands behind what was typed.
         let behind = self.moments[at + 1..].iter().find(|moment| is_input(&moment.input));
+        let echoed = behind.and_then(|moment| question_of_echo(&moment.input, &moment.printed));
         let Some(next) = behind.map(|moment| &moment.input) else {
             let reason = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.reason.clone());
             let last_wait = self.moments[at + 1..].iter().rev().find_map(reason).flatten();
@@ -301,6 +311,9 @@ impl Reader<'_> {
             "prompt" => Ending::Prompt { exit_code: self.open.flatten() },
             "full_screen" => Ending::Screen(next.screen.clone().unwrap_or_default()),
             context => {
+                if let Some(question) = echoed {
+                    return Ending::Question(question.to_owned());
+                }
                 let row = next.row.clone().unwrap_or_default();
                 // The screen has the last row of a question that is longer than a row.
                 let line = printed.rsplit('\n').next().unwrap_or_default();
@@ -313,6 +326,57 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// The most rows of a full screen that are a menu. A screen with more shows what changes, such as processes or files.
+const LONGEST_MENU: usize = 16;
+
+/// Returns the rows with text of a screen on which an input moves to an entry.
+fn menu_rows(screen: &str, input: &InputRecord) -> Vec<String> {
+    let Act::Typed { text, keys } = act_of(input) else { return Vec::new() };
+    let moves = |key: &String| matches!(key.as_str(), "up" | "down" | "left" | "right" | "tab" | "pageup" | "pagedown");
+    if !text.is_empty() || !keys.iter().any(moves) {
+        return Vec::new();
+    }
+    let rows = screen.lines().map(crate::question::without_frame);
+    let rows: Vec<String> = rows.filter(|row| row.chars().any(char::is_alphabetic)).map(str::to_owned).collect();
+    if rows.len() > LONGEST_MENU { Vec::new() } else { rows }
+}
+
+/// Returns the entry of a printed menu that an input chooses by its number: the number and its label, as `2) Paris`.
+fn numbered_line(printed: &str, input: &InputRecord) -> Option<String> {
+    let Act::Typed { text, .. } = act_of(input) else { return None };
+    let number = text.trim();
+    if number.is_empty() || number.len() > 3 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let entry = |line: &str| {
+        let begin = [")", ".", "]", ":"].iter().find_map(|end| {
+            let begin = line.find(&format!("{number}{end} "))?;
+            let before = line[..begin].chars().next_back();
+            before.is_none_or(|sign| sign.is_whitespace() || sign == '[').then_some(begin)
+        })?;
+        let label = line[begin + number.len() + 1..].trim_start();
+        // Entries stand in columns where there is room.
+        let label = label.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
+        let is_label = label.chars().any(char::is_alphabetic);
+        is_label.then(|| format!("{} {label}", &line[begin..=begin + number.len()]))
+    };
+    printed.lines().rev().find_map(entry)
+}
+
+/// Returns the question that a program asked when it took an input that was typed while it still printed: the beginning of
+/// the line that the input was echoed in. None where the echo is the first that was printed, as of a program that waited.
+fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str> {
+    let typed = input.text.as_deref().filter(|_| input.kind == InputKind::Typed && input.context == "program")?;
+    let typed = typed.lines().next().map(str::trim).filter(|typed| !typed.is_empty())?;
+    let (first, rest) = printed.split_once('\n')?;
+    if first.trim().starts_with(typed) {
+        return None;
+    }
+    let questions = rest.lines().filter_map(|line| line.trim_end().strip_suffix(typed));
+    let is_question = |line: &&str| !line.trim().is_empty() && line.len() <= LONGEST_QUESTION;
+    questions.into_iter().next().filter(is_question)
 }
 
 /// The longest line that is taken for a question, in bytes.
@@ -363,4 +427,45 @@ pub(crate) fn seconds_between(from: &str, to: &str) -> Option<f64> {
     };
     let between = seconds(to)? - seconds(from)?;
     Some(if between < 0.0 { between + 86_400.0 } else { between })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_still_printed_asked_where_the_input_was_echoed() {
+        let input = InputRecord {
+            kind: InputKind::Typed,
+            context: "program".to_owned(),
+            text: Some("print n\n".to_owned()),
+            ..InputRecord::default()
+        };
+        let question = |printed| question_of_echo(&input, printed);
+        assert_eq!(question("(p=0x0, n=41) at crash.c:2\n2\tint at()\n(gdb) print n\n$1 = 41\n(gdb) "), Some("(gdb) "));
+        assert_eq!(question("print n\n$1 = 41\n(gdb) print n\n"), None, "it waited");
+        assert_eq!(question("41\n$1 = 41\n"), None, "it echoes nothing");
+    }
+
+    #[test]
+    fn what_an_input_chooses_from_is_known() {
+        let input = |text: &str, keys: &[&str]| InputRecord {
+            kind: InputKind::Typed,
+            text: Some(text.to_owned()).filter(|text| !text.is_empty()),
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            ..InputRecord::default()
+        };
+        let entry = |printed, typed| numbered_line(printed, &input(typed, &[]));
+        let menu = "1) Berlin   2) Paris\n3) New York\n#? ";
+        assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
+        assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
+        assert_eq!(entry("[1] one\n 12: dozen\nwhich? ", "12\n").as_deref(), Some("12: dozen"));
+        for (printed, typed) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n", "2\n"), ("", "1\n")] {
+            assert_eq!(entry(printed, typed), None, "{printed:?} {typed:?}");
+        }
+        let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
+        assert_eq!(menu_rows(screen, &input("", &["down", "enter"])), ["Setup", "Which?", "de Berlin"]);
+        assert_eq!(menu_rows(screen, &input("", &["enter"])), Vec::<String>::new());
+        assert_eq!(menu_rows(&"a row\n".repeat(17), &input("", &["down"])), Vec::<String>::new());
+    }
 }

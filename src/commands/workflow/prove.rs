@@ -9,13 +9,14 @@ use clap::Args;
 use serde_json::Value;
 use steplatch_capture::{Difference, Golden, GoldenStep, Proof};
 use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunWorkflow};
-use steplatch_workflow::{Definition, tool};
+use steplatch_workflow::{ContractVariable, Definition, tool};
 
 use super::{golden, source};
 use crate::commands::run::{run_to_its_end, variable};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::typed_inputs::typed_inputs;
 use crate::{completion, front, run_steps};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
@@ -55,6 +56,12 @@ impl Prove {
                 self.workflow
             )));
         };
+        let arguments = definition.arguments();
+        if let Some((name, _)) = self.input.iter().find(|(name, _)| arguments.get(name).is_none()) {
+            let names: Vec<&str> = arguments.iter().map(ContractVariable::name).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(Failure::usage(format!("'{name}' is no argument of '{}': it has {names}", self.workflow)));
+        }
         if !self.json {
             announce(&definition)?;
         }
@@ -159,24 +166,10 @@ fn text(value: &Value) -> String {
 /// Prints what a machine types and runs.
 fn announce(definition: &Definition) -> Result<(), Failure> {
     print::line("It types:")?;
-    for state in definition.states() {
-        let params = state.action().params();
-        let param = |name: &str| params.get(name).map(text).unwrap_or_default();
-        let typed = match state.action().tool() {
-            tool::RUN_COMMAND => param("command"),
-            tool::SEND_INPUT if params.get("secret") == Some(&Value::Bool(true)) => "••••••".to_owned(),
-            tool::SEND_INPUT => format!("{}{}", param("input_text").trim_end_matches('\n'), keys(params.get("keys"))),
-            tool::GATE => format!("(a person is asked: {})", param("prompt")),
-            _ => continue,
-        };
-        print::line(format!("  {QUIET}{}{QUIET:#}  {}", state.name(), visible(&typed)))?;
+    for (state, typed) in typed_inputs(definition) {
+        print::line(format!("  {QUIET}{state}{QUIET:#}  {}", visible(&typed)))?;
     }
     Ok(())
-}
-
-fn keys(keys: Option<&Value>) -> String {
-    let keys = keys.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    keys.map(|key| format!("<{key}>")).collect()
 }
 
 /// Takes over what was printed.

@@ -1,10 +1,13 @@
-//! Procedures that are captured without an edit, pass their recording, and do the same again with other values.
+//! Procedures of programs that take lines: captured from a live session without an edit, proven, and run again with other values.
+//!
+//! With `dialogs`, these are the procedures that capture is measured by. None of them needs an edit by a person.
 
 use serde_json::json;
 
 use steplatch_testkit::CommandOutput;
 
 use super::Session;
+use crate::desk::Desk;
 
 #[test]
 fn a_debugger() {
@@ -15,13 +18,14 @@ fn a_debugger() {
     session.types("break total\n");
     session.types("continue\n");
     session.types("args\n");
+    session.types("p total([30, 12])\n");
     session.sends(json!({"input_text": "continue\n", "pattern": "^total 6$"}));
     session.sends(json!({"input_text": "quit\n", "until": "prompt"}));
-    let procedure = session.captures(json!({}));
+    let procedure = session.captures(json!({"number": "12"}));
     procedure.passes_its_recording();
-    procedure.runs(json!({}));
+    procedure.proves(&["NUMBER=13"], &[]);
     procedure.writes("sum.py", &script.replace("'total'", "'amount'"));
-    let run = procedure.begins(json!({}));
+    let run = procedure.begins(json!({"NUMBER": "12"}));
     assert_eq!(run["status"], "waiting", "another output is not gone over: {run:#}");
     assert_eq!(run["pending_gate"]["context"]["nearest_line"], "amount 6", "{run:#}");
 }
@@ -30,17 +34,17 @@ fn a_debugger() {
 fn a_database_and_a_value_as_argument() {
     let session = Session::begin(&[]);
     session.runs("sqlite3 shop.db");
-    session.runs("create table if not exists fruit(name text);");
-    session.runs("insert into fruit values('pear');");
+    session.runs("create table if not exists fruit(id integer primary key, name text);");
+    session.runs("insert or replace into fruit values(1, 'pear');");
     session.runs("select * from fruit;");
     session.sends(json!({"input_text": ".quit\n", "until": "prompt"}));
     let procedure = session.captures(json!({"fruit": "pear"}));
     procedure.passes_its_recording();
-    procedure.runs(json!({"FRUIT": "plum"}));
+    procedure.proves(&["FRUIT=plum"], &[]);
     let database = std::process::Command::new("sqlite3");
     let mut database = database;
     let read = database.arg(procedure.home.path().join("shop.db")).arg("select * from fruit").output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&read.stdout), "pear\nplum\n");
+    assert_eq!(String::from_utf8_lossy(&read.stdout), "1|plum\n");
 }
 
 #[test]
@@ -48,12 +52,11 @@ fn an_interpreter_with_several_lines() {
     let session = Session::begin(&[]);
     session.types("python3 -q\n");
     session.types("def seven(x):\n    return x * 7\n\n");
-    session.types("open('out', 'w').write(str(seven(6)))\n");
+    session.types("open('out', 'w').write(str(seven(61)))\n");
     session.sends(json!({"keys": ["ctrl-d"], "until": "prompt"}));
-    let procedure = session.captures(json!({}));
+    let procedure = session.captures(json!({"number": "61"}));
     procedure.passes_its_recording();
-    std::fs::remove_file(procedure.home.path().join("out")).unwrap();
-    procedure.runs(json!({}));
+    procedure.proves(&["NUMBER=6"], &[]);
     assert_eq!(procedure.file("out"), "42");
 }
 
@@ -96,7 +99,7 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
     let run = procedure.begins(json!({"PORT": "7777", "PASSWORD": "another-one"}));
     let gate = &run["pending_gate"];
     assert_eq!(run["status"], "waiting", "an extra question stops it: {run:#}");
-    assert_eq!(gate["context"]["expected"], "^Port \\[\\d+\\]: *$", "{run:#}");
+    assert_eq!(gate["context"]["expected"], "^Port \\[\\d+\\]: *\\Z", "{run:#}");
     assert!(!procedure.home.path().join("conf").exists());
     // The agent answers the question in the terminal of the run, and lets it go on.
     let terminal = run["session_id"].as_str().unwrap();
@@ -115,7 +118,7 @@ fn an_installer_that_asks_and_a_password_that_stands_nowhere() {
 fn a_rebase_with_a_conflict() {
     let session = Session::begin(&[]);
     for command in [
-        "mkdir repo && cd repo && git init -q -b main .",
+        "repo=$(mktemp -d) && cd $repo && git init -q -b main .",
         "git config user.email a@b.c; git config user.name A; git config core.editor true",
         "echo one > f; git add f; git commit -qm base",
         "git switch -q -c topic && echo two > f; git commit -qam topic",
@@ -125,17 +128,16 @@ fn a_rebase_with_a_conflict() {
         "git status",
         "printf 'two three\\n' > f && git add f",
         "git rebase --continue",
-        "git log --oneline",
+        "cp f ~/rebased",
     ] {
         session.runs(command);
     }
-    let procedure = session.captures(json!({}));
+    let procedure = session.captures(json!({"word": "three"}));
     let conflict = &procedure.captured["workflow_definition"]["states"]["git_rebase_main"]["transitions"][0];
     assert_eq!(conflict["condition"], json!({"field_equals": {"exit_code": 1}}));
     procedure.passes_its_recording();
-    std::fs::remove_dir_all(procedure.home.path().join("repo")).unwrap();
-    procedure.runs(json!({}));
-    assert_eq!(procedure.file("repo/f"), "two three\n");
+    procedure.proves(&["WORD=four"], &[]);
+    assert_eq!(procedure.file("rebased"), "two four\n");
 }
 
 /// Listens at a port that the system chooses.
@@ -162,24 +164,23 @@ fn a_server_whose_port_differs_in_two_terminals() {
     let _ = session
         .agent
         .calls("send_input", json!({"session_id": server, "keys": ["ctrl-c"], "until": "prompt", "timeout": 60}));
-    let procedure = session.captures(json!({}));
+    let procedure = session.captures(json!({"file": "got.py"}));
     procedure.passes_its_recording();
-    std::fs::remove_file(procedure.home.path().join("got.py")).unwrap();
-    procedure.runs(json!({}));
-    assert_eq!(procedure.file("got.py"), SERVER);
+    procedure.proves(&["FILE=fetched.py"], &[]);
+    assert_eq!(procedure.file("fetched.py"), SERVER);
 }
 
 #[test]
 fn one_line_in_vim() {
-    let session = Session::begin(&[("a.txt", "hello wrld\nsecond\n")]);
+    let session = Session::begin(&[("original.txt", "hello wrld\nsecond\n")]);
+    session.runs("cp original.txt a.txt");
     session.sends(json!({"input_text": "vim -u NONE -N a.txt\n", "until": "quiet"}));
     session.sends(json!({"input_text": ":%s/wrld/world/\n", "until": "quiet"}));
     session.sends(json!({"input_text": ":wq\n", "until": "prompt"}));
-    let procedure = session.captures(json!({}));
+    let procedure = session.captures(json!({"word": "world"}));
     procedure.passes_its_recording();
-    procedure.writes("a.txt", "hello wrld\nthird\n");
-    procedure.runs(json!({}));
-    assert_eq!(procedure.file("a.txt"), "hello world\nthird\n");
+    procedure.proves(&["WORD=planet"], &[]);
+    assert_eq!(procedure.file("a.txt"), "hello planet\nsecond\n");
 }
 
 #[test]
@@ -187,9 +188,9 @@ fn what_cannot_be_taken_back_asks_a_person() {
     let session = Session::begin(&[("data", "1\n")]);
     session.runs("tar -czf backup.tgz data");
     session.runs("rm -rf data && tar -xzf backup.tgz");
-    let procedure = session.captures(json!({}));
+    let procedure = session.captures(json!({"backup": "backup.tgz"}));
     procedure.passes_its_recording();
-    let run = procedure.begins(json!({}));
+    let run = procedure.begins(json!({"BACKUP": "other.tgz"}));
     assert_eq!(run["status"], "waiting", "{run:#}");
     assert_eq!(run["pending_gate"]["answered_by"], "human", "{run:#}");
     let refused = procedure.agent.calls("decide", json!({"run_id": run["run_id"], "answer": "yes"}));
@@ -198,4 +199,29 @@ fn what_cannot_be_taken_back_asks_a_person() {
     let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
     assert_eq!((over["status"].as_str(), over["error"].as_str().unwrap().contains("said no")), (Some("failed"), true));
     assert_eq!(procedure.file("data"), "1\n");
+    let run = procedure.begins(json!({"BACKUP": "third.tgz"}));
+    procedure.home.answers(run["run_id"].as_str().unwrap(), "yes").well();
+    let over = procedure.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": 60}));
+    assert_eq!(over["status"], "completed", "{over:#}");
+    assert!(procedure.file("data") == "1\n" && procedure.home.path().join("third.tgz").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proof_of_what_cannot_be_taken_back_asks_the_person_at_its_terminal() {
+    let (home, agent) = tokio::task::block_in_place(|| {
+        let session = Session::begin(&[("data", "1\n")]);
+        session.runs("tar -czf backup.tgz data");
+        session.runs("rm -rf data && tar -xzf backup.tgz");
+        let procedure = session.captures(json!({"backup": "backup.tgz"}));
+        (procedure.home, procedure.agent)
+    });
+    let command = format!("{} workflow prove procedure -i BACKUP=other.tgz", env!("CARGO_BIN_EXE_steplatch"));
+    let desk = Desk::runs(&home, home.path(), &command, (100, 60), &[]).await;
+    for number in 1..=3 {
+        desk.shows(&format!("(?s)(by number or text.*?){{{number}}}")).await;
+        desk.presses("yes\r").await;
+    }
+    desk.shows("proved by 3 runs").await;
+    assert!(home.path().join("other.tgz").exists());
+    drop(agent);
 }

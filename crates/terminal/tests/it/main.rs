@@ -7,3 +7,4 @@ mod piped;
 mod programs;
 mod shells;
 mod ssh;
+mod ssh_server;

@@ -1,114 +1,19 @@
 //! Shells on the other side of a real `sshd`, which listens on this machine's loopback.
 
-use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use steplatch_patience::eventually_blocking;
 use steplatch_terminal::{Input, Reason};
-use tempfile::TempDir;
 
 use super::inner_shells::{INNER, entry, gives, integrate, start, until_input};
 use super::shells::{Session, World};
+use super::ssh_server::{Guest, PASSWORD, Server};
 
-/// A server with keys of its own.
-struct Server {
-    process: Child,
-    folder: TempDir,
-    port: u16,
-}
-
-/// A user of this machine with a password, for as long as the test runs. Only root can make one.
-struct Guest(String);
-
-const PASSWORD: &str = "open sesame 42";
-
-impl Guest {
-    #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
-    fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: logging in with a password needs a user, which only root can add");
-            return None;
-        }
-        let name = format!("steplatch{}", std::process::id());
-        let run = |command: &mut Command| command.stdin(Stdio::null()).status().is_ok_and(|status| status.success());
-        assert!(run(Command::new("useradd").args(["--no-create-home", "--shell", "/bin/bash", &name])), "useradd");
-        let guest = Self(name);
-        let mut chpasswd = Command::new("chpasswd").stdin(Stdio::piped()).spawn().unwrap();
-        writeln!(chpasswd.stdin.take().unwrap(), "{}:{PASSWORD}", guest.0).unwrap();
-        assert!(chpasswd.wait().unwrap().success(), "chpasswd");
-        Some(guest)
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // A user that is left behind has no home and does no harm.
-        let _ = Command::new("userdel").arg("--force").arg(&self.0).stderr(Stdio::null()).status();
-    }
-}
-
-impl Server {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        for key in ["host", "key"] {
-            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path(key)).status();
-            assert!(made.unwrap().success(), "ssh-keygen");
-        }
-        std::fs::copy(path("key.pub"), path("authorized_keys")).unwrap();
-        // Where the server gives up its privileges; packages make it at the start of their service.
-        if rustix::process::geteuid().is_root() {
-            std::fs::create_dir_all("/run/sshd").unwrap();
-        }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let configuration = format!(
-            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
-             PidFile none\nPermitRootLogin yes\nPasswordAuthentication yes\nPrintMotd no\nPrintLastLog no\n",
-            path("host").display(),
-            path("authorized_keys").display()
-        );
-        std::fs::write(path("sshd_config"), configuration).unwrap();
-        let process = Command::new("/usr/sbin/sshd")
-            .args(["-D", "-e", "-f"])
-            .arg(path("sshd_config"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("sshd: {error}; cargo xtask test installs it"));
-        eventually_blocking("sshd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Self { process, folder, port }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
-    }
-
-    /// The command that logs in as `user`.
-    fn ssh(&self, user: &str, options: &str) -> String {
-        format!(
-            "ssh -tt -p {} -F /dev/null -o UserKnownHostsFile={} {options} {user}@127.0.0.1",
-            self.port,
-            self.path("known_hosts")
-        )
-    }
-
-    /// The command that logs in with the key, without a question.
-    fn with_key(&self) -> String {
-        let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
-        let options = format!("-i {} -o StrictHostKeyChecking=accept-new -o LogLevel=ERROR", self.path("key"));
-        self.ssh(user.trim(), &options)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has ended already, or ends now.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// The command that logs in with the key, without a question.
+fn with_key(server: &Server) -> String {
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let options = format!("-i {} -o StrictHostKeyChecking=accept-new -o LogLevel=ERROR", server.path("key"));
+    server.ssh(user.trim(), &options)
 }
 
 async fn asks(session: &Session, text: &str) {
@@ -152,7 +57,7 @@ async fn every_shell_over_ssh_takes_commands_and_is_integrated() {
     for shell in INNER {
         let world = World::new();
         let session = world.open(&["bash"]).await;
-        start(&session, &format!("{} \"PS1='far$ ' {shell}\"", server.with_key())).await;
+        start(&session, &format!("{} \"PS1='far$ ' {shell}\"", with_key(&server))).await;
         let ran = session.0.run(entry("echo there; sleep 0.2; echo late")).await.unwrap();
         assert_eq!((ran.output.as_str(), ran.exit_code), ("there\nlate\n", None), "{shell}");
         assert_eq!(gives(&session, "cd /tmp").await.1, Some(0), "{shell}");

@@ -1,0 +1,101 @@
+//! A real `sshd` on this machine's loopback, and a user who logs in with a password. Stories of other crates include this file.
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use steplatch_patience::eventually_blocking;
+use tempfile::TempDir;
+
+/// A server with keys of its own.
+pub(crate) struct Server {
+    process: Child,
+    folder: TempDir,
+    port: u16,
+}
+
+/// A user of this machine with a password, for as long as the test runs. Only root can make one.
+pub(crate) struct Guest(pub(crate) String);
+
+/// The password of [`Guest`].
+pub(crate) const PASSWORD: &str = "open sesame 42";
+
+impl Guest {
+    #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+    pub(crate) fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: logging in with a password needs a user, which only root can add");
+            return None;
+        }
+        let name = format!("steplatch{}", std::process::id());
+        let run = |command: &mut Command| command.stdin(Stdio::null()).status().is_ok_and(|status| status.success());
+        assert!(run(Command::new("useradd").args(["--no-create-home", "--shell", "/bin/bash", &name])), "useradd");
+        let guest = Self(name);
+        let mut chpasswd = Command::new("chpasswd").stdin(Stdio::piped()).spawn().unwrap();
+        writeln!(chpasswd.stdin.take().unwrap(), "{}:{PASSWORD}", guest.0).unwrap();
+        assert!(chpasswd.wait().unwrap().success(), "chpasswd");
+        Some(guest)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // A user that is left behind has no home and does no harm.
+        let _ = Command::new("userdel").arg("--force").arg(&self.0).stderr(Stdio::null()).status();
+    }
+}
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for key in ["host", "key"] {
+            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path(key)).status();
+            assert!(made.unwrap().success(), "ssh-keygen");
+        }
+        std::fs::copy(path("key.pub"), path("authorized_keys")).unwrap();
+        // Where the server gives up its privileges; packages make it at the start of their service.
+        if rustix::process::geteuid().is_root() {
+            std::fs::create_dir_all("/run/sshd").unwrap();
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let configuration = format!(
+            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+             PidFile none\nPermitRootLogin yes\nPasswordAuthentication yes\nPrintMotd no\nPrintLastLog no\n",
+            path("host").display(),
+            path("authorized_keys").display()
+        );
+        std::fs::write(path("sshd_config"), configuration).unwrap();
+        let process = Command::new("/usr/sbin/sshd")
+            .args(["-D", "-e", "-f"])
+            .arg(path("sshd_config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("sshd: {error}; cargo xtask test installs it"));
+        eventually_blocking("sshd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { process, folder, port }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// The command that logs in as `user`.
+    pub(crate) fn ssh(&self, user: &str, options: &str) -> String {
+        format!(
+            "ssh -tt -p {} -F /dev/null -o UserKnownHostsFile={} {options} {user}@127.0.0.1",
+            self.port,
+            self.path("known_hosts")
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already, or ends now.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

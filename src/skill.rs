@@ -1,0 +1,352 @@
+//! Agent Skills: a workflow as a folder that an agent finds by its description, reads and runs (<https://agentskills.io>).
+//!
+//! Pure: the name of the folder, the texts in it, and a machine that needs no library. What an agent always reads is the
+//! description; the steps are in a file of their own, which it reads when it needs them.
+
+mod name;
+mod standalone;
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use steplatch_protocol::VariableOfContract;
+use steplatch_workflow::{Definition, State, tool};
+
+pub(crate) use name::SkillName;
+pub(crate) use standalone::{NotStandalone, called, standalone};
+
+use crate::typed_inputs::typed_inputs;
+
+/// The most characters of a description, and of what a skill needs, by the format.
+const LONGEST_DESCRIPTION: usize = 1024;
+const LONGEST_COMPATIBILITY: usize = 500;
+
+/// The file with the steps, in the folder.
+pub(crate) const STEPS: &str = "references/steps.md";
+
+/// A workflow as a skill.
+#[derive(Debug)]
+pub(crate) struct Skill<'s> {
+    /// The name of the skill and of its folder.
+    pub(crate) name: &'s SkillName,
+    /// The name of the workflow.
+    pub(crate) workflow: &'s str,
+    /// What `steplatch run` is given, from the folder on: a file, and a function in it.
+    pub(crate) target: &'s str,
+    /// What the workflow is for.
+    pub(crate) description: Option<&'s str>,
+    /// What it must be given.
+    pub(crate) arguments: &'s [VariableOfContract],
+    /// The machine; none of a function.
+    pub(crate) machine: Option<&'s Definition>,
+    /// When it was captured and proved, where that is known (ISO 8601, UTC).
+    pub(crate) captured: Option<&'s str>,
+    pub(crate) proved: Option<&'s str>,
+}
+
+impl Skill<'_> {
+    /// Returns the text of SKILL.md.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.frontmatter();
+        let Self { workflow, target, .. } = self;
+        // Writing to a String does not fail, here and below.
+        let _ = writeln!(text, "\n# {}\n", self.name);
+        if let Some(description) = self.description {
+            let _ = writeln!(text, "{}\n", plain(description));
+        }
+        let _ = writeln!(text, "## How to run it\n");
+        let _ = writeln!(
+            text,
+            "In the directory that it shall work in, with the path of this folder in place of `SKILL_DIR`:\n"
+        );
+        let _ = writeln!(text, "```sh\nsteplatch run SKILL_DIR/{target}{}\n```\n", self.example());
+        text.push_str(
+            "The command ends when the run is over. Exit code 0: completed. 1: failed, with the reason. 3: the run waits at a \
+             question, which it prints. `--json` prints the result as JSON, `--detach` the id of the run at once.\n",
+        );
+        if self.machine.is_some_and(|machine| machine.states().iter().any(State::asks_when_unknown)) {
+            text.push_str(
+                "\nWhere a program shows something that was not expected, the run stops and asks; it never goes on by guess. \
+                 `steplatch gates list` has the question with what was expected, `steplatch gates show GATE` all of it. Type \
+                 into the terminal of the run what the program wants (`steplatch terminal send`), then choose where the run \
+                 goes on: `steplatch gates answer GATE STATE`.\n",
+            );
+        }
+        self.write_arguments(&mut text);
+        self.write_gates(&mut text);
+        let _ = writeln!(text, "\n## What it needs\n\n{}", self.needs());
+        if self.machine.is_some() {
+            let _ = writeln!(text, "\n## What it does\n\n[{STEPS}]({STEPS}) lists what it types, state by state.");
+        }
+        if self.captured.is_some() {
+            let _ = writeln!(
+                text,
+                "\n`steplatch workflow test SKILL_DIR/{target}` plays `{workflow}` against the recording beside it, without a \
+                 terminal."
+            );
+        }
+        text
+    }
+
+    /// Returns the text of the file with the steps. None for a function.
+    pub(crate) fn steps(&self) -> Option<String> {
+        let mut text = format!("# What `{}` types\n", self.workflow);
+        write_steps(&mut text, self.machine?);
+        Some(text)
+    }
+
+    fn frontmatter(&self) -> String {
+        let mut text = format!("---\nname: {}\n", self.name);
+        let what = self.description.map(plain).unwrap_or_default();
+        let when = format!(
+            "Runs the tested terminal workflow '{}' with one steplatch command, in real terminals, with fixed steps and checks. \
+             Use it whenever that is asked for, instead of typing the commands one by one.",
+            self.workflow
+        );
+        let room = LONGEST_DESCRIPTION - when.chars().count() - 2;
+        let mut what: String = what.trim_end_matches('.').chars().take(room).collect();
+        if !what.is_empty() {
+            what.push_str(". ");
+        }
+        let compatibility: String = plain(&self.needs()).chars().take(LONGEST_COMPATIBILITY).collect();
+        let _ = writeln!(text, "description: {}", quoted(&format!("{what}{when}")));
+        let _ = writeln!(text, "compatibility: {}", quoted(&compatibility));
+        let _ = writeln!(text, "metadata:\n  workflow: {}", quoted(self.workflow));
+        let _ = writeln!(text, "  steplatch: {}", quoted(env!("CARGO_PKG_VERSION")));
+        for (key, value) in [("captured", self.captured), ("proved", self.proved)] {
+            if let Some(value) = value {
+                let _ = writeln!(text, "  {key}: {}", quoted(value));
+            }
+        }
+        text.push_str("---\n");
+        text
+    }
+
+    /// Returns the arguments that an example must have.
+    fn example(&self) -> String {
+        let needed = self.arguments.iter().filter(|one| one.required && !one.secret && !from_environment(&one.name));
+        needed.map(|one| format!(" -i {}='…'", one.name)).collect()
+    }
+
+    fn write_arguments(&self, text: &mut String) {
+        if self.arguments.is_empty() {
+            return;
+        }
+        text.push_str("\n## Arguments\n\n| name | value | |\n|---|---|---|\n");
+        for argument in self.arguments {
+            let mut facts = Vec::new();
+            match &argument.default {
+                Some(default) => facts.push(format!("default {}", cell(default))),
+                None if argument.required => facts.push("required".to_owned()),
+                None => facts.push("optional".to_owned()),
+            }
+            if let Some(schema) = &argument.schema {
+                facts.push(format!("JSON Schema {}", cell(&schema.to_string())));
+            }
+            if argument.secret {
+                facts.push("secret".to_owned());
+            }
+            let about = argument.description.as_deref().map(cell).unwrap_or_default();
+            let _ = writeln!(text, "| `{}` | {} | {about} |", argument.name, facts.join(", "));
+        }
+        text.push_str("\nEach is given with `-i NAME=VALUE`, or is a variable of the environment of the same name.\n");
+        if self.arguments.iter().any(|argument| argument.secret) {
+            text.push_str(
+                "Secrets: never ask for one and never write one down. `steplatch run` asks the person at its terminal for them; \
+                 otherwise the person sets the variable of the environment before.\n",
+            );
+        }
+    }
+
+    fn write_gates(&self, text: &mut String) {
+        let Some(machine) = self.machine else { return };
+        let gates = machine.states().iter().filter(|state| state.action().tool() == tool::GATE);
+        let rows: Vec<String> = gates
+            .map(|state| {
+                let params = state.action().params();
+                let param = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+                let choices = params.get("choices").and_then(Value::as_array).into_iter().flatten();
+                let choices: Vec<&str> = choices.filter_map(Value::as_str).collect();
+                let by = if param("answered_by") == "human" { "a person only" } else { "a person or an agent" };
+                format!("| {} | {} | {by} |", cell(param("prompt")), cell(&choices.join(", ")))
+            })
+            .collect();
+        if rows.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            text,
+            "\n## Questions\n\nThe run waits at each of these until it is answered (`steplatch gates answer`).\n"
+        );
+        let _ = writeln!(text, "| question | answers | who |\n|---|---|---|\n{}", rows.join("\n"));
+    }
+
+    /// Returns what must be there for a run, in a sentence or two.
+    fn needs(&self) -> String {
+        let mut needs = format!("Linux, and steplatch {} or later", env!("CARGO_PKG_VERSION"));
+        let programs = self.machine.map(programs).unwrap_or_default();
+        if !programs.is_empty() {
+            let _ = write!(needs, ", and the programs that its commands begin with: {}", programs.join(", "));
+        }
+        needs.push('.');
+        needs
+    }
+}
+
+/// Whether the client of a run always has this variable.
+fn from_environment(name: &str) -> bool {
+    matches!(name, "PWD" | "HOME")
+}
+
+/// Returns the shells and programs that a machine begins, each once.
+fn programs(machine: &Definition) -> Vec<String> {
+    let mut programs: Vec<String> = Vec::new();
+    let mut add = |program: &str| {
+        if !programs.iter().any(|known| known == program) {
+            programs.push(program.to_owned());
+        }
+    };
+    let mut at_prompt = false;
+    for state in machine.states() {
+        let params = state.action().params();
+        let param = |name: &str| without_placeholders(params.get(name).and_then(Value::as_str).unwrap_or_default());
+        match state.action().tool() {
+            tool::OPEN_TERMINAL => {
+                steplatch_capture::programs(&param("shell")).into_iter().for_each(&mut add);
+                at_prompt = true;
+            }
+            tool::RUN_COMMAND if at_prompt => {
+                steplatch_capture::programs(&param("command")).into_iter().for_each(&mut add);
+            }
+            tool::SEND_INPUT | tool::AWAIT_OUTPUT => {
+                if at_prompt && state.action().tool() == tool::SEND_INPUT {
+                    steplatch_capture::programs(&param("input_text")).into_iter().for_each(&mut add);
+                }
+                at_prompt = param("until") == "prompt" || (at_prompt && state.action().tool() == tool::AWAIT_OUTPUT);
+            }
+            _ => {}
+        }
+    }
+    programs
+}
+
+/// Returns a command with a word that is no program in place of each value that is not known.
+fn without_placeholders(command: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = command;
+    while let Some((before, behind)) = rest.split_once('{') {
+        plain.push_str(before);
+        match behind.split_once('}').filter(|(name, _)| !name.contains(char::is_whitespace)) {
+            Some((_, behind)) => {
+                plain.push('$');
+                rest = behind;
+            }
+            None => {
+                plain.push('{');
+                rest = behind;
+            }
+        }
+    }
+    plain + rest
+}
+
+/// Writes what a machine types, and the machines within it below.
+fn write_steps(text: &mut String, machine: &Definition) {
+    text.push_str("\n| state | types |\n|---|---|\n");
+    for (state, typed) in typed_inputs(machine) {
+        let _ = writeln!(text, "| {state} | {} |", cell(&typed));
+    }
+    for state in machine.states() {
+        let params = state.action().params();
+        let inner = params.get("workflow_definition").into_iter();
+        let many = params.get("workflows");
+        let named = many.and_then(Value::as_object).into_iter().flatten().map(|(_, value)| value);
+        let listed = many.and_then(Value::as_array).into_iter().flatten();
+        let inner = inner.chain(named.chain(listed).filter_map(|start| start.get("workflow_definition")));
+        for document in inner {
+            if let Ok(inner) = Definition::parse(document, &steplatch_daemon::TerminalTools) {
+                let name = inner.name().map_or("a workflow within it", |name| name.as_str());
+                let _ = writeln!(text, "\n## State `{}` runs `{name}`", state.name());
+                write_steps(text, &inner);
+            }
+        }
+    }
+}
+
+/// Returns a text in one line, without what means markup to some readers of frontmatter.
+fn plain(text: &str) -> String {
+    let text: String =
+        text.chars().map(|sign| if sign.is_control() || "<>".contains(sign) { ' ' } else { sign }).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a text as a double-quoted scalar of YAML, of which JSON is a part.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Returns a text for a cell of a table, as code: in one line, and without the end of a code or a cell.
+fn cell(text: &str) -> String {
+    let text = steplatch_protocol::visible(text).replace('`', "'").replace('|', "\\|");
+    if text.trim().is_empty() { String::new() } else { format!("`{}`", text.trim()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steplatch_daemon::TerminalTools;
+
+    use super::*;
+
+    fn machine() -> Definition {
+        let document = json!({"name": "release", "initial_state": "open", "arguments": {"V": "The version", "PW": {"secret": true}},
+            "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"shell": "/bin/bash"}}, "transitions": [{"condition": "success", "next_state": "make"}]},
+            "make": {"action": {"tool": "run_command", "params": {"command": "make | tee 'log {V}'"}}, "transitions": [{"condition": "success", "next_state": "confirm"}], "on_unknown": "ask"},
+            "confirm": {"action": {"tool": "gate", "params": {"prompt": "Push?", "choices": ["yes", "no"], "answered_by": "human"}}, "transitions": [{"condition": {}, "next_state": "push"}]},
+            "push": {"action": {"tool": "send_input", "params": {"input_text": "{PW}\n", "secret": true}}}}});
+        Definition::parse(&document, &TerminalTools).unwrap()
+    }
+
+    fn variable(name: &str, secret: bool) -> VariableOfContract {
+        VariableOfContract { name: name.to_owned(), required: true, secret, ..VariableOfContract::default() }
+    }
+
+    #[test]
+    fn a_skill_says_how_it_is_run() {
+        let (machine, name) = (machine(), "release-app".parse().unwrap());
+        let arguments = [variable("V", false), variable("PW", true)];
+        let long = "Builds \"it\" <b>\nand pushes. ".repeat(80);
+        let skill = Skill {
+            name: &name,
+            workflow: "release",
+            target: "scripts/release.json",
+            description: Some(&long),
+            arguments: &arguments,
+            machine: Some(&machine),
+            captured: None,
+            proved: None,
+        };
+        let text = skill.text();
+        let front: Vec<&str> = text.lines().skip(1).take_while(|line| *line != "---").collect();
+        assert_eq!(front[0], "name: release-app");
+        let description: String = serde_json::from_str(front[1].strip_prefix("description: ").unwrap()).unwrap();
+        assert_eq!(description.chars().count(), LONGEST_DESCRIPTION, "{description}");
+        assert!(!description.contains(['<', '>', '\n']));
+        for part in [
+            "steplatch run SKILL_DIR/scripts/release.json -i V='…'\n",
+            "begin with: bash, make, tee.",
+            "| `PW` | required, secret |",
+            "| `Push?` | `yes, no` | a person only |",
+            "it never goes on by guess",
+            "(references/steps.md)",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let steps = skill.steps().unwrap();
+        assert!(
+            steps.contains("| make | `make \\| tee 'log {V}'` |") && steps.contains("| push | `••••••` |"),
+            "{steps}"
+        );
+    }
+}

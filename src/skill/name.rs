@@ -1,0 +1,96 @@
+//! The name of a skill, which is the name of its folder.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// The most characters of a name.
+const LONGEST: usize = 64;
+
+/// The name of a skill: lower-case letters, digits and single hyphens between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SkillName(String);
+
+/// Why a folder cannot have a skill.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidSkillName {
+    /// The path ends in no name.
+    #[error("'{0}' names no folder: the folder of a skill has the skill's name")]
+    NoName(String),
+    /// The name has other characters than the format permits.
+    #[error(
+        "'{name}' is no name of a skill, which its folder has: 1 to 64 lower-case letters (a to z), digits, and single \
+         hyphens between them, such as '{proposal}'"
+    )]
+    Shape {
+        /// The name.
+        name: String,
+        /// One that the format permits.
+        proposal: String,
+    },
+}
+
+impl SkillName {
+    /// Returns the name that a folder has.
+    ///
+    /// # Errors
+    /// When it is none of a skill.
+    pub(crate) fn of_folder(folder: &Path) -> Result<Self, InvalidSkillName> {
+        let name = folder.file_name().ok_or_else(|| InvalidSkillName::NoName(folder.display().to_string()))?;
+        name.to_string_lossy().parse()
+    }
+}
+
+impl FromStr for SkillName {
+    type Err = InvalidSkillName;
+
+    fn from_str(name: &str) -> Result<Self, InvalidSkillName> {
+        let is_part = |part: &str| {
+            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        if name.len() <= LONGEST && name.split('-').all(is_part) {
+            return Ok(Self(name.to_owned()));
+        }
+        let lower = name.to_ascii_lowercase();
+        let parts = lower.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+        let proposal: String = parts.collect::<Vec<_>>().join("-").chars().take(LONGEST).collect();
+        let proposal = proposal.trim_end_matches('-');
+        let proposal = if proposal.is_empty() { "my-skill" } else { proposal };
+        Err(InvalidSkillName::Shape { name: name.to_owned(), proposal: proposal.to_owned() })
+    }
+}
+
+impl fmt::Display for SkillName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_the_format_permits() {
+        for good in ["a", "release-app", "0", &"x".repeat(64)] {
+            assert!(good.parse::<SkillName>().is_ok(), "{good}");
+        }
+        for (bad, proposal) in [
+            ("Release_App", "release-app"),
+            ("-a", "a"),
+            ("a--b", "a-b"),
+            ("a-", "a"),
+            ("", "my-skill"),
+            ("..", "my-skill"),
+            ("é x", "x"),
+            (&"ab-".repeat(30), "ab-".repeat(22)[..63].trim_end_matches('-')),
+        ] {
+            let error = bad.parse::<SkillName>().unwrap_err();
+            let InvalidSkillName::Shape { proposal: made, .. } = &error else { panic!("{error}") };
+            assert!(made.parse::<SkillName>().is_ok(), "{bad}: {made}");
+            assert!(made.starts_with(proposal), "{bad}: {made}");
+        }
+        assert_eq!(SkillName::of_folder(Path::new("x/release/")).unwrap().to_string(), "release");
+        assert!(matches!(SkillName::of_folder(Path::new("/")), Err(InvalidSkillName::NoName(_))));
+    }
+}

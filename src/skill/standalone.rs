@@ -1,0 +1,183 @@
+//! Machines that need no library: the machines that they call by name are put into them.
+//!
+//! A called machine becomes the `workflow_definition` of its action, which runs the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+use steplatch_workflow::tool;
+
+/// How many machines may be within each other: as many as runs may.
+const DEEPEST: u32 = steplatch_workflow::MOST_LEVELS;
+
+/// The most machines that are put into one, each as often as it is called.
+const MOST: u32 = 200;
+
+/// Why a machine cannot stand alone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotStandalone {
+    /// A called name is computed.
+    #[error("state '{state}' calls a workflow whose name is computed ({name}): it can not be taken along")]
+    Computed {
+        /// The state.
+        state: String,
+        /// The name, with its placeholders.
+        name: String,
+    },
+    /// A node or a graph is called.
+    #[error("state '{state}' calls {name}, which the project declares: it can not be taken along")]
+    Node {
+        /// The state.
+        state: String,
+        /// What it calls, in words.
+        name: String,
+    },
+    /// The machines call each other in a circle, or too deep.
+    #[error("'{0}' calls itself, or machines are within each other more than {DEEPEST} levels deep")]
+    Circle(String),
+    /// Too many machines are called.
+    #[error("it calls more than {MOST} machines, with those that they call: they can not all be taken along")]
+    TooMany,
+    /// The called machine is not known.
+    #[error("it calls the workflow '{0}', which is no saved machine: it can not be taken along")]
+    Unknown(String),
+}
+
+/// Returns the names of the workflows that a machine and the machines within it call.
+///
+/// # Errors
+/// When a name is computed, or something else than a workflow is called.
+pub(crate) fn called(document: &Value) -> Result<BTreeSet<String>, NotStandalone> {
+    let mut names = BTreeSet::new();
+    let mut document = document.clone();
+    visit(&mut document, &mut |state, params| {
+        if let Some(name) = params.get("workflow_name").and_then(Value::as_str) {
+            if name.contains('{') {
+                return Err(NotStandalone::Computed { state: state.to_owned(), name: name.to_owned() });
+            }
+            names.insert(name.to_owned());
+        }
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// Returns the machine with all machines that it calls inside. `known` has them by name.
+///
+/// # Errors
+/// When one is missing, calls itself, or is computed.
+pub(crate) fn standalone(document: &Value, known: &BTreeMap<String, Value>) -> Result<Value, NotStandalone> {
+    embedded(document, known, 0, &mut 0)
+}
+
+fn embedded(
+    document: &Value,
+    known: &BTreeMap<String, Value>,
+    depth: u32,
+    count: &mut u32,
+) -> Result<Value, NotStandalone> {
+    let mut document = document.clone();
+    visit(&mut document, &mut |_, params| {
+        let Some(name) = params.get("workflow_name").and_then(Value::as_str).map(str::to_owned) else { return Ok(()) };
+        if depth >= DEEPEST {
+            return Err(NotStandalone::Circle(name));
+        }
+        let inner = known.get(&name).ok_or_else(|| NotStandalone::Unknown(name.clone()))?;
+        *count += 1;
+        if *count > MOST {
+            return Err(NotStandalone::TooMany);
+        }
+        let inner = embedded(inner, known, depth + 1, count)?;
+        params.remove("workflow_name");
+        params.insert("workflow_definition".to_owned(), inner);
+        // A saved machine was not saved again by its run.
+        params.entry("save_on_success").or_insert(Value::Bool(false));
+        Ok(())
+    })?;
+    Ok(document)
+}
+
+type Visitor<'v> = dyn FnMut(&str, &mut Map<String, Value>) -> Result<(), NotStandalone> + 'v;
+
+/// Visits the parameters of every start of a run, in the machine and in the machines within it.
+fn visit(document: &mut Value, visitor: &mut Visitor<'_>) -> Result<(), NotStandalone> {
+    let states = document.get_mut("states").and_then(Value::as_object_mut);
+    for (state, value) in states.into_iter().flatten() {
+        let Some(action) = value.get_mut("action").and_then(Value::as_object_mut) else { continue };
+        let tool = action.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let Some(params) = action.get_mut("params").and_then(Value::as_object_mut) else { continue };
+        match tool.as_str() {
+            tool::RUN_WORKFLOW => start(state, params, visitor)?,
+            tool::PARALLEL => match params.get_mut("workflows") {
+                Some(Value::Array(list)) => {
+                    list.iter_mut().filter_map(Value::as_object_mut).try_for_each(|one| start(state, one, visitor))?;
+                }
+                Some(Value::Object(named)) => {
+                    let starts = named.values_mut().filter_map(Value::as_object_mut);
+                    starts.into_iter().try_for_each(|one| start(state, one, visitor))?;
+                }
+                _ => {}
+            },
+            called if tool::CALLS.contains(&called) => {
+                let named = |key: &str| params.get(key).and_then(Value::as_str);
+                let name = match (named("node_id"), named("graph_id")) {
+                    (Some(node), _) => format!("the node '{node}'"),
+                    (None, Some(graph)) => format!("the graph '{graph}'"),
+                    (None, None) => "a node".to_owned(),
+                };
+                return Err(NotStandalone::Node { state: state.clone(), name });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn start(state: &str, params: &mut Map<String, Value>, visitor: &mut Visitor<'_>) -> Result<(), NotStandalone> {
+    if let Some(inner) = params.get_mut("workflow_definition") {
+        visit(inner, visitor)?;
+    }
+    visitor(state, params)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn calls(params: &Value) -> Value {
+        json!({"initial_state": "go", "states": {"go": {"action": {"tool": "run_workflow", "params": params}}}})
+    }
+
+    #[test]
+    fn called_machines_are_put_inside() {
+        let inner = json!({"initial_state": "end", "states": {"end": {"action": {"tool": "return"}}}});
+        let middle = calls(&json!({"workflow_name": "inner", "save_on_success": true}));
+        let outer = json!({"initial_state": "all", "states": {"all": {"action": {"tool": "parallel", "params": {
+            "workflows": {"one": {"workflow_name": "middle", "initial_variables": {"workflow_name": "x"}},
+                          "two": {"workflow_definition": calls(&json!({"workflow_name": "inner"}))}}}}}}});
+        assert_eq!(called(&outer).unwrap().into_iter().collect::<Vec<_>>(), ["inner", "middle"]);
+        let known = BTreeMap::from([("inner".to_owned(), inner.clone()), ("middle".to_owned(), middle)]);
+        let alone = standalone(&outer, &known).unwrap();
+        assert!(called(&alone).unwrap().is_empty(), "{alone:#}");
+        let workflows = &alone["states"]["all"]["action"]["params"]["workflows"];
+        let params = &workflows["one"]["workflow_definition"]["states"]["go"]["action"]["params"];
+        assert_eq!(params, &json!({"save_on_success": true, "workflow_definition": inner}));
+        assert_eq!(workflows["one"]["initial_variables"], json!({"workflow_name": "x"}));
+        assert_eq!(workflows["one"]["save_on_success"], false);
+    }
+
+    #[test]
+    fn what_cannot_be_taken_along_is_named() {
+        let computed = called(&calls(&json!({"workflow_name": "deploy_{kind}"}))).unwrap_err();
+        assert!(computed.to_string().contains("deploy_{kind}"), "{computed}");
+        let node = json!({"states": {"ask": {"action": {"tool": "run_node", "params": {"node_id": "model"}}}}});
+        assert!(called(&node).unwrap_err().to_string().contains("the node 'model'"));
+        let circle = calls(&json!({"workflow_name": "circle"}));
+        let known = BTreeMap::from([("circle".to_owned(), circle.clone())]);
+        assert_eq!(standalone(&circle, &known), Err(NotStandalone::Circle("circle".to_owned())));
+        let unknown = standalone(&circle, &BTreeMap::new());
+        assert_eq!(unknown, Err(NotStandalone::Unknown("circle".to_owned())));
+    }
+}

@@ -1,0 +1,113 @@
+//! Procedures that are dialogs of real programs: captured from a live session without an edit, proven, and run again with other
+//! values.
+
+use serde_json::json;
+
+use super::Session;
+use super::ssh_server::{Guest, PASSWORD, Server};
+
+#[test]
+fn the_questions_of_npm_init() {
+    let session = Session::begin(&[]);
+    session.runs("mkdir -p pkg && cd pkg && echo '{}' > package.json");
+    session.types("npm init\n");
+    let mut asked = json!(null);
+    for answer in ["shop", "1.0.0", "A shop", "", "node test.js", "", "", "Ana", "MIT"] {
+        asked = session.types(&format!("{answer}\n"));
+    }
+    // Newer versions ask one question more.
+    if asked.to_string().contains("type: (") {
+        session.types("\n");
+    }
+    session.sends(json!({"input_text": "yes\n", "until": "prompt"}));
+    let procedure = session.captures(json!({"name": "shop", "author": "Ana", "about": "A shop"}));
+    procedure.passes_its_recording();
+    procedure.proves(&["NAME=store", "AUTHOR=Bo"], &[]);
+    let written = procedure.file("pkg/package.json");
+    assert!(written.contains("\"name\": \"store\"") && written.contains("\"author\": \"Bo\""), "{written}");
+}
+
+#[test]
+fn a_debugger_to_a_crash() {
+    let code = "#include <stdlib.h>\nint at(int *p, int n) { return p[n]; }\n\
+                int main(int c, char **v) { int n = atoi(v[1]); return n > 3 ? at(0, n) : 0; }\n";
+    let session = Session::begin(&[("crash.c", code)]);
+    session.runs("cc -g -O0 -o crash crash.c");
+    session.types("gdb -q crash\n");
+    session.sends(json!({"input_text": "run 41\n", "pattern": "received signal SIGSEGV"}));
+    session.types("print n\n");
+    session.types("backtrace\n");
+    session.types("quit\n");
+    session.sends(json!({"input_text": "y\n", "until": "prompt"}));
+    let procedure = session.captures(json!({"count": "41"}));
+    procedure.passes_its_recording();
+    procedure.proves(&["COUNT=77"], &[]);
+    // A program that does not crash is not gone over.
+    procedure.writes("crash.c", &code.replace("n > 3", "n > 3000"));
+    let run = procedure.begins(json!({"COUNT": "41"}));
+    assert_eq!(run["status"], "waiting", "{run:#}");
+}
+
+#[test]
+fn a_login_over_ssh_with_a_question_about_the_host_and_a_password() {
+    let server = Server::new();
+    let Some(guest) = Guest::new() else { return };
+    let session = Session::begin(&[]);
+    session.runs(&format!(": > {}", server.path("known_hosts")));
+    session.types(&format!("{}\n", server.ssh(&guest.0, "")));
+    session.types("yes\n");
+    session.types(&format!("{PASSWORD}\n"));
+    session.types("echo over-there-pear | tr a-z A-Z\n");
+    session.sends(json!({"input_text": "exit\n", "until": "prompt"}));
+    let procedure = session.captures(json!({"fruit": "pear"}));
+    assert_eq!(procedure.arguments()["PASSWORD"]["secret"], true, "{:#}", procedure.captured);
+    procedure.passes_its_recording();
+    procedure.proves(&["FRUIT=plum"], &[("PASSWORD", PASSWORD)]);
+    procedure.has_nowhere(PASSWORD);
+    let run = procedure.begins(json!({"PASSWORD": "a wrong one", "FRUIT": "fig"}));
+    assert_eq!(run["status"], "waiting", "a refused password stops it: {run:#}");
+}
+
+/// Asks as debconf does, in dialogs on the whole screen.
+const DIALOGS: &str = r#"export TERM=xterm
+mirror=$(whiptail --title Setup --menu "Which mirror?" 12 40 3 de Berlin fr Paris it Rome 3>&1 1>&2 2>&3) || exit 1
+port=$(whiptail --title Setup --inputbox "Which port?" 10 40 3>&1 1>&2 2>&3) || exit 1
+whiptail --title Setup --yesno "Start it now?" 10 40 && now=yes
+echo "mirror=$mirror port=$port now=$now" > conf
+"#;
+
+#[test]
+fn dialogs_on_the_whole_screen() {
+    let session = Session::begin(&[("setup.sh", DIALOGS)]);
+    session.sends(json!({"input_text": "bash setup.sh\n", "until": "quiet"}));
+    session.sees("Which mirror");
+    session.sends(json!({"keys": ["down", "enter"], "until": "quiet"}));
+    session.sees("Which port");
+    session.sends(json!({"input_text": "9000\n", "until": "quiet"}));
+    session.sees("Start it now");
+    session.sends(json!({"keys": ["enter"], "until": "prompt"}));
+    let procedure = session.captures(json!({"port": "9000"}));
+    procedure.passes_its_recording();
+    procedure.proves(&["PORT=7777"], &[]);
+    assert_eq!(procedure.file("conf"), "mirror=fr port=7777 now=yes\n");
+    // An entry that has moved is not chosen by the keys that once led to another one.
+    std::fs::remove_file(procedure.home.path().join("conf")).unwrap();
+    procedure.writes("setup.sh", &DIALOGS.replace("fr Paris it Rome", "it Rome fr Paris"));
+    let run = procedure.begins(json!({"PORT": "7777"}));
+    assert_eq!(run["status"], "waiting", "{run:#}");
+    assert!(!procedure.home.path().join("conf").exists());
+}
+
+/// Shows its progress on one line, at another speed and with other sizes each time.
+const BUILD: &str = r#"for i in 1 2 3 4 5; do printf "\r[%3d%%] compiling %s (%5d kB)" $((i * 20)) "$1" $RANDOM; sleep 0.0$((RANDOM % 5)); done
+echo; echo "linked $1 in 0.$RANDOM s"
+"#;
+
+#[test]
+fn a_build_with_a_progress_bar() {
+    let session = Session::begin(&[("build.sh", BUILD)]);
+    session.runs("bash build.sh release");
+    let procedure = session.captures(json!({"target": "release"}));
+    procedure.passes_its_recording();
+    procedure.proves(&["TARGET=debug"], &[]);
+}

@@ -1,0 +1,98 @@
+//! Skills: a captured workflow is exported, and runs elsewhere with `steplatch run` alone.
+
+use serde_json::json;
+use steplatch_testkit::{CommandOutput, Home};
+
+use super::Session;
+
+/// Runs the program in a home that has an empty library.
+fn elsewhere(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> CommandOutput {
+    let mut program = home.steplatch();
+    let program = program.args(arguments).envs(environment.iter().copied()).current_dir(home.path());
+    CommandOutput::of(&program.output().unwrap())
+}
+
+#[test]
+fn a_skill_runs_without_the_library() {
+    let session = Session::begin(&[(
+        "greet.sh",
+        "read -p 'Name: ' n; read -s -p 'Password: ' p; echo; echo \"$n ${#p}\" > out\n",
+    )]);
+    session.types("bash greet.sh\n");
+    session.types("Ana\n");
+    session.sends(json!({"input_text": "hunter2-exported\n", "until": "prompt"}));
+    let procedure = session.captures(json!({"name": "Ana"}));
+    let outer = json!({"name": "twice", "description": "Greets: \"two\" people", "arguments": {"OTHER": "Another name"},
+        "initial_state": "both", "states": {
+        "both": {"action": {"tool": "run_workflow", "params": {"workflow_name": "procedure",
+                 "initial_variables": {"NAME": "{OTHER}", "PASSWORD": "1234"}}},
+                 "transitions": [{"condition": "success", "next_state": "end"}]},
+        "end": {"action": {"tool": "return", "params": {"result": {}}}}}});
+    let saved = procedure.agent.calls("create_workflow", json!({"workflow_definition": outer}));
+    assert_eq!(saved["success"], true, "{saved}");
+    let skills = procedure.home.path().join("skills");
+    let skill = skills.join("greet-people");
+    let (skill_path, other_path) = (skill.to_str().unwrap(), skills.join("greet-twice"));
+    let exported = procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path, "--json"]).json();
+    assert_eq!(
+        exported["files"],
+        json!(["SKILL.md", "references/steps.md", "scripts/procedure.json", "scripts/procedure.golden.jsonl"])
+    );
+    procedure.home.runs(&["workflow", "export", "twice", "--skill", other_path.to_str().unwrap()]).well();
+
+    // Nothing is replaced by accident, and a name that the format does not permit is refused with one that it does.
+    let again = procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path]);
+    assert!(again.code == 2 && again.stderr.contains("--force replaces it"), "{again:?}");
+    procedure.home.runs(&["workflow", "export", "procedure", "--skill", skill_path, "--force"]).well();
+    let bad = procedure.home.runs(&["workflow", "export", "procedure", "--skill", "Greet_People"]);
+    assert!(bad.code == 2 && bad.stderr.contains("such as 'greet-people'"), "{bad:?}");
+    let unknown = procedure.home.runs(&["workflow", "export", "no_such", "--skill", "x"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("no_such"), "{unknown:?}");
+
+    let text = std::fs::read_to_string(skill.join("SKILL.md")).unwrap();
+    for part in
+        ["name: greet-people\n", "-i NAME='…'", "| `PASSWORD` | required, secret |", "bash", "never goes on by guess"]
+    {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let files = ["SKILL.md", "references/steps.md", "scripts/procedure.json", "scripts/procedure.golden.jsonl"];
+    for file in files {
+        assert!(!std::fs::read_to_string(skill.join(file)).unwrap().contains("hunter2"), "{file}");
+    }
+
+    // Elsewhere, the file is all there is: the library is empty.
+    let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    std::fs::copy(procedure.home.path().join("greet.sh"), other.path().join("greet.sh")).unwrap();
+    assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
+    let machine = skill.join("scripts/procedure.json");
+    elsewhere(&other, &["workflow", "test", machine.to_str().unwrap()], &[]).well();
+    let run = ["run", machine.to_str().unwrap(), "-i", "NAME=Bo"];
+    elsewhere(&other, &run, &[("PASSWORD", "12345678")]).well();
+    assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Bo 8\n");
+    let twice = other_path.join("scripts/twice.json");
+    elsewhere(&other, &["run", twice.to_str().unwrap(), "-i", "OTHER=Cy"], &[]).well();
+    assert_eq!(std::fs::read_to_string(other.path().join("out")).unwrap(), "Cy 4\n");
+    assert_eq!(other.runs(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
+}
+
+#[test]
+fn a_function_is_a_skill_and_what_cannot_be_taken_along_is_named() {
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    let write = |name: &str, text: &str| std::fs::write(home.path().join(name), text).unwrap();
+    let function = "async def greet(ctx):\n    \"\"\"Greets one.\"\"\"\n    said = await ctx.run(\"say\", ctx.input)\n    return said[\"output\"]\n\n\
+                    BashNode(id=\"say\", session=session, command=\"echo hello {input|sh}\")\nWorkflow(id=\"greet\", session=session, fn=greet)\n";
+    write("greet.py", function);
+    let calls = |name: &str| json!({"name": name, "description": "Calls", "initial_state": "go", "states": {"go": {"action": {"tool": "run_workflow", "params": {"workflow_name": "greet"}}}}});
+    write("caller.json", &calls("caller").to_string());
+    let file = |name: &str| home.path().join(name).display().to_string();
+    home.runs(&["workflow", "load", &file("greet.py"), &file("caller.json")]).well();
+    let refused = home.runs(&["workflow", "export", "caller", "--skill", &file("call")]);
+    assert!(refused.code == 2 && refused.stderr.contains("'greet', which is no saved machine"), "{refused:?}");
+    home.runs(&["workflow", "export", "greet", "--skill", &file("say-hello")]).well();
+    let text = std::fs::read_to_string(home.path().join("say-hello/SKILL.md")).unwrap();
+    assert!(text.contains("steplatch run SKILL_DIR/scripts/greet.py:greet"), "{text}");
+    let other = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    let target = format!("{}:greet", file("say-hello/scripts/greet.py"));
+    let run = elsewhere(&other, &["run", &target, "-i", "input=Ana", "--json"], &[]);
+    assert!(run.stdout.contains("hello Ana"), "{run:?}");
+}

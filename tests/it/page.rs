@@ -326,10 +326,15 @@ fn a_run_is_followed_on_its_diagram_started_again_and_compared() {
 fn the_pictures_of_the_documentation_can_be_made() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
-    page.plays("pictures.mjs", |_, wanted| match wanted["opens"].as_str() {
+    page.plays("pictures.mjs", |page, wanted| match wanted["opens"].as_str() {
         Some(name) => {
             drop(agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
             agent.calls("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
+        }
+        None if wanted["calls"].is_string() => agent.calls(wanted["calls"].as_str().unwrap(), wanted["with"].clone()),
+        None if wanted["writes"].is_string() => {
+            std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
+            json!({"directory": page.home.path()})
         }
         None => {
             let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 5, "save_on_success": false});

@@ -4,17 +4,12 @@ use serde_json::{Value, json};
 
 use super::{Procedure, Session};
 
-/// An installer with one question.
-const INSTALLER: &str = r#"echo Reading package lists
-read -p "Continue? [y/n] " agreed
-[ "$agreed" = y ] || exit 3
-echo yes >> agreed
-echo Installed.
-"#;
+/// The installer of the documentation, with one question.
+const INSTALLER: &str = include_str!("../../../examples/capture/setup.sh");
 
 fn captured() -> Procedure {
-    let session = Session::begin(&[("install.sh", INSTALLER)]);
-    session.types("bash install.sh\n");
+    let session = Session::begin(&[("setup.sh", INSTALLER)]);
+    session.types("sh setup.sh\n");
     session.sends(json!({"input_text": "y\n", "until": "prompt"}));
     let procedure = session.captures(json!({}));
     procedure.passes_its_recording();
@@ -24,7 +19,7 @@ fn captured() -> Procedure {
 impl Procedure {
     /// Runs it with a changed program, until it stops. Returns the run, and the state that it stopped in.
     fn stops_at(&self, program: &str) -> (String, String) {
-        self.writes("install.sh", program);
+        self.writes("setup.sh", program);
         let run = self.begins(json!({}));
         assert_eq!(run["status"], "waiting", "{run:#}");
         let gate = &run["pending_gate"];
@@ -89,7 +84,7 @@ fn another_question_is_taken_up_by_a_patch_that_a_person_accepts_and_every_run_s
     assert_eq!(listed.matches("completed, repaired").count(), 1, "{listed}");
 
     procedure.runs(json!({}));
-    procedure.writes("install.sh", INSTALLER);
+    procedure.writes("setup.sh", INSTALLER);
     procedure.runs(json!({}));
     procedure.passes_its_recording();
     assert_eq!(procedure.file("agreed"), "yes\n".repeat(4));

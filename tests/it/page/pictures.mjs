@@ -74,5 +74,29 @@ await play(async (browser) => {
   await page.setViewportSize({ width: 1040, height: 800 });
   await page.evaluate(() => scrollTo(0, 0));
   await picture(page, "run");
+
+  // A captured workflow whose program asks in other words, and the patch that an agent proposes.
+  await page.setViewportSize({ width: 1040, height: 860 });
+  const setup = (question) => `echo Reading package lists\nprintf '${question} '\nread -r agreed\n[ "$agreed" = y ] || exit 3\necho Installed.\n`;
+  const { directory } = await tell({ writes: setup("Continue? [y/n]") });
+  await tell({ calls: "open_terminal", with: { shell: "bash", name: "setup", working_directory: directory } });
+  await tell({ calls: "send_input", with: { session_id: "setup", input_text: "sh setup.sh\n", until: "input" } });
+  await tell({ calls: "send_input", with: { session_id: "setup", input_text: "y\n", until: "prompt" } });
+  const captured = await tell({ calls: "capture_workflow", with: { session_ids: ["setup"], name: "setup", save: true } });
+  const [state, { action }] = Object.entries(captured.workflow_definition.states).find(([, one]) => one.action.params.pattern);
+  await tell({ writes: setup("Proceed with the installation?") });
+  const stopped = await tell({ calls: "run_workflow", with: { workflow_name: "setup", wait_seconds: 20 } });
+  const value = `${action.params.pattern}|^Proceed with the installation\\? *\\Z`;
+  const proposed = await tell({
+    calls: "propose_patch",
+    with: { run_id: stopped.run_id, reason: "The installer asks in other words", patch: [{ op: "replace", path: `/states/${state}/action/params/pattern`, value }] },
+  });
+  if (!proposed.success) throw new Error(JSON.stringify(proposed));
+  await page.goto(new URL("#/gates", page.url()).href);
+  const question = page.getByRole("heading", { name: /proposes a patch/ });
+  await question.waitFor();
+  await question.scrollIntoViewIfNeeded();
+  await page.locator(".answers button:not([data-inert])").nth(2).waitFor();
+  await picture(page, "repair");
   isClean(page);
 });

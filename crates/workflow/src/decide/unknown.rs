@@ -17,8 +17,8 @@ const NEAREST: &str = "nearest_line";
 /// The last lines of a screen that are compared with what was expected.
 const COMPARED_LINES: usize = 60;
 
-/// The end of a pattern that waits for a line without an end: a question. Captured workflows write it so.
-const QUESTION_END: &str = " *$";
+/// The ends of a pattern that waits for a line without an end: a question. Captured workflows write them so.
+const QUESTION_ENDS: [&str; 2] = [" *$", r" *\Z"];
 
 /// How alike a line must be to be called near, from 0 to 1.
 const NEAR: f64 = 0.2;
@@ -54,7 +54,7 @@ pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Valu
     }
     // Where a question was expected, the program that waits for input has asked another one in its last line.
     let asked = result.get("reason").is_some_and(|reason| reason == "input")
-        && patterns.iter().any(|pattern| pattern.ends_with(QUESTION_END));
+        && patterns.iter().any(|pattern| QUESTION_ENDS.iter().any(|end| pattern.ends_with(end)));
     let question = shown.lines().rev().map(str::trim).find(|line| !line.is_empty()).filter(|_| asked);
     let nearest = question.map(str::to_owned).or_else(|| nearest_line(&patterns, &shown));
     result.insert(EXPECTED.to_owned(), patterns.join("\n").into());

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(wider("Continue", "Continue|"), Err(NotWider::Anything(String::new())));
         assert_eq!(wider("Continue", "Continue|[a-z]"), Err(NotWider::Anything("[a-z]".to_owned())));
         assert!(matches!(wider("Continue", r"Continue|Building \d"), Err(NotWider::Recorded { .. })));
-        assert!(matches!(wider("Continue", r"Continue|(Proceed"), Err(_)));
+        assert!(wider("Continue", r"Continue|(Proceed").is_err());
         assert_eq!(wider("Hello {NAME}", "Hello {NAME}|Welcome {NAME}"), Ok(()));
     }
 

@@ -75,7 +75,7 @@ fn stopped() -> Machine {
     let mut run = Machine::start_with(
         &installer(),
         steplatch_workflow::Start {
-            variables: json!({"TOKEN": "x", "PORT": "80"}).as_object().unwrap().clone(),
+            variables: json!({"TOKEN": "x", "PORT": "80"}).as_object().expect("an object").clone(),
             ..super::machine::start()
         },
     );
@@ -92,15 +92,18 @@ fn propose(run: &mut Machine, patch: &Value) -> Proposal {
     let words = ("the question changed".to_owned(), "claude".to_owned());
     let proposal =
         Proposal::new(&after, "question", patch.clone(), words, "- a\n+ b".to_owned(), (&weakened, Vec::new()));
-    let step = run.history.gate().unwrap().step.clone();
+    let step = run.history.gate().expect("a gate waits").step.clone();
     run.input(Input::PatchProposed { step, proposal: Box::new(proposal.clone()) });
     proposal
 }
 
 /// Answers the gate as the driver does: an accepted patch decides from its answer on.
 fn answer(run: &mut Machine, choice: &str) {
-    let input =
-        Input::GateAnswered { step: run.history.gate().unwrap().step.clone(), choice: choice.into(), by: "ada".into() };
+    let input = Input::GateAnswered {
+        step: run.history.gate().expect("a gate waits").step.clone(),
+        choice: choice.into(),
+        by: "ada".into(),
+    };
     if let Some(proposal) = accepted_patch(&run.history, &input) {
         run.definition = definition(&proposal.definition);
     }
@@ -158,7 +161,7 @@ fn a_declined_patch_leaves_the_run_as_it_was_and_the_next_one_has_another_name()
 }
 
 fn propose_only() -> Proposal {
-    let after = patched(&definition(&installer()), "question", &another_question(), &Tools).unwrap();
+    let after = patched(&definition(&installer()), "question", &another_question(), &Tools).expect("the patch holds");
     let words = (String::new(), String::new());
     Proposal::new(&after, "question", json!([]), words, String::new(), (&[], Vec::new()))
 }

@@ -1,6 +1,6 @@
 //! Differences between what runs did, for a person.
 
-use steplatch_capture::Difference;
+use steplatch_protocol::RunDifference;
 
 use crate::failure::Failure;
 use crate::print::{self, BAD, STRONG, visible};
@@ -9,8 +9,8 @@ use crate::print::{self, BAD, STRONG, visible};
 const LINES: usize = 20;
 
 /// Prints differences, the first one first.
-pub(crate) fn show_differences(differences: &[Difference]) -> Result<(), Failure> {
-    for Difference { state, what, recorded, observed } in differences {
+pub(crate) fn show_differences(differences: &[RunDifference]) -> Result<(), Failure> {
+    for RunDifference { state, what, recorded, observed } in differences {
         print::line(format!("{BAD}✗{BAD:#} {STRONG}{}{STRONG:#}: another {}", visible(state), what.replace('_', " ")))?;
         for (sign, text) in [("-", recorded), ("+", observed)] {
             for line in text.trim_end().lines().take(LINES) {

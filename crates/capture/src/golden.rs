@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use steplatch_protocol::RunDifference;
 use steplatch_workflow::Definition;
 
 /// The version of the format.
@@ -52,19 +53,6 @@ pub struct Proof {
     pub hash: String,
     /// The runs.
     pub runs: Vec<String>,
-}
-
-/// A step of a run that is not as it was recorded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// The state, or where the run ended early the state that was not reached.
-    pub state: String,
-    /// What differs: `state`, `exit_code` or `output`.
-    pub what: &'static str,
-    /// What was recorded.
-    pub recorded: String,
-    /// What the run did.
-    pub observed: String,
 }
 
 /// What a state did when it was recorded: a line of a golden transcript.
@@ -148,18 +136,24 @@ impl Golden {
     /// Returns how the states of a run differ from the recording, the first difference first. `observed` has the states that
     /// the run executed, in order; one without output of its own prints nothing.
     #[must_use]
-    pub fn differences(&self, observed: &[GoldenStep]) -> Vec<Difference> {
+    pub fn differences(&self, observed: &[GoldenStep]) -> Vec<RunDifference> {
         let mut differences = Vec::new();
         for (index, golden) in self.steps.iter().enumerate() {
             let Some(step) = observed.get(index).filter(|step| step.state == golden.state) else {
                 let observed = observed.get(index).map_or(END, |step| step.state.as_str());
                 let (state, recorded) = (golden.state.clone(), golden.state.clone());
-                differences.push(Difference { state, what: "state", recorded, observed: observed.to_owned() });
+                differences.push(RunDifference {
+                    state,
+                    what: "state".to_owned(),
+                    recorded,
+                    observed: observed.to_owned(),
+                });
                 break;
             };
             let code = |code: Option<i32>| code.map_or_else(|| "none".to_owned(), |code| code.to_string());
-            let mut differs = |what, recorded: String, observed: String| {
-                differences.push(Difference { state: golden.state.clone(), what, recorded, observed });
+            let mut differs = |what: &str, recorded: String, observed: String| {
+                let what = what.to_owned();
+                differences.push(RunDifference { state: golden.state.clone(), what, recorded, observed });
             };
             let is_command = step.has_output;
             if (step.exit_code.is_some() || is_command) && step.exit_code != golden.exit_code {
@@ -172,7 +166,7 @@ impl Golden {
         let is_same_way = differences.iter().all(|difference| difference.what != "state");
         if let Some(more) = observed.get(self.steps.len()).filter(|_| is_same_way) {
             let (state, observed) = (more.state.clone(), more.state.clone());
-            differences.push(Difference { state, what: "state", recorded: END.to_owned(), observed });
+            differences.push(RunDifference { state, what: "state".to_owned(), recorded: END.to_owned(), observed });
         }
         differences
     }
@@ -285,7 +279,7 @@ mod tests {
         assert_eq!(golden.differences(&more)[0].observed, "more");
         let other = [step("open", "", None), step("make", "took long", Some(2))];
         let differences = golden.differences(&other);
-        let what: Vec<_> = differences.iter().map(|one| (one.state.as_str(), one.what)).collect();
+        let what: Vec<_> = differences.iter().map(|one| (one.state.as_str(), one.what.as_str())).collect();
         assert_eq!(what, [("make", "exit_code"), ("make", "output"), ("push", "state")]);
         assert_eq!(differences[2].observed, "the end of the run");
     }

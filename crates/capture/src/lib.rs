@@ -7,6 +7,7 @@
 //! `turn` pairs each input with what came of it, `noise` names what is left out, `template` and `provenance` replace
 //! values by variables, `question` makes patterns of what programs ask, and `machine` writes the states.
 
+mod comparison;
 mod effects;
 mod golden;
 #[cfg(test)]
@@ -22,8 +23,9 @@ mod turn;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use comparison::{compare_runs, run_steps};
 pub use effects::programs;
-pub use golden::{Difference, Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
+pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
 pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};
 

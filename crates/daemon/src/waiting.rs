@@ -20,7 +20,7 @@ pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut 
     let has_terminals = !verb.session_id.is_empty() || verb.session_ids.as_ref().is_some_and(|ids| !ids.is_empty());
     let pending = FuturesUnordered::new();
     for run_id in watched {
-        pending.push(runs.get_run(GetRun { run_id, wait_seconds: Some(verb.timeout), detail: None }));
+        pending.push(runs.get_run(GetRun { run_id, wait_seconds: Some(verb.timeout), ..GetRun::default() }));
     }
     let reply = tokio::select! {
         reply = sessions.wait(caller, verb), if has_terminals => reply,

@@ -176,6 +176,40 @@ pub struct GetRun {
     /// How much to tell
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
+    /// Another run, to compare it with
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compare_with: Option<String>,
+}
+
+/// How a run differs from another one. Numbers, identifiers and temporary paths in outputs count as equal.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunComparison {
+    /// This run and the other one
+    pub runs: Vec<String>,
+    /// Whether they began with the same and did the same
+    pub same: bool,
+    /// What each was started with
+    pub inputs: Vec<Value>,
+    /// Seconds that the states of each took
+    pub elapsed_time: Vec<f64>,
+    /// How the other run differs, the first difference first; at most 100
+    pub differences: Vec<RunDifference>,
+    /// Why they can not be compared
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A state that two runs did not do alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunDifference {
+    /// The state
+    pub state: String,
+    /// What differs: state, exit_code or output
+    pub what: String,
+    /// What the run did
+    pub recorded: String,
+    /// What the other run did
+    pub observed: String,
 }
 
 /// How much of a run a reply tells.
@@ -234,6 +268,10 @@ pub struct RunReply {
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub session_id: Option<String>,
+    /// How another run differs from it, where that was asked
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub comparison: Option<RunComparison>,
     /// The end of the screen of the terminal that a failed machine worked in; its terminals may be closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_screen: Option<String>,
@@ -685,19 +723,19 @@ pub struct GetWorkflowRunReply {
 /// List runs, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowRuns {
-    /// Only runs of this workflow
+    /// Of this workflow
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
-    /// Only runs in this state: running, waiting, completed, failed or cancelled
+    /// In this state: running, waiting, completed, failed or cancelled
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Only runs that began then or later (ISO 8601)
+    /// Begun then or later (ISO 8601)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Only runs that began before that
+    /// Begun before that
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Only runs before this one, the last of a page
+    /// Before this one, the last of a page
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// At most so many (default 50)

@@ -51,6 +51,29 @@ impl RunEvents {
         }
     }
 
+    /// Returns the events so far, without secrets.
+    ///
+    /// # Errors
+    ///
+    /// When the history cannot be read.
+    pub(super) async fn so_far(mut self) -> Result<Vec<RunEvent>, Unreadable> {
+        let last = self.run.progress().seq;
+        let mut events = Vec::new();
+        while self.next <= last {
+            let piece = usize::try_from(last - self.next + 1).map_or(PIECE, |left| left.min(PIECE));
+            let told = self.shared.events_for_followers(&self.run, self.next, piece).await?;
+            if told.is_empty() {
+                break;
+            }
+            self.next += told.len() as u64;
+            events.extend(told.into_iter().flatten());
+        }
+        for event in &mut events {
+            self.shared.secrets.mask_fields(&mut event.data);
+        }
+        Ok(events)
+    }
+
     /// Sends events in order, each once, until the run or the connection ends. They are read from the history as fast
     /// as the client takes them, so a slow client blocks no other part of the daemon.
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {

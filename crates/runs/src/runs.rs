@@ -12,8 +12,8 @@ use steplatch_library::Signature;
 use steplatch_project::{Project, Projects, SessionError, Workers, Workflows};
 use steplatch_protocol::{
     CallTool, CancelWorkflow, CancelWorkflowReply, DrawWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun,
-    GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
-    ToolInfo, Until,
+    GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunComparison, RunRecord, RunReply, RunWorkflow, Subscribe,
+    SubscribeReply, ToolInfo, Until,
 };
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
 use steplatch_sessions::{Sessions, ShutdownMode, TerminalTools};
@@ -439,9 +439,30 @@ impl Runs {
                 if let Some(wait) = verb.wait_seconds {
                     self.at_rest(&run, wait_of(wait)).await;
                 }
-                Box::pin(self.report(&run)).await
+                let comparison = match verb.compare_with {
+                    Some(other) => Some(Box::pin(self.comparison(&run, &other)).await),
+                    None => None,
+                };
+                RunReply { comparison, ..Box::pin(self.report(&run)).await }
             }
             Err(error) => RunReply { run_id: verb.run_id, error: Some(error.to_string()), ..RunReply::default() },
+        }
+    }
+
+    /// Compares a run with another one, as far as both are.
+    async fn comparison(&self, run: &Arc<Run>, other: &str) -> RunComparison {
+        let refused = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
+        let other = match self.named(other).await {
+            Ok(other) => other,
+            Err(error) => return refused(error.to_string()),
+        };
+        let events = |run: &Arc<Run>| RunEvents::new(self.shared.clone(), run.clone(), 1, None);
+        match (events(run).so_far().await, events(&other).so_far().await) {
+            (Ok(one), Ok(two)) => {
+                let (run, other) = (run.id.to_string(), other.id.to_string());
+                steplatch_capture::compare_runs((&run, &one), (&other, &two))
+            }
+            (Err(error), _) | (_, Err(error)) => refused(HistoryError::from(error).to_string()),
         }
     }
 

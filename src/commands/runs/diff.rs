@@ -4,14 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
-use steplatch_capture::Golden;
-use steplatch_protocol::DaemonPaths;
+use serde_json::Value;
+use steplatch_protocol::{DaemonPaths, GetRun, RunDetail};
 
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, duration, visible};
-use crate::{completion, pick, run_steps};
+use crate::{completion, front, pick};
 
 /// Compare two runs: what they were started with, their states, exit codes and outputs, and the time that they took
 ///
@@ -34,30 +33,28 @@ impl Diff {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let one = pick::run(place, Some(self.one)).await?;
         let other = pick::run(place, Some(self.other)).await?;
-        let (first, second) = (run_steps::events(place, &one).await?, run_steps::events(place, &other).await?);
-        let (steps, others) = (run_steps::steps(&first), run_steps::steps(&second));
-        let differences = Golden { steps, ..Golden::default() }.differences(&others);
-        let inputs = (run_steps::input(&first), run_steps::input(&second));
-        let total = |times: Vec<f64>| times.iter().sum::<f64>();
-        let times = (total(run_steps::times(&first)), total(run_steps::times(&second)));
-        let is_same = differences.is_empty() && inputs.0 == inputs.1;
-        if self.json {
-            print::json(&json!({
-                "runs": [one, other],
-                "same": is_same,
-                "inputs": [inputs.0, inputs.1],
-                "elapsed_time": [times.0, times.1],
-                "differences": differences,
-            }))?;
-        } else {
-            show_inputs(&inputs.0, &inputs.1)?;
-            show_differences(&differences)?;
-            let time = |seconds: f64| duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-            let took = format!("{QUIET}{} and {}{QUIET:#}", time(times.0), time(times.1));
-            let verdict = if is_same { format!("{GOOD}✓{GOOD:#} the same, ") } else { String::new() };
-            print::line(format!("{verdict}{} states, {took}", others.len()))?;
+        let verb =
+            GetRun { run_id: one, compare_with: Some(other), detail: Some(RunDetail::Brief), ..GetRun::default() };
+        let reply = front::ask(place, verb).await?;
+        let Some(compared) = reply.comparison else {
+            return Err(Failure::usage(reply.error.unwrap_or_else(|| "the runs can not be compared".to_owned())));
+        };
+        if let Some(error) = &compared.error {
+            return Err(Failure::usage(error.clone()).with(&compared));
         }
-        Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        let none = Value::Null;
+        let input = |index: usize| compared.inputs.get(index).unwrap_or(&none);
+        if self.json {
+            print::json(&compared)?;
+        } else {
+            show_inputs(input(0), input(1))?;
+            show_differences(&compared.differences)?;
+            let time = |seconds: f64| duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+            let times: Vec<String> = compared.elapsed_time.iter().map(|seconds| time(*seconds)).collect();
+            let verdict = if compared.same { format!("{GOOD}✓{GOOD:#} the same, ") } else { String::new() };
+            print::line(format!("{verdict}{QUIET}{}{QUIET:#}", times.join(" and ")))?;
+        }
+        Ok(if compared.same { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 }
 

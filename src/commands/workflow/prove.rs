@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_capture::{Difference, Golden, GoldenStep, Proof};
-use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunWorkflow};
+use steplatch_capture::{Golden, GoldenStep, Proof};
+use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunDifference, RunWorkflow};
 use steplatch_workflow::{ContractVariable, Definition, tool};
 
 use super::{golden, source};
@@ -136,7 +136,7 @@ impl Prove {
                 let error = format!("not proved: in run {run}, state '{state}' found nothing that it expects");
                 return Err(Failure::work(error));
             }
-            let mut observed = run_steps::steps(&events);
+            let mut observed = steplatch_capture::run_steps(&events);
             observed.retain(is_recorded);
             // Other values print other things: the way and the exit codes are what must be the same.
             let found = golden.differences(&observed).into_iter().filter(|one| !is_other || one.what != "output");
@@ -154,7 +154,7 @@ impl Prove {
 #[derive(Default)]
 struct Runs {
     ids: Vec<String>,
-    differences: Vec<Difference>,
+    differences: Vec<RunDifference>,
     /// What the last one with the values of the recording did.
     newest: Vec<GoldenStep>,
 }
@@ -181,7 +181,7 @@ fn update(golden: &mut Golden, observed: &[GoldenStep]) {
     }
 }
 
-fn show(differences: &[Difference], json: bool) -> Result<(), Failure> {
+fn show(differences: &[RunDifference], json: bool) -> Result<(), Failure> {
     if json { Ok(print::json(&differences)?) } else { show_differences(differences) }
 }
 

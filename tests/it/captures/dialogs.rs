@@ -110,4 +110,21 @@ fn a_build_with_a_progress_bar() {
     let procedure = session.captures(json!({"target": "release"}));
     procedure.passes_its_recording();
     procedure.proves(&["TARGET=debug"], &[]);
+    let runs = [json!({"TARGET": "release"}), json!({"TARGET": "release"}), json!({"TARGET": "debug"})];
+    let runs = runs.map(|variables| procedure.runs(variables)["run_id"].as_str().unwrap().to_owned());
+    let compared = |other: &str| {
+        let request = json!({"run_id": runs[0], "compare_with": other, "detail": "brief"});
+        procedure.agent.calls("get_run", request)["comparison"].clone()
+    };
+    let same = compared(&runs[1]);
+    assert_eq!((&same["same"], &same["differences"]), (&json!(true), &json!([])), "{same:#}");
+    let other = compared(&runs[2]);
+    assert_eq!(other["same"], false, "{other:#}");
+    assert_eq!(other["inputs"], json!([{"TARGET": "release"}, {"TARGET": "debug"}]), "{other:#}");
+    let first = &other["differences"][0];
+    assert_eq!((&first["state"], &first["what"]), (&json!("bash_build_sh_release"), &json!("output")), "{other:#}");
+    let shown = procedure.home.runs(&["runs", "diff", &runs[0], &runs[2], "--json"]);
+    assert_eq!((shown.code, shown.json()), (1, other), "{shown:?}");
+    let unknown = compared("run_aaaaaaaaaaaaaaaa");
+    assert!(unknown["error"].as_str().unwrap().contains("run_aaaaaaaaaaaaaaaa"), "{unknown}");
 }

@@ -17,8 +17,9 @@ const NEAREST: &str = "nearest_line";
 /// The last lines of a screen that are compared with what was expected.
 const COMPARED_LINES: usize = 60;
 
-/// The ends of a pattern that waits for a line without an end: a question. Captured workflows write them so.
-const QUESTION_ENDS: [&str; 2] = [" *$", r" *\Z"];
+/// The ends of a pattern that waits for a line without an end: a question. Captured workflows write the first, those of
+/// earlier versions the second.
+const QUESTION_ENDS: [&str; 2] = [r" *\Z", " *$"];
 
 /// How alike a line must be to be called near, from 0 to 1.
 const NEAR: f64 = 0.2;
@@ -65,7 +66,9 @@ pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Valu
 
 /// Returns the line that is most like what one of the patterns says, if any is.
 fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
-    let said: Vec<String> = patterns.iter().map(|pattern| plain(pattern)).collect();
+    // Of a pattern over several lines, the last line is the question.
+    let last = |pattern: &str| plain(pattern.rsplit(r"[\s\S]*?").next().unwrap_or(pattern));
+    let said: Vec<String> = patterns.iter().map(|pattern| last(pattern)).collect();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let lines = &lines[lines.len().saturating_sub(COMPARED_LINES)..];
     let mut best: Option<(f64, &str)> = None;
@@ -91,6 +94,7 @@ fn plain(pattern: &str) -> String {
                 Some('d') => text.push('0'),
                 Some('S' | 'w') => text.push('x'),
                 Some('s') => text.push(' '),
+                Some('A' | 'Z' | 'z' | 'b' | 'B') => {}
                 Some(escaped) => text.push(escaped),
                 None => {}
             },
@@ -109,7 +113,7 @@ mod tests {
     #[test]
     fn the_nearest_line_is_the_changed_question() {
         let screen = "Reading lists...\nDo you really want to continue? [yes/no] ";
-        let pattern = r"^Do you want to continue\? \[Y/n\] *$";
+        let pattern = r"2\) +Paris\s[\s\S]*?^Do you want to continue\? \[Y/n\] *\Z";
         assert_eq!(nearest_line(&[pattern], screen).as_deref(), Some("Do you really want to continue? [yes/no]"));
         assert_eq!(nearest_line(&[pattern], "x\ny"), None);
     }

@@ -1,0 +1,104 @@
+//! What the states of a run did, read from its events: to compare it with a recording, or with another run.
+
+use serde_json::Value;
+use steplatch_protocol::{RunComparison, RunDifference, RunEvent};
+
+use crate::golden::{Golden, GoldenStep};
+
+/// The most differences of a comparison, and the most characters of a text of one.
+const MOST: usize = 100;
+const LONGEST: usize = 4000;
+
+/// Returns what the states of a run did, in order. Only commands have an output that can be compared.
+#[must_use]
+pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
+    let step = |event: &RunEvent| {
+        let result = event.data.get("result").unwrap_or(&Value::Null);
+        GoldenStep {
+            state: event.data.get("state").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            prints: result["output"].as_str().unwrap_or_default().to_owned(),
+            exit_code: result["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
+            answer: result["answer"].as_str().map(str::to_owned),
+            has_output: result["output"].is_string(),
+        }
+    };
+    events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()
+}
+
+/// Compares two runs by their ids and their events. Long texts are cut, and of many differences the first ones are told.
+#[must_use]
+pub fn compare_runs(one: (&str, &[RunEvent]), other: (&str, &[RunEvent])) -> RunComparison {
+    let differences = Golden { steps: run_steps(one.1), ..Golden::default() }.differences(&run_steps(other.1));
+    let inputs = vec![input(one.1), input(other.1)];
+    RunComparison {
+        runs: vec![one.0.to_owned(), other.0.to_owned()],
+        same: differences.is_empty() && inputs[0] == inputs[1],
+        inputs,
+        elapsed_time: vec![time(one.1), time(other.1)],
+        differences: differences
+            .into_iter()
+            .take(MOST)
+            .map(|one| RunDifference { recorded: cut(&one.recorded), observed: cut(&one.observed), ..one })
+            .collect(),
+        error: None,
+    }
+}
+
+/// Returns what a run was started with.
+fn input(events: &[RunEvent]) -> Value {
+    let started = events.iter().find(|event| event.event_type == "workflow_started");
+    started.and_then(|event| event.data.get("input").cloned()).unwrap_or(Value::Null)
+}
+
+/// Returns the seconds that the states of a run took.
+fn time(events: &[RunEvent]) -> f64 {
+    let time = |event: &RunEvent| event.data.get("elapsed_time").and_then(Value::as_f64).unwrap_or_default();
+    events.iter().filter(|event| event.event_type == "state_completed").map(time).sum()
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn events(input: &Value, outputs: &[&str]) -> Vec<RunEvent> {
+        let event = |event_type: &str, data: Value| RunEvent {
+            seq: 1,
+            run_id: "run_1".to_owned(),
+            workflow_id: "w".to_owned(),
+            event_type: event_type.to_owned(),
+            data: data.as_object().cloned().unwrap_or_default(),
+            timestamp: String::new(),
+        };
+        let state = |(number, output): (usize, &&str)| {
+            let result = json!({"output": output, "exit_code": 0});
+            event("state_completed", json!({"state": format!("s{number}"), "result": result, "elapsed_time": 1.5}))
+        };
+        let started = event("workflow_started", json!({"input": input}));
+        std::iter::once(started).chain(outputs.iter().enumerate().map(state)).collect()
+    }
+
+    #[test]
+    fn the_first_difference_is_told_first_and_long_texts_are_cut() {
+        let long = "x".repeat(LONGEST + 1);
+        let (one, other) =
+            (events(&json!({"V": "1"}), &["took 1 s", "a"]), events(&json!({"V": "1"}), &["took 22 s", &long]));
+        let compared = compare_runs(("one", &one), ("other", &other));
+        assert_eq!((compared.same, compared.differences.len()), (false, 1), "{compared:?}");
+        assert_eq!((compared.differences[0].state.as_str(), compared.differences[0].what.as_str()), ("s1", "output"));
+        assert_eq!(compared.differences[0].observed.chars().count(), LONGEST + 1);
+        assert_eq!(compared.elapsed_time, [3.0, 3.0]);
+        assert!(compare_runs(("one", &one), ("one", &one)).same);
+        let other = events(&json!({"V": "2"}), &["took 1 s", "a"]);
+        let compared = compare_runs(("one", &one), ("other", &other));
+        assert!(!compared.same && compared.differences.is_empty(), "other inputs: {compared:?}");
+    }
+}

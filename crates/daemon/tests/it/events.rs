@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_protocol::{CancelWorkflow, GetRun, RunReply, RunWorkflow, Subscribe};
+use steplatch_protocol::{AnswerGate, CancelWorkflow, GetRun, RunReply, RunWorkflow, Subscribe};
 use steplatch_testkit::TestDaemon;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
@@ -46,6 +46,32 @@ async fn story(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
 
 fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event_type"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn an_answer_is_among_the_events_before_its_run_has_closed_its_terminal() {
+    let daemon = TestDaemon::new().await;
+    let gate = json!({"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes", "no"], "answered_by": "agent"}});
+    // The shell ignores the signals that end it, so that closing it takes its time.
+    let command = "trap '' HUP TERM";
+    let asking = machine(
+        "asking",
+        json!({
+            "first": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                      "transitions": [{"condition": "success", "next_state": "stay"}]},
+            "stay": {"action": {"tool": "run_command", "params": {"command": command}},
+                     "transitions": [{"condition": "success", "next_state": "ask"}]},
+            "ask": {"action": gate}
+        }),
+    );
+    let run = begin(&daemon, asking).await.run_id;
+    let waiting = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0), ..GetRun::default() }).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
+    assert!(daemon.call(answer).await.success);
+    let (events, _) = story(&daemon, &run).await;
+    assert!(names(&events).contains(&"gate_answered"), "{:?}", names(&events));
+    daemon.stop().await;
 }
 
 #[tokio::test]

@@ -104,13 +104,15 @@ impl Recorder {
         self.shared.listener.run_changed(&self.run.id);
     }
 
-    /// Shows followers that a finished run no longer waits. Followers see the run as finished, with its last entries,
-    /// only after its resources are cleaned up.
+    /// Shows followers that a finished run no longer waits, and the answer that has ended the wait, which its sender
+    /// takes for recorded. Followers see the run as finished, with its last entry, only after its resources are cleaned
+    /// up.
     pub(super) fn publish_closing(&self) {
         let is_changed = self.progress.send_if_modified(|shown| {
             let waits = shown.state == RunState::Waiting;
             if waits {
                 let RunStatus { seq, below, .. } = std::mem::take(shown);
+                let seq = seq.max(self.seq.saturating_sub(1));
                 *shown = RunStatus { seq, below, ..RunStatus::default() };
             }
             waits

@@ -142,6 +142,21 @@ const MOST_LOST: usize = 1000;
 /// How often the terminals of a host of an older version are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a host may take to list its terminals, or to retire. All lists and the start of the daemon wait for it, and a host
+/// that is stopped never answers.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Lists the terminals of a host; none if it has ended, or does not answer in time.
+async fn listed(host: &Host) -> Option<Vec<Description>> {
+    match tokio::time::timeout(ANSWER_TIME, host.ask(&Ask::List)).await {
+        Ok(listed) => listed.ok(),
+        Err(_) => {
+            tracing::warn!(pid = host.greeting().pid, "a terminal host does not list its terminals");
+            None
+        }
+    }
+}
+
 /// What a client has seen of [`Hosts::watch_activity`].
 #[derive(Debug, Default)]
 pub struct SeenActivity {
@@ -298,7 +313,7 @@ impl Hosts {
         let mut all = Vec::new();
         for host in self.reachable() {
             // A host that has ended at this moment keeps no terminals.
-            let Ok(listed) = host.ask::<Vec<Description>>(&Ask::List).await else { continue };
+            let Some(listed) = listed(&host).await else { continue };
             // A terminal that its host no longer lists was closed: it is not lost.
             let pid = host.greeting().pid;
             self.lock()
@@ -368,7 +383,7 @@ impl Hosts {
             let greeting = host.greeting();
             let terminals = match state {
                 HostState::Foreign => greeting.terminals,
-                _ => host.ask::<Vec<Description>>(&Ask::List).await.map_or(0, |all| all.len()),
+                _ => listed(&host).await.map_or(0, |all| all.len()),
             };
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
@@ -514,7 +529,7 @@ impl Hosts {
                     "a terminal host of an older version runs until its last terminal ends"
                 );
                 // It ends with its last terminal; if it has ended already, nothing is left to do.
-                let _ = host.ask::<()>(&Ask::Retire).await;
+                let _ = tokio::time::timeout(ANSWER_TIME, host.ask::<()>(&Ask::Retire)).await;
             }
             HostState::Foreign => tracing::warn!(
                 pid = greeting.pid,
@@ -525,7 +540,7 @@ impl Hosts {
             ),
         }
         if state != HostState::Foreign {
-            let kept = host.ask::<Vec<Description>>(&Ask::List).await.unwrap_or_default();
+            let kept = listed(&host).await.unwrap_or_default();
             self.lock().kept.extend(kept.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
         self.lock().hosts.push(KnownHost { host: host.clone(), state });

@@ -152,6 +152,28 @@ async fn a_host_that_speaks_another_version_is_named_and_left_alone() {
     terminal.close(Closing::default()).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_stopped_does_not_hold_up_the_list() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let folder = folder();
+    let listener = tokio::net::UnixListener::bind(folder.path().join("host-00000001.sock")).unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        // {"Ok": {"wire": 1, "version": "1", "pid": 4194303, "terminals": 3}}, and nothing more.
+        let body = b"\x81\xa2Ok\x84\xa4wire\x01\xa7version\xa11\xa3pid\xce\x00\x3f\xff\xff\xa9terminals\x03";
+        stream.write_all(&u32::try_from(body.len() + 8).unwrap().to_be_bytes()).await.unwrap();
+        stream.write_all(&head[4..]).await.unwrap();
+        stream.write_all(body).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let hosts = hosts(folder.path(), "1").await;
+    assert_eq!(hosts.status().await.len(), 1);
+    assert!(hosts.list().await.is_empty());
+}
+
 #[tokio::test]
 async fn a_socket_that_nobody_listens_at_is_cleared_away() {
     let folder = folder();

@@ -3,6 +3,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use tokio::net::UnixStream;
 
@@ -92,11 +93,16 @@ fn not_running(place: &DaemonPaths) -> ConnectError {
     ConnectError::NotRunning(place.state().to_owned())
 }
 
+/// How long a daemon may take to say hello, also while it reads its journal at its start. A caller that shares its connection
+/// holds up the others meanwhile.
+const GREETING_TIME: Duration = Duration::from_secs(60);
+
 async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
     if hello.protocol_version == 0 {
         hello.protocol_version = PROTOCOL_VERSION;
     }
-    match client.call(hello).await {
+    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer; see: steplatch daemon status");
+    match tokio::time::timeout(GREETING_TIME, client.call(hello)).await.map_err(silent)? {
         Ok(reply) => Ok((client, reply)),
         Err(CallError::Refused(refusal)) if refusal.code == ErrorCode::UnsupportedProtocol => {
             Err(ConnectError::OtherVersion(refusal.error))
@@ -152,4 +158,16 @@ fn start(program: &Path, state: &Path) -> Result<(), StartError> {
     }
     let complaint = complaint.trim().trim_start_matches("error: ").to_owned();
     Err(if complaint.is_empty() { StartError::Silent(status) } else { StartError::Refused { complaint } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_does_not_say_hello_is_not_waited_for_without_end() {
+        let (ours, _daemon) = UnixStream::pair().unwrap();
+        let silent = greet(Client::over(ours), Hello::default()).await.unwrap_err();
+        assert!(silent.to_string().starts_with("the daemon can not be reached: it does not answer"), "{silent}");
+    }
 }

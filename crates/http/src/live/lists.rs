@@ -24,6 +24,9 @@ const INTERVAL: Duration = Duration::from_millis(300);
 /// When terminals are looked at again after the last look, in milliseconds. The last one goes on.
 const LOOKS_MS: [u64; 6] = [300, 700, 2_000, 5_000, 15_000, 30_000];
 
+/// How long a call about the lists may take: longer than the daemon waits for a terminal host that does not answer.
+const LONGEST_CALL: Duration = Duration::from_secs(30);
+
 /// The most runs of a list.
 const MOST_RUNS: u32 = 100;
 
@@ -83,8 +86,13 @@ impl Lists {
     async fn follow_daemons(&self) {
         loop {
             if let Ok(client) = self.daemon.running().await {
-                // It ends with the daemon.
+                // It ends with the daemon, or with a call that fails.
                 self.follow(&client).await;
+                if !client.is_closed() {
+                    tracing::warn!(
+                        "the lists of the page are asked for again: the daemon refused, or answered too late"
+                    );
+                }
             }
             self.update(|lists| lists.is_here = false);
             sleep(PAUSE).await;
@@ -93,8 +101,8 @@ impl Lists {
 
     /// Looks at the lists whenever they may have changed, until the daemon is gone.
     async fn follow(&self, client: &Client) -> Option<()> {
-        let (_, mut runs) = client.subscribe(Watch {}).await.ok()?;
-        let mut terminals = Activity::of(client).await?;
+        let (_, mut runs) = in_time(client.subscribe(Watch {})).await?.ok()?;
+        let mut terminals = in_time(Activity::of(client)).await??;
         let (mut looks, mut runs_seen) = (Looks::new(Instant::now()), None);
         let mut runs_due = Some(looks.due);
         loop {
@@ -113,7 +121,7 @@ impl Lists {
                     let now = Instant::now();
                     let mut found = ListSnapshot { is_here: true, ..self.listed.borrow().clone() };
                     if looks.due <= now {
-                        found.terminals = to_value(client.call(ListTerminalSessions {}).await.ok()?.sessions)?;
+                        found.terminals = to_value(in_time(client.call(ListTerminalSessions {})).await?.ok()?.sessions)?;
                         looks.looked(Instant::now());
                     }
                     if runs_due.is_some_and(|due| due <= now) {
@@ -188,6 +196,11 @@ impl Looks {
     }
 }
 
+/// Returns what a call returns, unless that takes too long: all tabs wait for the lists.
+async fn in_time<T>(call: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(LONGEST_CALL, call).await.ok()
+}
+
 fn to_value(value: impl serde::Serialize) -> Option<Arc<Value>> {
     serde_json::to_value(value).map(Arc::new).ok()
 }
@@ -195,7 +208,7 @@ fn to_value(value: impl serde::Serialize) -> Option<Arc<Value>> {
 async fn listed_runs(client: &Client, state: Option<&str>) -> Option<Arc<Value>> {
     let wanted =
         ListWorkflowRuns { state: state.map(ToOwned::to_owned), limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
-    to_value(client.call(wanted).await.ok()?.runs)
+    to_value(in_time(client.call(wanted)).await?.ok()?.runs)
 }
 
 #[cfg(test)]

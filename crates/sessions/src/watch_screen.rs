@@ -30,6 +30,15 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the screen of a host of an older version is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// A picture that comes within this time was there when it was asked for.
+const AT_ONCE: Duration = Duration::from_millis(5);
+
+/// After so many such pictures in a row, a third of a second, a screen is looked at less often …
+const FLOOD: u32 = 20;
+
+/// … with this time in between.
+const FLOOD_INTERVAL: Duration = Duration::from_millis(33);
+
 /// The most rows above a screen: as many as the emulator knows with their colours.
 const MOST_SCROLLBACK: u16 = 1000;
 
@@ -147,12 +156,14 @@ impl ScreenEvents {
     /// what was shown meanwhile, and receives the latest state.
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let (mut known, mut shown) = (None, None);
+        let mut pace = FramePace::new(self.interval);
         loop {
+            let asked = Instant::now();
             let update = match self.next(known).await {
                 Ok(update) => update,
                 Err(_) => return sink.event(request_id, &ScreenEvent::ScreenClosed).await,
             };
-            let due = Instant::now() + self.interval;
+            let due = Instant::now() + pace.after(asked.elapsed());
             known = Some(update.version);
             let screen = Shown::of(update, &self.secrets);
             if let Some(change) = screen.change_from(shown.as_ref()) {
@@ -181,6 +192,27 @@ impl ScreenEvents {
             }
             answer => answer,
         }
+    }
+}
+
+/// The time between two pictures of a screen. A screen that has changed again whenever it is looked at is a flood, which is
+/// looked at half as often: it can not be read, and each look costs the daemon and the host of the terminal.
+#[derive(Debug)]
+struct FramePace {
+    interval: Duration,
+    /// How many pictures in a row were there at once.
+    in_a_row: u32,
+}
+
+impl FramePace {
+    fn new(interval: Duration) -> Self {
+        Self { interval, in_a_row: 0 }
+    }
+
+    /// Returns the time to the next picture, after one that was waited for so long.
+    fn after(&mut self, waited: Duration) -> Duration {
+        self.in_a_row = if waited < AT_ONCE { self.in_a_row.saturating_add(1) } else { 0 };
+        if self.in_a_row < FLOOD { self.interval } else { self.interval.max(FLOOD_INTERVAL) }
     }
 }
 
@@ -303,6 +335,20 @@ mod tests {
     use steplatch_terminal::Rgb;
 
     use super::*;
+
+    #[test]
+    fn a_flood_is_looked_at_half_as_often_until_it_pauses() {
+        let interval = Duration::from_millis(15);
+        let mut pace = FramePace::new(interval);
+        let (at_once, idle) = (Duration::from_millis(1), Duration::from_millis(8));
+        for _ in 1..FLOOD {
+            assert_eq!(pace.after(at_once), interval);
+        }
+        assert_eq!([pace.after(at_once), pace.after(at_once)], [FLOOD_INTERVAL; 2]);
+        assert_eq!([pace.after(idle), pace.after(at_once)], [interval; 2], "the next change is shown at once");
+        let mut slow = FramePace::new(Duration::from_millis(500));
+        assert!((0..100).all(|_| slow.after(at_once) == Duration::from_millis(500)));
+    }
 
     fn shown(texts: &[&str]) -> Shown {
         let run = |text: &&str| Run {

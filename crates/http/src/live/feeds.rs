@@ -30,6 +30,10 @@ const FEWEST_AT_ONCE: usize = 4;
 const MOST_GROUPS: usize = 12;
 const BETWEEN_GROUPS: Duration = Duration::from_millis(1);
 
+/// The time before the second group. What an agent waits for comes with the change; the processors are its own until then, and a
+/// person does not see the difference: it is less than a frame.
+const BEFORE_OTHERS: Duration = Duration::from_millis(10);
+
 /// The time between two attempts to reach the daemon.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -193,8 +197,8 @@ impl Feed {
         let feed = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(groups) = feed.upgrade().and_then(|feed| feed.next_round()) {
-                for group in groups.into_iter().skip(1) {
-                    tokio::time::sleep(BETWEEN_GROUPS).await;
+                for (group, pause) in groups.into_iter().skip(1).zip(pauses()) {
+                    tokio::time::sleep(pause).await;
                     group.iter().for_each(|tab| tab.notify_one());
                 }
             }
@@ -232,6 +236,11 @@ impl Feed {
         self.screen.lock().gone = Some(why);
         self.wake();
     }
+}
+
+/// Returns the times before the second group and each later one.
+fn pauses() -> impl Iterator<Item = Duration> {
+    std::iter::once(BEFORE_OTHERS).chain(std::iter::repeat(BETWEEN_GROUPS))
 }
 
 /// Receives a screen until there is none, or the feed has no viewer.

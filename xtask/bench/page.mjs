@@ -16,7 +16,8 @@ const { chromium } = createRequire(`${MODULES}/playwright/`)("playwright-core");
 const [STEPLATCH, ...chosen] = process.argv.slice(2);
 
 const KEYS = 200;
-const FLOOD_SECONDS = 30;
+const FLOOD_SECONDS = 7;
+const FLOOD_ROUNDS = 4;
 const WALL = 200;
 const EVENTS = 10_000;
 const TABS = 50;
@@ -173,45 +174,59 @@ async function keys(browser) {
   await context.close();
 }
 
-/** A flood with a viewer and without. */
+/** A flood with a viewer and without, by turns: what else runs on the machine meets both. */
 async function floods(browser) {
   for (const [name, program] of [["yes", "yes"], ["counting", "seq 1 1000000000"]]) {
     const id = await terminal(name);
     // The program prints when it ended, by the clock that the page reads.
-    const flood = `timeout ${FLOOD_SECONDS} ${program}; echo ended-$(date +%s%3N)-\n`;
+    const flood = `clear; timeout ${FLOOD_SECONDS} ${program}; echo ended-$(date +%s%3N)-\n`;
     const flooded = async () => {
       const end = meter();
       await types(id, flood);
-      await ask("POST", `/terminals/${id}/await`, { pattern: "ended-\\d+-", timeout: FLOOD_SECONDS * 2 });
+      await ask("POST", `/terminals/${id}/await`, { pattern: "ended-\\d+-", timeout: FLOOD_SECONDS * 3 });
       return end();
     };
-    const alone = await flooded();
     const context = await browser.newContext({ viewport: { width: 1280, height: 820 } });
-    await types(id, "clear\n");
     const page = await tab(context, `terminals/${id}`);
     await page.locator(".screen .row").first().waitFor();
     await sleep(1000);
     const before = rendererMemory();
-    await page.evaluate(() => {
-      window.frames_painted = 0;
-      window.caught_up = new Promise((seen) => {
-        new MutationObserver(() => {
-          window.frames_painted += 1;
-          const ended = /ended-(\d+)-/.exec(document.querySelector(".screen").textContent);
-          if (ended) requestAnimationFrame(() => seen(performance.timeOrigin + performance.now() - Number(ended[1])));
-        }).observe(document.querySelector(".screen"), { childList: true, subtree: true, characterData: true });
-      });
-    });
-    const watched = await flooded();
-    const late = await page.evaluate(() => window.caught_up);
-    const frames = await page.evaluate(() => window.frames_painted);
-    const more = rendererMemory() - before;
     const own = (cpu) => (cpu.daemon ?? 0) + (cpu["terminal-host"] ?? 0);
-    row(`\`${program}\` for ${FLOOD_SECONDS} s: processor time of daemon and host (s)`, own(watched).toFixed(1), `${own(alone).toFixed(1)} without a viewer`, "≤ 1.1 ×", own(watched) <= 1.1 * own(alone));
-    row("… of the server (s)", watched.serve.toFixed(1), alone.serve.toFixed(1), "–", null);
-    row("… memory of the page (MB more)", more.toFixed(0), "–", "< 100", more < 100);
-    row("… frames painted a second", (frames / FLOOD_SECONDS).toFixed(0), "–", "–", null);
-    row("… printed → painted at its end (ms)", late.toFixed(0), "–", "≤ 50", late <= 50);
+    const [alone, watched, served, late, memory] = [[], [], [], [], []];
+    let frames = 0;
+    for (let round = 0; round < FLOOD_ROUNDS; round += 1) {
+      await page.goto(new URL("#/overview", page.url()).href);
+      await page.getByRole("heading", { name: "Overview" }).waitFor();
+      alone.push(own(await flooded()));
+      await types(id, "clear\n");
+      await page.goto(new URL(`#/terminals/${id}`, page.url()).href);
+      await page.locator(".stage > .screen .row").first().waitFor();
+      await sleep(500);
+      await page.evaluate(() => {
+        window.frames_painted = 0;
+        window.caught_up = new Promise((seen) => {
+          new MutationObserver(() => {
+            window.frames_painted += 1;
+            const ended = /ended-(\d+)-/.exec(document.querySelector(".stage > .screen").textContent);
+            if (ended) requestAnimationFrame(() => seen(performance.timeOrigin + performance.now() - Number(ended[1])));
+          }).observe(document.querySelector(".stage > .screen"), { childList: true, subtree: true, characterData: true });
+        });
+      });
+      const cpu = await flooded();
+      watched.push(own(cpu));
+      served.push(cpu.serve);
+      late.push(await page.evaluate(() => window.caught_up));
+      frames += await page.evaluate(() => window.frames_painted);
+      memory.push(rendererMemory() - before);
+    }
+    const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
+    const each = (numbers) => `${sum(numbers).toFixed(1)} (${numbers.map((number) => number.toFixed(1)).join(", ")})`;
+    const seconds = FLOOD_SECONDS * FLOOD_ROUNDS;
+    row(`\`${program}\`, ${FLOOD_ROUNDS} × ${FLOOD_SECONDS} s: processor time of daemon and host (s)`, each(watched), `${each(alone)} without a viewer`, "≤ 1.1 ×", sum(watched) <= 1.1 * sum(alone));
+    row("… of the server (s)", sum(served).toFixed(1), "–", "–", null);
+    row("… memory of the page (MB more)", Math.max(...memory).toFixed(0), "–", "< 100", Math.max(...memory) < 100);
+    row("… frames painted a second", (frames / seconds).toFixed(0), "–", "–", null);
+    row("… printed → painted at its end (ms, median)", quantile(late).toFixed(0), "–", "≤ 50", quantile(late) <= 50);
     await context.close();
     await closes(id);
   }

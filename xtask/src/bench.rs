@@ -126,7 +126,9 @@ pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Resu
         ("painting", &["-p", "steplatch-picture", "--bench", "painting", "--"]),
         ("executing", &["-p", "steplatch-python", "--bench", "executing", "--"]),
     ];
-    suites.iter().try_for_each(|(name, suite)| step::run(name, bench(repository, suite).args(arguments)))
+    suites.iter().try_for_each(|(name, suite)| step::run(name, bench(repository, suite).args(arguments)))?;
+    // Its turns are its own: the two sides have to be measured next to each other.
+    step::run("log of inputs", &mut bench(repository, &["--quiet", "-p", "steplatch-terminal", "--bench", "inputs"]))
 }
 
 /// Returns a command that builds a program as it is published.

@@ -6,6 +6,7 @@ mod export;
 mod golden;
 mod graph;
 mod history;
+mod import;
 mod lint;
 mod list;
 mod load;
@@ -32,6 +33,7 @@ pub(crate) enum Workflow {
     /// Show a saved workflow: its arguments, its states and how its runs went
     Show(show::Show),
     Capture(capture::Capture),
+    Import(import::Import),
     /// Save workflows, to run them by name
     Load(load::Load),
     /// Remove saved workflows
@@ -56,6 +58,7 @@ impl Workflow {
             Self::List(command) => command.run(place).await,
             Self::Show(command) => command.run(place).await,
             Self::Capture(command) => command.run(place).await,
+            Self::Import(command) => command.run(place).await,
             Self::Load(command) => command.run(place).await,
             Self::Rm(command) => command.run(place).await,
             Self::History(command) => command.run(place).await,

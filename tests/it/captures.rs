@@ -2,6 +2,7 @@
 
 mod changes;
 mod dialogs;
+mod imports;
 mod procedures;
 mod repairs;
 mod skills;

@@ -10,6 +10,7 @@
 mod comparison;
 mod effects;
 mod golden;
+mod import;
 #[cfg(test)]
 mod laws;
 mod machine;
@@ -20,12 +21,15 @@ mod session_log;
 mod template;
 mod turn;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use comparison::{compare_runs, run_steps};
 pub use effects::programs;
 pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
+pub use import::{
+    Imported, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files, script_recording,
+};
 pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};
 
@@ -75,7 +79,7 @@ pub struct Guess {
 }
 
 /// An input that is not in the machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The input.
     pub input: String,

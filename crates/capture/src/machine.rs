@@ -196,6 +196,11 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether a log was made of a recording by another program.
+    fn is_imported(&self) -> bool {
+        self.logs.iter().any(|log| log.is_imported)
+    }
+
     fn note_used(&mut self, names: &[String]) {
         for name in names {
             let value = self.bindings.iter().find(|binding| binding.name == *name).map(|binding| binding.value.clone());
@@ -309,6 +314,9 @@ impl Writer<'_> {
                 format!("exit code {code} is expected"),
                 "it had that when it was captured and was not done again",
             );
+        }
+        if exit_code.is_none() && self.is_imported() {
+            self.guess(&name, "exit code 0 is expected", "the recording has no exit codes");
         }
         self.golden(&name, output, exit_code);
         for wait in &turn.waits {
@@ -544,6 +552,13 @@ impl Writer<'_> {
             self.captured.undecided.push(sentence);
         }
         self.decide_about_logs();
+        if self.is_imported() {
+            for guess in &mut self.captured.guesses {
+                guess.reason.push_str("; imported, lower trust");
+            }
+            let sentence = "the workflow was imported: prove it with steplatch workflow prove before you rely on it";
+            self.captured.undecided.push(sentence.to_owned());
+        }
         if self.states.iter().all(|state| state.tool == "open_terminal") {
             self.captured.undecided.push("nothing was captured but the opening of a terminal".to_owned());
         }

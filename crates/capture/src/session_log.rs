@@ -14,6 +14,9 @@ pub struct SessionLog {
     pub directory: String,
     /// The entries, oldest first.
     pub moments: Vec<Moment>,
+    /// Whether it was made of a recording by another program: exit codes are unknown, prompts are guessed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_imported: bool,
 }
 
 /// An entry of the log, and what was printed from it up to the next one.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use steplatch_access::Caller;
-use steplatch_capture::{CaptureRequest, Captured, Golden, Surroundings, capture};
+use steplatch_capture::{CaptureRequest, Captured, Golden, Imported, Surroundings, capture};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Library;
 use steplatch_protocol::{CaptureGuess, CaptureOmission, CaptureWorkflow, CaptureWorkflowReply, CreateWorkflow};
@@ -18,7 +18,7 @@ impl Workflows {
     /// Makes a workflow of what was done in terminals, and saves it if that is asked for.
     pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
         let refused = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
-        if verb.session_ids.is_empty() {
+        if verb.session_ids.is_empty() && verb.imported.is_empty() {
             return refused(
                 "name the terminals to capture in session_ids; list_terminal_sessions lists them".to_owned(),
             );
@@ -34,14 +34,27 @@ impl Workflows {
                 Err(error) => return refused(error),
             }
         }
+        let (mut left_out, mut undecided) = (Vec::new(), Vec::new());
+        for recording in &verb.imported {
+            match serde_json::from_value::<Imported>(recording.clone()) {
+                Ok(imported) => {
+                    logs.push(imported.log);
+                    left_out.extend(imported.left_out);
+                    undecided.extend(imported.undecided);
+                }
+                Err(error) => return refused(format!("imported has a log that cannot be read: {error}")),
+            }
+        }
+        if logs.iter().all(|log| log.moments.is_empty()) && !verb.imported.is_empty() {
+            let notes = undecided.iter().map(|sentence| format!("; {sentence}")).collect::<String>();
+            return refused(format!("the recording has no input that a workflow can be made of{notes}"));
+        }
         if logs.iter().all(|log| log.moments.is_empty()) {
             return refused("nothing was typed into it; `steplatch terminal inputs` lists what its log has".to_owned());
         }
+        let sources: Vec<String> = logs.iter().map(|log| log.terminal.clone()).collect();
         let request = CaptureRequest {
-            description: verb
-                .description
-                .clone()
-                .or_else(|| Some(format!("Captured from {}", verb.session_ids.join(", ")))),
+            description: verb.description.clone().or_else(|| Some(format!("Captured from {}", sources.join(", ")))),
             name: Some(verb.name.clone()),
             inputs: verb.inputs.clone().into_iter().collect(),
             keeps_looks: verb.keep,
@@ -49,11 +62,21 @@ impl Workflows {
         };
         let around = surroundings(caller);
         let made = tokio::task::spawn_blocking(move || capture(&logs, &around, &request)).await;
-        let Ok(captured) = made else { return refused("the capture failed; steplatch doctor reports why".to_owned()) };
-        self.captured(caller, verb, captured).await
+        let Ok(mut captured) = made else {
+            return refused("the capture failed; steplatch doctor reports why".to_owned());
+        };
+        captured.left_out.extend(left_out);
+        captured.undecided.extend(undecided);
+        self.captured(caller, verb, sources, captured).await
     }
 
-    async fn captured(&self, caller: &Caller, verb: CaptureWorkflow, captured: Captured) -> CaptureWorkflowReply {
+    async fn captured(
+        &self,
+        caller: &Caller,
+        verb: CaptureWorkflow,
+        sources: Vec<String>,
+        captured: Captured,
+    ) -> CaptureWorkflowReply {
         let guesses = captured.guesses.iter();
         let left_out = captured.left_out.iter();
         let mut reply = CaptureWorkflowReply {
@@ -93,7 +116,7 @@ impl Workflows {
         let create = CreateWorkflow {
             workflow_definition: captured.definition.clone(),
             overwrite_existing: verb.overwrite_existing,
-            reason: Some(format!("captured from {}", verb.session_ids.join(", "))),
+            reason: Some(format!("captured from {}", sources.join(", "))),
         };
         let created = self.create(caller, create).await;
         let Some(path) = created.path.filter(|_| created.success) else {

@@ -47,6 +47,9 @@ pub struct CaptureWorkflow {
     /// Replace a saved workflow of that name
     #[serde(default, skip_serializing_if = "is_false")]
     pub overwrite_existing: bool,
+    /// Logs that a client made of recordings by other programs, instead of those of terminals
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imported: Vec<Value>,
 }
 
 /// A captured workflow.

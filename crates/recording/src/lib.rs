@@ -3,15 +3,18 @@
 //! A recording is an asciicast file, which stays where its owner wanted it (`asciicast.rs`); the catalog is a directory of
 //! links to such files (`catalog.rs`). A replay draws one with the emulator of a live terminal (`player.rs`), from the
 //! beginning or from a keyframe, and reads the file as it goes: its memory does not grow with the file.
+//! `events.rs` reads all events at once, with what was typed, for an import.
 //!
 //! Nothing here masks secrets: screens are masked where they leave the daemon, as those of live terminals.
 
 mod asciicast;
 mod catalog;
+mod events;
 mod player;
 mod reader;
 
 pub use asciicast::{Events, Header};
 pub use catalog::{Catalog, CatalogEntry, InvalidRecordingId, RecordingId};
+pub use events::{RecordedEvent, RecordedEvents, recorded_events};
 pub use player::{Marker, OpenError, Player};
 pub use reader::Damage;

@@ -275,7 +275,7 @@ impl Player {
             Happening::Output(text) => self.replay.draw(&text),
             Happening::Resize(size) => self.replay.resize(size),
             Happening::Exit(code) => self.exit = Some(code),
-            Happening::Marker(_) | Happening::Other => {}
+            Happening::Marker(_) | Happening::Input(_) | Happening::Other => {}
         }
         self.held_since = if self.replay.is_held_back() { self.held_since.or(Some(at)) } else { None };
         (self.place, self.at) = (behind, at);

@@ -75,7 +75,8 @@ pub(crate) enum Happening {
     Resize(Size),
     Marker(String),
     Exit(i32),
-    /// What a replay does not show, such as input.
+    Input(String),
+    /// What neither a replay nor an import uses.
     Other,
 }
 
@@ -188,6 +189,7 @@ fn parse(line: &str, version: u8, before: Duration) -> Result<(Duration, Happeni
         "o" => Happening::Output(data),
         "r" => Happening::Resize(size(&data).ok_or("it has no size of a screen")?),
         "m" => Happening::Marker(data),
+        "i" => Happening::Input(data),
         "x" => Happening::Exit(data.trim().parse().map_err(|_| "it has no exit code")?),
         _ => Happening::Other,
     };

@@ -81,6 +81,7 @@ impl Sessions {
             shell: secrets.masked(description.command),
             directory: description.cwd.map(|directory| secrets.masked(directory)).unwrap_or_default(),
             moments: moments.collect(),
+            is_imported: false,
         })
     }
 }

@@ -71,6 +71,7 @@ impl Capture {
             inputs: self.input.into_iter().collect(),
             expect: self.expect,
             keep: self.keep,
+            imported: Vec::new(),
             save: self.save,
             overwrite_existing: self.overwrite,
         };
@@ -84,7 +85,7 @@ impl Capture {
     }
 }
 
-fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
+pub(super) fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
     if reply.path.is_none() && !reply.workflow_definition.is_null() {
         print::json(&reply.workflow_definition)?;
     }

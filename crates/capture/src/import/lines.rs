@@ -1,0 +1,150 @@
+//! Printed bytes as lines: what a terminal that is wide enough shows of them in the end.
+
+/// The most bytes of text that are kept.
+const MOST_TEXT: usize = 8 << 20;
+
+/// The longest line, in characters.
+const LONGEST_LINE: usize = 16 << 10;
+
+/// Where the reader is within an escape sequence.
+#[derive(Debug, Clone, Default, PartialEq)]
+enum Escape {
+    #[default]
+    None,
+    Begun,
+    /// A control sequence, with its parameters.
+    Control(String),
+    /// A text for the terminal, up to BEL or ST.
+    Text {
+        after_escape: bool,
+    },
+    /// The next sign chooses a set of signs.
+    Skip,
+}
+
+/// The lines of an output.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    done: String,
+    count: usize,
+    line: Vec<char>,
+    row: String,
+    column: usize,
+    escape: Escape,
+    is_full_screen: bool,
+}
+
+impl Lines {
+    pub(super) fn put(&mut self, text: &str) {
+        for sign in text.chars() {
+            self.sign(sign);
+        }
+        self.row = self.line.iter().collect();
+    }
+
+    /// Returns the number of lines that have ended.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the line that has not ended.
+    pub(super) fn row(&self) -> &str {
+        &self.row
+    }
+
+    /// Returns the bytes of all lines.
+    pub(super) fn len(&self) -> usize {
+        self.done.len() + self.row.len()
+    }
+
+    pub(super) fn is_full_screen(&self) -> bool {
+        self.is_full_screen
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.done + &self.row
+    }
+
+    fn sign(&mut self, sign: char) {
+        match std::mem::take(&mut self.escape) {
+            Escape::None => self.plain(sign),
+            Escape::Skip => {}
+            Escape::Begun => {
+                self.escape = match sign {
+                    '[' => Escape::Control(String::new()),
+                    ']' | 'P' | '_' | '^' | 'X' => Escape::Text { after_escape: false },
+                    '(' | ')' | '*' | '+' | '#' => Escape::Skip,
+                    _ => Escape::None,
+                }
+            }
+            Escape::Text { after_escape: true } if sign == '\\' => {}
+            Escape::Text { .. } if sign == '\x07' => {}
+            Escape::Text { .. } => self.escape = Escape::Text { after_escape: sign == '\x1b' },
+            Escape::Control(mut parameters) => {
+                if ('@'..='~').contains(&sign) {
+                    self.control(&parameters, sign);
+                } else if parameters.len() < 64 {
+                    parameters.push(sign);
+                    self.escape = Escape::Control(parameters);
+                }
+            }
+        }
+    }
+
+    fn plain(&mut self, sign: char) {
+        match sign {
+            '\x1b' => self.escape = Escape::Begun,
+            _ if self.is_full_screen => {}
+            '\n' => {
+                let line: String = self.line.drain(..).collect();
+                self.column = 0;
+                self.count += 1;
+                if self.done.len() + line.len() < MOST_TEXT {
+                    self.done.push_str(&line);
+                    self.done.push('\n');
+                }
+            }
+            '\r' => self.column = 0,
+            '\x08' => self.column = self.column.saturating_sub(1),
+            '\t' => (0..8 - self.column % 8).for_each(|_| self.write(' ')),
+            sign if sign.is_control() => {}
+            sign => self.write(sign),
+        }
+    }
+
+    fn write(&mut self, sign: char) {
+        if self.column >= LONGEST_LINE {
+            return;
+        }
+        if self.line.len() < self.column {
+            self.line.resize(self.column, ' ');
+        }
+        match self.line.get_mut(self.column) {
+            Some(place) => *place = sign,
+            None => self.line.push(sign),
+        }
+        self.column += 1;
+    }
+
+    fn control(&mut self, parameters: &str, sign: char) {
+        let number = || parameters.parse::<usize>().unwrap_or(1).clamp(1, LONGEST_LINE);
+        match (sign, parameters) {
+            ('h' | 'l', "?1049" | "?1047" | "?47") => self.is_full_screen = sign == 'h',
+            _ if self.is_full_screen => {}
+            ('K' | 'J', "" | "0") => self.line.truncate(self.column),
+            ('K', "2") => self.line.clear(),
+            ('C', _) => self.column = (self.column + number()).min(LONGEST_LINE),
+            ('D', _) => self.column = self.column.saturating_sub(number()),
+            ('G', _) => self.column = number() - 1,
+            ('P', _) => {
+                let end = (self.column + number()).min(self.line.len());
+                self.line.drain(self.column.min(end)..end);
+            }
+            ('@', _) if self.column < self.line.len() && self.line.len() < LONGEST_LINE => {
+                let column = self.column;
+                self.line.splice(column..column, std::iter::repeat_n(' ', number()));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `steplatch workflow import`: a workflow made of a recording by another program.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use steplatch_capture::{
+    Imported, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files, script_recording,
+};
+use steplatch_protocol::{CaptureWorkflow, DaemonPaths};
+use steplatch_recording::{RecordedEvent, recorded_events};
+
+use crate::failure::{FAILED, Failure};
+use crate::{front, print};
+
+/// The most bytes of a file that is imported.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// Make a workflow of a recording by another program
+///
+/// FILE is an asciicast with input events (asciinema rec --capture-input, versions 2 and 3), the timing file of script
+/// (script --log-io FILE --log-timing FILE, with its logs beside it), or a script of autoexpect. Prints what `workflow capture` prints; all of it
+/// is guessed from texts, so prove the workflow before you rely on it. What was typed without an echo becomes a secret argument.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Name of the workflow
+    #[arg(long, short)]
+    name: String,
+    /// What it is for
+    #[arg(long, short)]
+    description: Option<String>,
+    /// Make a typed value an argument (repeatable)
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
+    input: Vec<(String, String)>,
+    /// A file that must exist at the end (repeatable)
+    #[arg(long, value_name = "FILE")]
+    expect: Vec<String>,
+    /// Keep commands that only look around
+    #[arg(long)]
+    keep: bool,
+    /// Save it in the library, with its recording beside it
+    #[arg(long)]
+    save: bool,
+    /// Replace a saved workflow of that name
+    #[arg(long, requires = "save")]
+    overwrite: bool,
+    /// Print the whole reply as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Import {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let log = read_recording(&self.file)?;
+        let log = serde_json::to_value(log).map_err(|error| Failure::work(error.to_string()))?;
+        let verb = CaptureWorkflow {
+            name: self.name,
+            description: self.description,
+            inputs: self.input.into_iter().collect(),
+            expect: self.expect,
+            keep: self.keep,
+            imported: vec![log],
+            save: self.save,
+            overwrite_existing: self.overwrite,
+            ..CaptureWorkflow::default()
+        };
+        let reply = front::ask(place, verb).await?;
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            super::capture::show(&reply)?;
+        }
+        Ok(if reply.success { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+}
+
+/// Reads a recording in the format that its beginning shows.
+fn read_recording(path: &Path) -> Result<Imported, Failure> {
+    let bytes = read(path)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let timeline = if let Some(files) = script_files(&text) {
+        let log = |name: &Option<String>| name.as_ref().map(|name| read(&path.with_file_name(name))).transpose();
+        let output = log(&files.output)?.unwrap_or_default();
+        let input = if files.input == files.output { None } else { Some(log(&files.input)?.unwrap_or_default()) };
+        script_recording(&text, ScriptLogs { output: &output, input: input.as_deref() })
+    } else if bytes.first() == Some(&b'{') {
+        asciicast(&bytes)?
+    } else if let Some(timeline) = expect_script(&text) {
+        timeline
+    } else {
+        return Err(Failure::work(format!(
+            "{} is no asciicast, no timing file of script in the advanced format, and no script of autoexpect",
+            path.display()
+        )));
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(imported(&name, timeline))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let failure = |error: std::io::Error| Failure::work(format!("cannot read {}: {error}", path.display()));
+    let file = std::fs::File::open(path).map_err(failure)?;
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failure)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(Failure::work(format!("{} is longer than {} MiB", path.display(), MOST_BYTES >> 20)));
+    }
+    Ok(bytes)
+}
+
+fn asciicast(mut bytes: &[u8]) -> Result<Timeline, Failure> {
+    let header = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let header: serde_json::Value = serde_json::from_slice(header).unwrap_or_default();
+    let (events, damage) = recorded_events(&mut bytes).map_err(|error| Failure::work(error.to_string()))?;
+    if let Some(damage) = damage.as_ref().filter(|_| events.is_empty()) {
+        return Err(Failure::work(format!("it is no asciicast that can be read: {damage}")));
+    }
+    let mut undecided: Vec<String> = Vec::new();
+    undecided.extend(damage.map(|damage| format!("the recording is not whole: {damage}")));
+    if !events.iter().any(|(_, event)| matches!(event, RecordedEvent::Input(_))) {
+        undecided.push("the recording has no input: record it with asciinema rec --capture-input".to_owned());
+    }
+    let event = |(time, event)| {
+        let event = match event {
+            RecordedEvent::Output(text) => TimelineEvent::Output(text),
+            RecordedEvent::Input(text) => TimelineEvent::Input(text),
+            RecordedEvent::Resize { cols, rows } => TimelineEvent::Resize { cols, rows },
+            RecordedEvent::Exit(code) => TimelineEvent::Exit(code),
+        };
+        (time, event)
+    };
+    let command = header["command"].as_str().or_else(|| header["term"]["command"].as_str()).unwrap_or_default();
+    Ok(Timeline {
+        command: command.to_owned(),
+        events: events.into_iter().map(event).collect(),
+        undecided,
+        ..Timeline::default()
+    })
+}

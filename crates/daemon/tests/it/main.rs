@@ -3,6 +3,7 @@
 
 mod asking;
 mod calls;
+mod captures;
 mod commands;
 mod contract;
 mod contract_runs;

@@ -92,10 +92,13 @@ await play(async (browser) => {
     with: { run_id: stopped.run_id, reason: "The installer asks in other words", patch: [{ op: "replace", path: `/states/${state}/action/params/pattern`, value }] },
   });
   if (!proposed.success) throw new Error(JSON.stringify(proposed));
+  // The proposal alone, and all of it.
+  const { runs } = await tell({ calls: "list_runs", with: { state: "waiting" } });
+  for (const { run_id } of runs.filter((run) => run.run_id !== stopped.run_id)) await tell({ calls: "cancel_run", with: { run_id } });
+  await page.setViewportSize({ width: 1040, height: 760 });
   await page.goto(new URL("#/gates", page.url()).href);
   const question = page.getByRole("heading", { name: /proposes a patch/ });
   await question.waitFor();
-  await question.scrollIntoViewIfNeeded();
   await page.locator(".answers button:not([data-inert])").nth(2).waitFor();
   await picture(page, "repair");
   isClean(page);

@@ -95,7 +95,7 @@ await play(async (browser) => {
   // The proposal alone, and all of it.
   const { runs } = await tell({ calls: "list_runs", with: { state: "waiting" } });
   for (const { run_id } of runs.filter((run) => run.run_id !== stopped.run_id)) await tell({ calls: "cancel_run", with: { run_id } });
-  await page.setViewportSize({ width: 1040, height: 760 });
+  await page.setViewportSize({ width: 1040, height: 1010 });
   await page.goto(new URL("#/gates", page.url()).href);
   const question = page.getByRole("heading", { name: /proposes a patch/ });
   await question.waitFor();

@@ -33,13 +33,23 @@ pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit)
 /// The most bytes of all pieces together.
 const MOST_IN_PIECES: usize = 4 << 20;
 
+/// Returns a text as its lines looked when they were finished, with the blanks that its last line ends in if that is open:
+/// they belong to a question, and a pattern may ask for them.
+fn settled_whole(raw: &str) -> String {
+    let mut text = settled(raw);
+    if !text.is_empty() && !text.ends_with([' ', '\n']) {
+        text.extend(raw.chars().rev().take_while(|sign| *sign == ' '));
+    }
+    text
+}
+
 /// Returns the texts between offsets as lines looked when they were finished, each with its beginning and its end where
 /// it is longer than `most` characters. Once there are [`MOST_IN_PIECES`] bytes, the others are empty.
 pub(super) fn pieces(history: &History, ranges: &[(u64, u64)], most: usize) -> Vec<String> {
     let mut left = MOST_IN_PIECES;
     let text = |(begin, end): &(u64, u64)| {
         let pieces = Pieces::within(history, *begin..(*end).max(*begin), |_, _| true);
-        let excerpt = cut(history, &pieces, *end, None, Limit::HeadAndTail(most.min(left)), settled);
+        let excerpt = cut(history, &pieces, *end, None, Limit::HeadAndTail(most.min(left)), settled_whole);
         let text = match excerpt.tail {
             Some(tail) => format!("{}\n…\n{tail}", excerpt.head),
             None => excerpt.head,

@@ -102,6 +102,8 @@ pub(crate) trait Screen: Send {
     fn cursor(&self) -> Cursor;
     /// The modes as of now.
     fn modes(&self) -> Modes;
+    /// A row as plain text, blanks at the right cut; empty if there is none. Costs far less than all rows.
+    fn row(&self, index: u16) -> String;
     /// The rows as plain text, blanks at the right and empty rows at the bottom cut.
     fn text(&self) -> String;
     /// The rows as text with colours (SGR sequences), cut likewise.

@@ -193,18 +193,21 @@ impl Screen for Emulator {
         }
     }
 
+    fn row(&self, index: u16) -> String {
+        let mut out = String::new();
+        if let Some(row) = self.rows().nth(index.into()) {
+            push_row(&mut out, row);
+        }
+        out
+    }
+
     fn text(&self) -> String {
         let mut out = String::with_capacity(1024);
         for (index, row) in self.rows().enumerate() {
             if index > 0 {
                 out.push('\n');
             }
-            let begin = out.len();
-            for cell in row {
-                push_cell(&mut out, cell);
-            }
-            let end = begin + out[begin..].trim_end().len();
-            out.truncate(end);
+            push_row(&mut out, row);
         }
         out.truncate(out.trim_end_matches('\n').len());
         out
@@ -263,6 +266,15 @@ impl Screen for Emulator {
     }
 }
 
+/// Appends a row, without the blanks at its right.
+fn push_row(out: &mut String, row: &[Cell]) {
+    let begin = out.len();
+    for cell in row {
+        push_cell(out, cell);
+    }
+    out.truncate(begin + out[begin..].trim_end().len());
+}
+
 /// Appends what a cell shows; the second half of a wide character shows nothing of its own.
 pub(super) fn push_cell(out: &mut String, cell: &Cell) {
     if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
@@ -288,7 +300,9 @@ mod tests {
 
     #[test]
     fn rows_are_cut_at_the_right_and_at_the_bottom() {
-        assert_eq!(shown(10, 4, b"a  \r\n\r\n  b   \r\n").text(), "a\n\n  b");
+        let screen = shown(10, 4, b"a  \r\n\r\n  b   \r\n");
+        assert_eq!(screen.text(), "a\n\n  b");
+        assert_eq!([0, 1, 2, 3, 4].map(|row| screen.row(row)), ["a", "", "  b", "", ""]);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Task {
         let is_typed = matches!(action, LoggedAction::Typed { .. } | LoggedAction::Hidden { .. });
         let screen = (is_typed && context == InputContext::FullScreen).then(|| self.logged_screen());
         let enters = !matches!(action, LoggedAction::Waited { .. } | LoggedAction::Entered { .. });
-        let directory = if enters && context == InputContext::Prompt { self.states().cwd } else { None };
+        let directory = if enters && context == InputContext::Prompt { self.directory() } else { None };
         self.inputs.add(by, Moment { offset, context, screen, directory }, action)
     }
 

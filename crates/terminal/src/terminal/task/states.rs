@@ -31,13 +31,17 @@ impl Task {
         let discipline = self.pty.line_discipline();
         let password = !idle && discipline.is_some_and(Discipline::is_unseen);
         let awaiting_input = if password { Some(true) } else { self.input_state().awaits() };
-        let cwd = match &self.shell.folder {
+        States { cwd: self.directory(), awaiting_input, password }
+    }
+
+    /// Returns the directory of the shell, or of the program. The one of an inner shell that does not report it is unknown.
+    pub(super) fn directory(&self) -> Option<String> {
+        match &self.shell.folder {
             // At its prompt the shell's own folder is the one that counts. An inner shell may be on another machine.
-            Some(folder) if !idle || self.shell.is_inner => Some(folder.clone()),
+            Some(folder) if !self.shell.is_idle() || self.shell.is_inner => Some(folder.clone()),
             None if self.shell.is_inner => None,
             _ => folder_of(self.child.pid().as_raw_nonzero().get()),
-        };
-        States { cwd, awaiting_input, password }
+        }
     }
 
     /// What the foreground program does about typed input.
@@ -101,8 +105,7 @@ impl Task {
     /// Returns the row of the cursor, up to the cursor and behind it.
     fn row_of_cursor(&self) -> (String, String) {
         let cursor = self.intake.screen.cursor();
-        let text = self.intake.screen.text();
-        let row = text.lines().nth(cursor.row.into()).unwrap_or_default();
+        let row = self.intake.screen.row(cursor.row);
         let mut left = usize::from(cursor.col);
         let mut characters = row.chars();
         let mut before = String::new();

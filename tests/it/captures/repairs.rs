@@ -95,6 +95,48 @@ fn another_question_is_taken_up_by_a_patch_that_a_person_accepts_and_every_run_s
 }
 
 #[test]
+fn an_extra_question_becomes_a_state_of_its_own_and_the_old_program_still_passes() {
+    const EXTRA: &str = r"^Install recommended packages\? \[Y/n\] *\Z";
+    let procedure = captured();
+    let first =
+        "printf 'Install recommended packages? [Y/n] '\nread -r extra\necho \"$extra\" >> extras\nprintf 'Continue?";
+    let longer = INSTALLER.replace("printf 'Continue?", first);
+    let (run, state) = procedure.stops_at(&longer);
+    let asked = procedure.over(&run);
+    assert_eq!(asked["pending_gate"]["context"]["nearest_line"], "Install recommended packages? [Y/n]", "{asked:#}");
+    let known = &procedure.captured["workflow_definition"]["states"][&state];
+    let (params, transition) = (&known["action"]["params"], &known["transitions"][0]);
+    let answer = json!({
+        "action": {"tool": "send_input", "params": {
+            "input_text": "n\n", "pattern": params["pattern"], "timeout": params["timeout"], "stop_at_input": true}},
+        "on_unknown": "ask",
+        "transitions": [transition],
+    });
+    let leads =
+        json!({"condition": {"field_contains": {"match_text": "Install recommended"}}, "next_state": "decline_extras"});
+    let pattern = format!("{}|{EXTRA}", procedure.pattern(&state));
+    let patch = json!([
+        {"op": "replace", "path": format!("/states/{state}/action/params/pattern"), "value": pattern},
+        {"op": "add", "path": format!("/states/{state}/transitions/0"), "value": leads},
+        {"op": "add", "path": "/states/decline_extras", "value": answer},
+    ]);
+    let proposed = procedure.proposes(&run, patch);
+    assert_eq!(proposed["success"], true, "{proposed:#}");
+    assert!(proposed["weakens"].as_array().is_some_and(|named| !named.is_empty()), "it acts anew: {proposed:#}");
+    // The question stands there already, so the run goes on with the new state.
+    procedure.home.answers(&run, "accept, and go on with 'decline_extras'").well();
+    let over = procedure.over(&run);
+    assert_eq!((&over["status"], &over["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{over:#}");
+    procedure.passes_its_recording();
+
+    procedure.runs(json!({}));
+    assert_eq!(procedure.file("extras"), "n\n".repeat(2));
+    procedure.writes("setup.sh", INSTALLER);
+    procedure.runs(json!({}));
+    assert_eq!((procedure.file("extras"), procedure.file("agreed")), ("n\n".repeat(2), "yes\n".repeat(4)));
+}
+
+#[test]
 fn a_patch_of_a_workflow_that_was_changed_meanwhile_is_for_the_run_only() {
     let procedure = captured();
     let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));

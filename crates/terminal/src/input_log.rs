@@ -15,8 +15,9 @@ use crate::wait::Reason;
 /// The most entries that are held.
 const MOST_ENTRIES: usize = 4096;
 
-/// The most bytes of memory that the entries take: their texts, and what each entry takes besides.
-const MOST_BYTES: usize = 1 << 20;
+/// The most bytes of the entries that are held: their texts, and what each entry takes besides. The allocator takes up to a
+/// third more, so that a log stays below 1 MiB.
+const MOST_BYTES: usize = 768 << 10;
 
 /// What an entry takes besides its texts: itself, its place in the log, and the rounding and bookkeeping of its
 /// allocations, of which most entries have four.

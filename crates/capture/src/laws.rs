@@ -120,3 +120,29 @@ proptest! {
         prop_assert!(read.is_ok(), "{}", read.unwrap_err());
     }
 }
+
+#[test]
+fn a_date_and_a_host_that_are_typed_are_named_unless_they_are_inputs() {
+    let input = InputRecord {
+        number: 1,
+        kind: InputKind::Command,
+        context: "prompt".to_owned(),
+        text: Some("tar -czf mill-2026-01-31.tgz shop".to_owned()),
+        reason: Some("ended".to_owned()),
+        exit_code: Some(0),
+        timestamp: "2026-01-31T12:00:00Z".to_owned(),
+        ..InputRecord::default()
+    };
+    let moment = Moment { input, printed: String::new(), output: None };
+    let log = SessionLog { shell: "bash".to_owned(), moments: vec![moment], ..SessionLog::default() };
+    let around = Surroundings { host: "mill".to_owned(), ..Surroundings::default() };
+    let undecided = |inputs: &[(&str, &str)]| {
+        let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        capture(std::slice::from_ref(&log), &around, &CaptureRequest { inputs, ..CaptureRequest::default() }).undecided
+    };
+    let named = undecided(&[]);
+    assert!(named.iter().any(|one| one.contains("types the date '2026-01-31'")), "{named:?}");
+    assert!(named.iter().any(|one| one.contains("types the host name 'mill'")), "{named:?}");
+    let named = undecided(&[("day", "2026-01-31")]);
+    assert!(!named.iter().any(|one| one.contains("date")), "{named:?}");
+}

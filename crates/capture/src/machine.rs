@@ -224,6 +224,24 @@ impl Writer<'_> {
         template
     }
 
+    /// Names a date in what is typed, where it is the day on which it was typed: the next run is on another day.
+    fn note_date(&mut self, state: &str, typed: &str, turn: &Turn) {
+        let Some((year, month, day)) = date(&turn.timestamp) else { return };
+        let forms = [
+            format!("{year}-{month}-{day}"),
+            format!("{year}{month}{day}"),
+            format!("{year}/{month}/{day}"),
+            format!("{day}.{month}.{year}"),
+            format!("{month}/{day}/{year}"),
+            format!("{day}/{month}/{year}"),
+        ];
+        if let Some(form) = forms.iter().find(|form| typed.contains(form.as_str())) {
+            let sentence =
+                format!("state '{state}' types the date '{form}': give it as an input to make it an argument");
+            self.captured.undecided.push(sentence);
+        }
+    }
+
     /// Adds a gate before an input that cannot be taken back.
     fn gate(&mut self, turn: &Turn) {
         let text = match &turn.act {
@@ -254,6 +272,7 @@ impl Writer<'_> {
                 let base = if turn.at_prompt { text.clone() } else { format!("answer {}", subject(text, keys)) };
                 let name = slug(&base);
                 let template = self.typed(&name, text, turn.at_prompt);
+                self.note_date(&name, &template, turn);
                 let mut params = Map::new();
                 if !template.is_empty() || keys.is_empty() {
                     params.insert("input_text".to_owned(), template.into());
@@ -298,6 +317,7 @@ impl Writer<'_> {
     fn command(&mut self, turn: &Turn, command: &str, directory: Option<&str>, exit_code: Option<i32>, output: &str) {
         let name = slug(command);
         let command = self.typed(&name, command, turn.at_prompt);
+        self.note_date(&name, &command, turn);
         let mut params = Map::from_iter([("command".to_owned(), Value::from(command))]);
         if let Some(directory) = directory {
             let directory = self.typed(&name, directory, false);
@@ -679,6 +699,12 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
 
 fn open_state(log: usize) -> String {
     if log == 0 { "open".to_owned() } else { format!("open_{}", log + 1) }
+}
+
+/// Returns year, month and day of a moment (ISO 8601).
+fn date(timestamp: &str) -> Option<(&str, &str, &str)> {
+    let mut parts = timestamp.split_once('T')?.0.split('-');
+    Some((parts.next()?, parts.next()?, parts.next()?))
 }
 
 /// Returns how long a state waits that took so many seconds.

@@ -36,11 +36,19 @@ pub(crate) fn general(text: &str, bindings: &[Binding], around: &Surroundings) -
 
 /// Escapes a text and generalises its words.
 fn generalised(text: &str, around: &Surroundings) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
     let mut pattern = String::with_capacity(text.len() + 16);
-    let mut word = String::new();
+    let (mut word, mut index) = (String::new(), 0);
+    let mut flush = |word: &mut String, pattern: &mut String| {
+        let is_date = !word.is_empty() && is_part_of_date(&words, index);
+        index += usize::from(!word.is_empty());
+        let made = if is_date { date_name(word) } else { word_pattern(word, around) };
+        pattern.push_str(&made);
+        word.clear();
+    };
     for sign in text.chars() {
         if sign.is_whitespace() {
-            pattern.push_str(&word_pattern(&std::mem::take(&mut word), around));
+            flush(&mut word, &mut pattern);
             if !pattern.ends_with(" +") {
                 pattern.push_str(if pattern.ends_with(' ') { "+" } else { " " });
             }
@@ -48,8 +56,53 @@ fn generalised(text: &str, around: &Surroundings) -> String {
             word.push(sign);
         }
     }
-    pattern.push_str(&word_pattern(&word, around));
+    flush(&mut word, &mut pattern);
     pattern
+}
+
+/// The names of months and days of the week, as programs write dates in English.
+const DATE_NAMES: [&str; 19] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
+/// Whether a word is the name of a month or a day, whole or its first three letters.
+fn is_date_name(word: &str) -> bool {
+    let word = word.trim_matches(AROUND).to_ascii_lowercase();
+    DATE_NAMES.iter().any(|name| word == *name || (word.len() == 3 && name.starts_with(&word)))
+}
+
+/// Whether a word is such a name with a number or another such name beside it: `May` alone is a word.
+fn is_part_of_date(words: &[&str], index: usize) -> bool {
+    let is_date =
+        |word: &&str| is_date_name(word) || word.trim_matches(AROUND).starts_with(|sign: char| sign.is_ascii_digit());
+    let beside = [index.checked_sub(1), Some(index + 1)];
+    words.get(index).is_some_and(|word| is_date_name(word))
+        && beside.into_iter().flatten().filter_map(|at| words.get(at)).any(is_date)
+}
+
+/// Returns the pattern of a name of a date, whichever it is.
+fn date_name(word: &str) -> String {
+    let core = word.trim_matches(AROUND);
+    let begin = word.find(core).unwrap_or(0);
+    format!("{}[A-Za-z]+{}", escaped(&word[..begin]), escaped(&word[begin + core.len()..]))
 }
 
 /// Signs around a word that are no part of what changes.
@@ -169,6 +222,8 @@ mod tests {
             ("ana@mill:~# ", r"^\S+:~# *\Z"),
             ("(Pdb) ", r"^\(Pdb\) *\Z"),
             ("commit 1f3a9b2c now? ", r"^commit \S+ now\? *\Z"),
+            ("Last login: Tue Nov 24 04:21 ok? ", r"^Last login: [A-Za-z]+ [A-Za-z]+ \d+ \d+:\d+ ok\? *\Z"),
+            ("May I sit on the Sun? ", r"^May I sit on the Sun\? *\Z"),
             ("    utf8   ok? ", r"^ *utf8 +ok\? *\Z"),
         ];
         for (line, pattern) in cases {

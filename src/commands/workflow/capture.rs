@@ -18,12 +18,8 @@ pub(crate) struct Capture {
     /// Ids or names of terminals; without one the only open terminal, or one picked from a list
     #[arg(value_name = "TERMINAL", add = completion::terminals())]
     terminals: Vec<String>,
-    /// Name of the workflow
-    #[arg(long, short)]
-    name: String,
-    /// What it is for
-    #[arg(long, short)]
-    description: Option<String>,
+    #[command(flatten)]
+    options: CaptureOptions,
     /// Capture only the last commands, so many
     #[arg(long, value_name = "COMMANDS", conflicts_with_all = ["from", "since"])]
     last: Option<u32>,
@@ -36,6 +32,17 @@ pub(crate) struct Capture {
     /// Number of the last input to capture
     #[arg(long, value_name = "NUMBER")]
     to: Option<u64>,
+}
+
+/// What a capture makes, of terminals or of a recording.
+#[derive(Debug, Args)]
+pub(super) struct CaptureOptions {
+    /// Name of the workflow
+    #[arg(long, short)]
+    name: String,
+    /// What it is for
+    #[arg(long, short)]
+    description: Option<String>,
     /// Make a typed value an argument (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
     input: Vec<(String, String)>,
@@ -62,18 +69,28 @@ impl Capture {
             if self.terminals.is_empty() { vec![pick::terminal(place, None).await?] } else { self.terminals };
         let verb = CaptureWorkflow {
             session_ids,
-            name: self.name,
-            description: self.description,
             from: self.from,
             to: self.to,
             since: self.since,
             last: self.last,
+            ..CaptureWorkflow::default()
+        };
+        self.options.capture(place, verb).await
+    }
+}
+
+impl CaptureOptions {
+    /// Has the daemon make the workflow of what `verb` names, and prints the reply.
+    pub(super) async fn capture(self, place: &DaemonPaths, verb: CaptureWorkflow) -> Result<ExitCode, Failure> {
+        let verb = CaptureWorkflow {
+            name: self.name,
+            description: self.description,
             inputs: self.input.into_iter().collect(),
             expect: self.expect,
             keep: self.keep,
-            imported: Vec::new(),
             save: self.save,
             overwrite_existing: self.overwrite,
+            ..verb
         };
         let reply = front::ask(place, verb).await?;
         if self.json {
@@ -85,7 +102,7 @@ impl Capture {
     }
 }
 
-pub(super) fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
+fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
     if reply.path.is_none() && !reply.workflow_definition.is_null() {
         print::json(&reply.workflow_definition)?;
     }

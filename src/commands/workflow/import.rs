@@ -11,8 +11,8 @@ use steplatch_capture::{
 use steplatch_protocol::{CaptureWorkflow, DaemonPaths};
 use steplatch_recording::{RecordedEvent, recorded_events};
 
-use crate::failure::{FAILED, Failure};
-use crate::{front, print};
+use super::capture::CaptureOptions;
+use crate::failure::Failure;
 
 /// The most bytes of a file that is imported.
 const MOST_BYTES: u64 = 32 << 20;
@@ -27,54 +27,16 @@ pub(crate) struct Import {
     /// The recording
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Name of the workflow
-    #[arg(long, short)]
-    name: String,
-    /// What it is for
-    #[arg(long, short)]
-    description: Option<String>,
-    /// Make a typed value an argument (repeatable)
-    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
-    input: Vec<(String, String)>,
-    /// A file that must exist at the end (repeatable)
-    #[arg(long, value_name = "FILE")]
-    expect: Vec<String>,
-    /// Keep commands that only look around
-    #[arg(long)]
-    keep: bool,
-    /// Save it in the library, with its recording beside it
-    #[arg(long)]
-    save: bool,
-    /// Replace a saved workflow of that name
-    #[arg(long, requires = "save")]
-    overwrite: bool,
-    /// Print the whole reply as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    options: CaptureOptions,
 }
 
 impl Import {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let log = read_recording(&self.file)?;
         let log = serde_json::to_value(log).map_err(|error| Failure::work(error.to_string()))?;
-        let verb = CaptureWorkflow {
-            name: self.name,
-            description: self.description,
-            inputs: self.input.into_iter().collect(),
-            expect: self.expect,
-            keep: self.keep,
-            imported: vec![log],
-            save: self.save,
-            overwrite_existing: self.overwrite,
-            ..CaptureWorkflow::default()
-        };
-        let reply = front::ask(place, verb).await?;
-        if self.json {
-            print::json(&reply)?;
-        } else {
-            super::capture::show(&reply)?;
-        }
-        Ok(if reply.success { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        let verb = CaptureWorkflow { imported: vec![log], ..CaptureWorkflow::default() };
+        self.options.capture(place, verb).await
     }
 }
 

@@ -14,9 +14,10 @@ fn spec(command: &str) -> PipedSpec {
     }
 }
 
-/// Whether a process runs; one that has ended and was not collected does not.
+/// Whether a process runs; one that has ended and was not collected, or is being collected, does not.
 fn runs(pid: &str) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| ![") Z ", ") X "].iter().any(|gone| stat.contains(gone)))
 }
 
 #[tokio::test]
@@ -52,8 +53,8 @@ async fn ending_one_ends_its_family_and_no_other() {
     assert_eq!(ended.exit, Some(Exit { code: 129, signal: Some(1) }));
     assert_eq!(ended.survivors, []);
     assert!(!runs(&escapee) && runs(&neighbour));
-    other.end(None).await;
-    assert!(!runs(&neighbour));
+    assert_eq!(other.end(None).await.survivors, []);
+    assert!(!runs(&neighbour), "{:?}", std::fs::read_to_string(format!("/proc/{neighbour}/stat")));
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@
 
 mod comparison;
 mod effects;
+#[cfg(test)]
+mod fuzz;
 mod golden;
 mod import;
 #[cfg(test)]
@@ -28,7 +30,8 @@ pub use comparison::{compare_runs, run_steps};
 pub use effects::programs;
 pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
 pub use import::{
-    Imported, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files, script_recording,
+    Imported, RecordedScreen, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files,
+    script_recording,
 };
 pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};

@@ -120,16 +120,21 @@ const KEYS: [(&str, &str); 18] = [
     ("\x1b", "escape"),
 ];
 
+/// Returns the key that bytes of a person's own terminal begin with, and how many bytes it has.
+pub(crate) fn key_at(bytes: &str) -> Option<(&'static str, usize)> {
+    KEYS.iter().find(|(key, _)| bytes.starts_with(key)).map(|(key, name)| (*name, key.len()))
+}
+
 /// Returns what the bytes of a person's own terminal type: text with its corrections applied, and keys behind it. Enter
 /// is `\n`.
 pub(crate) fn typed_keys(bytes: &str) -> (String, Vec<String>) {
     let (mut text, mut keys) = (String::new(), Vec::new());
     let mut rest = bytes;
     while let Some(sign) = rest.chars().next() {
-        let key = KEYS.iter().find(|(bytes, _)| rest.starts_with(bytes));
-        let length = key.map_or(sign.len_utf8(), |(bytes, _)| bytes.len());
+        let key = key_at(rest);
+        let length = key.map_or(sign.len_utf8(), |(_, length)| length);
         match (key, sign) {
-            (Some((_, name)), _) => keys.push((*name).to_owned()),
+            (Some((name, _)), _) => keys.push(name.to_owned()),
             (None, '\x7f' | '\x08') => drop(text.pop()),
             (None, '\x15') => text.clear(),
             (None, '\x17') => {

@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use steplatch_capture::{
-    Imported, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files, script_recording,
+    Imported, RecordedScreen, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files,
+    script_recording,
 };
 use steplatch_protocol::{CaptureWorkflow, DaemonPaths};
 use steplatch_recording::{RecordedEvent, recorded_events};
+use steplatch_terminal::{Replay, Size};
 
 use super::capture::CaptureOptions;
 use crate::failure::Failure;
@@ -60,7 +62,31 @@ fn read_recording(path: &Path) -> Result<Imported, Failure> {
         )));
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok(imported(&name, timeline))
+    Ok(imported(&name, timeline, &mut ReplayedScreen(Replay::new(USUAL))))
+}
+
+/// The size of a screen that a recording does not name.
+const USUAL: Size = Size { cols: 80, rows: 24 };
+
+/// The screen of a recorded terminal.
+struct ReplayedScreen(Replay);
+
+impl RecordedScreen for ReplayedScreen {
+    fn draw(&mut self, output: &str) {
+        self.0.draw(output);
+    }
+
+    fn resize(&mut self, cols: u16, rows: u16) {
+        if let Some(size) = (Size { cols, rows }).checked() {
+            self.0.resize(size);
+        }
+    }
+
+    fn rows(&self) -> Vec<String> {
+        let rows = self.0.picture().rows;
+        let text = |row: &Vec<steplatch_terminal::Run>| row.iter().map(|run| run.text.as_str()).collect::<String>();
+        rows.iter().map(|row| text(row).trim_end().to_owned()).collect()
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -95,9 +121,15 @@ fn asciicast(mut bytes: &[u8]) -> Result<Timeline, Failure> {
         };
         (time, event)
     };
+    let side = |one: &serde_json::Value, other: &serde_json::Value| {
+        one.as_u64().or(other.as_u64()).and_then(|side| u16::try_from(side).ok())
+    };
+    let term = &header["term"];
+    let size = side(&term["cols"], &header["width"]).zip(side(&term["rows"], &header["height"]));
     let command = header["command"].as_str().or_else(|| header["term"]["command"].as_str()).unwrap_or_default();
     Ok(Timeline {
         command: command.to_owned(),
+        size,
         events: events.into_iter().map(event).collect(),
         undecided,
         ..Timeline::default()

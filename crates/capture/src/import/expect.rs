@@ -49,13 +49,14 @@ pub fn expect_script(script: &str) -> Option<Timeline> {
     has_spawned.then_some(timeline)
 }
 
+/// Names a command by its first words: others may be secrets.
 fn leave_out(timeline: &mut Timeline, line: usize, words: &[&str]) {
-    let input: String = words.join(" ").chars().take(100).collect();
     let what = words.first().copied().unwrap_or_default();
+    let named = if what == "set" { words.get(1).copied() } else { None };
+    let input: String = std::iter::once(what).chain(named).collect::<Vec<_>>().join(" ").chars().take(40).collect();
     if matches!(what, "send" | "spawn" | "interact" | "exp_send") {
-        timeline
-            .undecided
-            .push(format!("line {line} of the script is not understood; add by hand what it does: {input}"));
+        let sentence = format!("line {line} of the script ('{input} …') is not understood; add by hand what it does");
+        timeline.undecided.push(sentence);
     }
     if timeline.left_out.len() < 100 {
         let reason = format!("line {line} of the script is none of spawn, send and expect with a text");
@@ -63,21 +64,30 @@ fn leave_out(timeline: &mut Timeline, line: usize, words: &[&str]) {
     }
 }
 
-/// Adds the echo of what was typed where the script was made without it (`autoexpect -p`): it waits for last lines only.
+/// Whether a row is the prompt of a program that reads commands, which it shows.
+fn is_prompt(row: &str) -> bool {
+    row.trim_end().ends_with(['$', '#', '%', '>']) && !asks_for_secret(row)
+}
+
+/// Adds the echo of what was typed at prompts where the script was made without it (`autoexpect -p`): it waits for last lines only. Whether an
+/// answer to a question was shown is not known.
 fn add_echo(timeline: &mut Timeline) {
     let has_lines = |event: &TimelineEvent| matches!(event, TimelineEvent::Output(text) if text.contains('\n'));
     if timeline.events.iter().any(|(_, event)| has_lines(event)) {
         return;
     }
-    let mut row = String::new();
+    let (mut row, mut is_unknown) = (String::new(), false);
     let mut events = Vec::with_capacity(timeline.events.len() * 2);
     for (time, event) in std::mem::take(&mut timeline.events) {
         let echo = match &event {
             TimelineEvent::Output(text) => {
-                row.clone_from(text);
+                row = text.rsplit('\n').next().unwrap_or_default().to_owned();
                 None
             }
-            TimelineEvent::Input(text) if asks_for_secret(&row) => text.ends_with('\r').then(|| "\r\n".to_owned()),
+            TimelineEvent::Input(text) if !is_prompt(&row) => {
+                is_unknown |= !text.trim().is_empty() && !asks_for_secret(&row);
+                text.ends_with('\r').then(|| "\r\n".to_owned())
+            }
             TimelineEvent::Input(text) => {
                 let shown: String = text.chars().filter(|sign| !sign.is_control()).collect();
                 Some(if text.ends_with('\r') { format!("{shown}\r\n") } else { shown })
@@ -88,6 +98,10 @@ fn add_echo(timeline: &mut Timeline) {
         events.extend(echo.map(|echo| (time, TimelineEvent::Output(echo))));
     }
     timeline.events = events;
+    if is_unknown {
+        let sentence = "the script does not say which answers were shown: all are secret arguments; record it with autoexpect without -p";
+        timeline.undecided.push(sentence.to_owned());
+    }
 }
 
 /// Reads commands as Tcl divides a script: by line ends and semicolons, into words.
@@ -152,7 +166,7 @@ impl Parser<'_> {
                 '"' => break,
                 '\\' => word.text.extend(self.escaped()),
                 sign => {
-                    word.is_computed |= matches!(sign, '$' | '[');
+                    word.is_computed |= self.is_computed(sign);
                     word.text.push(sign);
                 }
             }
@@ -168,10 +182,16 @@ impl Parser<'_> {
                 word.text.extend(self.escaped());
                 continue;
             }
-            word.is_computed |= matches!(sign, '$' | '[');
+            word.is_computed |= self.is_computed(sign);
             word.text.push(sign);
         }
         word
+    }
+
+    /// Whether a sign that was read begins a command or the name of a variable.
+    fn is_computed(&self, sign: char) -> bool {
+        let names = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '{' | '(' | ':');
+        sign == '[' || sign == '$' && self.peek().is_some_and(names)
     }
 
     fn braced(&mut self) -> Word {

@@ -1,7 +1,10 @@
-//! Printed bytes as lines: what a terminal that is wide enough shows of them in the end.
+//! Printed bytes as lines: what a terminal shows of them in the end. A line that is longer than a row stays one line.
 
 /// The most bytes of text that are kept.
 const MOST_TEXT: usize = 8 << 20;
+
+/// The most bytes of what a full-screen program drew at once.
+const MOST_DRAWN: usize = 4 << 10;
 
 /// The longest line, in characters.
 const LONGEST_LINE: usize = 16 << 10;
@@ -28,18 +31,27 @@ pub(super) struct Lines {
     done: String,
     count: usize,
     line: Vec<char>,
-    row: String,
     column: usize,
+    /// The columns of the screen, where they are known.
+    width: Option<usize>,
     escape: Escape,
     is_full_screen: bool,
+    drawn: String,
 }
 
 impl Lines {
+    pub(super) fn new(width: Option<usize>) -> Self {
+        Self { width: width.filter(|width| *width > 1), ..Self::default() }
+    }
+
+    pub(super) fn set_width(&mut self, width: usize) {
+        self.width = Some(width).filter(|width| *width > 1);
+    }
+
     pub(super) fn put(&mut self, text: &str) {
         for sign in text.chars() {
             self.sign(sign);
         }
-        self.row = self.line.iter().collect();
     }
 
     /// Returns the number of lines that have ended.
@@ -48,13 +60,23 @@ impl Lines {
     }
 
     /// Returns the line that has not ended.
-    pub(super) fn row(&self) -> &str {
-        &self.row
+    pub(super) fn row(&self) -> String {
+        self.line.iter().collect()
     }
 
-    /// Returns the bytes of all lines.
+    /// Returns the characters of that line before the cursor.
+    pub(super) fn column(&self) -> usize {
+        self.column
+    }
+
+    /// Returns the bytes of all lines that have ended.
     pub(super) fn len(&self) -> usize {
-        self.done.len() + self.row.len()
+        self.done.len()
+    }
+
+    /// Returns what a full-screen program drew since the last call, without its places.
+    pub(super) fn take_drawn(&mut self) -> String {
+        std::mem::take(&mut self.drawn)
     }
 
     pub(super) fn is_full_screen(&self) -> bool {
@@ -62,7 +84,7 @@ impl Lines {
     }
 
     pub(super) fn into_text(self) -> String {
-        self.done + &self.row
+        self.done + &self.line.iter().collect::<String>()
     }
 
     fn sign(&mut self, sign: char) {
@@ -94,7 +116,11 @@ impl Lines {
     fn plain(&mut self, sign: char) {
         match sign {
             '\x1b' => self.escape = Escape::Begun,
-            _ if self.is_full_screen => {}
+            _ if self.is_full_screen => {
+                if !sign.is_control() && self.drawn.len() < MOST_DRAWN {
+                    self.drawn.push(sign);
+                }
+            }
             '\n' => {
                 let line: String = self.line.drain(..).collect();
                 self.column = 0;
@@ -104,12 +130,18 @@ impl Lines {
                     self.done.push('\n');
                 }
             }
-            '\r' => self.column = 0,
+            '\r' => self.column = self.begin_of_row(),
             '\x08' => self.column = self.column.saturating_sub(1),
             '\t' => (0..8 - self.column % 8).for_each(|_| self.write(' ')),
             sign if sign.is_control() => {}
             sign => self.write(sign),
         }
+    }
+
+    /// Returns where the row begins that the cursor is in, of a line that has several. Behind its last column, the cursor is still in a row.
+    fn begin_of_row(&self) -> usize {
+        let width = self.width.unwrap_or(usize::MAX);
+        self.column.saturating_sub(1) / width * width
     }
 
     fn write(&mut self, sign: char) {

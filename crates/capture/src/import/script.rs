@@ -47,8 +47,12 @@ fn header<'t>(timing: &'t str, name: &str) -> Option<&'t str> {
 /// Returns what a recording of `script` has.
 #[must_use]
 pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
-    let mut timeline =
-        Timeline { command: header(timing, "COMMAND").unwrap_or_default().to_owned(), ..Timeline::default() };
+    let side = |name: &str| header(timing, name)?.trim().parse::<u16>().ok().filter(|side| *side > 0);
+    let mut timeline = Timeline {
+        command: header(timing, "COMMAND").unwrap_or_default().to_owned(),
+        size: side("COLUMNS").zip(side("LINES")),
+        ..Timeline::default()
+    };
     let (mut output, mut input) = (Bytes::of(logs.output), logs.input.map(Bytes::of));
     let mut at = 0.0;
     for (index, line) in timing.lines().enumerate() {
@@ -57,13 +61,21 @@ pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
         let count = words.next().and_then(|count| count.parse::<usize>().ok());
         at += time.filter(|time| time.is_finite() && *time > 0.0).unwrap_or_default();
         let event = match (kind, count) {
+            ("S", _) if line.contains("SIGWINCH") => {
+                let side = |name: &str| {
+                    let side = line.split([' ', ',']).find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+                    side.and_then(|side| side.parse::<u16>().ok()).filter(|side| *side > 0)
+                };
+                let Some((cols, rows)) = side("COLS").zip(side("ROWS")) else { continue };
+                TimelineEvent::Resize { cols, rows }
+            }
             ("O", Some(count)) => TimelineEvent::Output(output.take(count)),
             ("I", Some(count)) => TimelineEvent::Input(input.as_mut().unwrap_or(&mut output).take(count)),
             ("H", _) | ("", None) => continue,
             _ => {
                 if timeline.left_out.len() < 100 {
                     let reason = format!("line {} of the timing file is no output or input", index + 1);
-                    timeline.left_out.push(LeftOut { input: line.chars().take(100).collect(), reason });
+                    timeline.left_out.push(LeftOut { input: kind.chars().take(20).collect(), reason });
                 }
                 continue;
             }

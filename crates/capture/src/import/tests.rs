@@ -1,3 +1,6 @@
+use steplatch_protocol::InputKind;
+
+use super::lines::Lines;
 use super::*;
 use crate::{CaptureRequest, Surroundings, capture};
 
@@ -27,6 +30,35 @@ send -- "[exec date]"
 expect eof
 "#;
 
+/// The screen of a live terminal.
+struct Rows {
+    replay: steplatch_terminal::Replay,
+}
+
+impl RecordedScreen for Rows {
+    fn draw(&mut self, output: &str) {
+        self.replay.draw(output);
+    }
+
+    fn resize(&mut self, cols: u16, rows: u16) {
+        if let Some(size) = (steplatch_terminal::Size { cols, rows }).checked() {
+            self.replay.resize(size);
+        }
+    }
+
+    fn rows(&self) -> Vec<String> {
+        let rows = self.replay.picture().rows;
+        rows.iter()
+            .map(|row| row.iter().map(|run| run.text.as_str()).collect::<String>().trim_end().to_owned())
+            .collect()
+    }
+}
+
+pub(crate) fn read(name: &str, timeline: Timeline) -> Imported {
+    let size = steplatch_terminal::Size { cols: 80, rows: 24 };
+    imported(name, timeline, &mut Rows { replay: steplatch_terminal::Replay::new(size) })
+}
+
 fn entries(imported: &Imported) -> Vec<(InputKind, &str, Option<&str>)> {
     let inputs = imported.log.moments.iter().map(|moment| &moment.input);
     inputs.map(|input| (input.kind, input.context.as_str(), input.text.as_deref())).collect()
@@ -34,7 +66,7 @@ fn entries(imported: &Imported) -> Vec<(InputKind, &str, Option<&str>)> {
 
 #[test]
 fn a_script_of_autoexpect() {
-    let read = imported("ask.exp", expect_script(SCRIPT).unwrap());
+    let read = read("ask.exp", expect_script(SCRIPT).unwrap());
     assert_eq!(
         entries(&read),
         [
@@ -46,7 +78,11 @@ fn a_script_of_autoexpect() {
         ]
     );
     assert_eq!(read.log.shell, "bash --norc");
-    assert!(read.undecided[0].starts_with("line 23 of the script is not understood"), "{:?}", read.undecided);
+    assert!(
+        read.undecided[0].starts_with("line 23 of the script ('send …') is not understood"),
+        "{:?}",
+        read.undecided
+    );
     let captured = capture(&[read.log], &Surroundings::default(), &CaptureRequest::default());
     let definition = captured.definition.to_string();
     assert!(!definition.contains("hunter2x") && definition.contains(r#""PASSWORD":{"#), "{definition}");
@@ -57,7 +93,7 @@ fn a_script_of_autoexpect() {
 fn a_script_that_waits_for_last_lines_only_has_no_echo() {
     let script = "spawn sqlite3 a.db\nexpect -exact \"sqlite> \"\nsend -- \"select 1;\\r\"\nexpect -exact \"sqlite> \"\n\
                   send -- \".quit\\r\"\nexpect eof\n";
-    let read = imported("x", expect_script(script).unwrap());
+    let read = read("x", expect_script(script).unwrap());
     assert_eq!(
         entries(&read),
         [
@@ -73,17 +109,21 @@ fn a_script_that_waits_for_last_lines_only_has_no_echo() {
 #[test]
 fn a_recording_of_script() {
     let timing = "H 0.0 COMMAND bash --norc\nH 0.0 OUTPUT_LOG /x/out.log\nH 0.0 INPUT_LOG in.log\nO 0.1 2\nI 1.0 7\nO 0.1 9\n\
-                  O 0.1 5\nI 0.5 1\nS 0.1 SIGWINCH ROWS=1\nH 0.0 EXIT_CODE 0\n";
+                  O 0.1 5\nI 0.5 1\nS 0.1 SIGTERM\nS 0.1 SIGWINCH ROWS=30 COLS=90\nH 0.0 EXIT_CODE 0\n";
     let files = script_files(timing).unwrap();
     assert_eq!((files.output.as_deref(), files.input.as_deref()), (Some("out.log"), Some("in.log")));
     let logs = ScriptLogs {
         output: b"Script started on x\n$ echo a\r\na\r\n$ ",
         input: Some(b"Script started on x\necho a\r\x04"),
     };
-    let read = imported("t.log", script_recording(timing, logs));
+    let read = read("t.log", script_recording(timing, logs));
     assert_eq!(
         entries(&read),
-        [(InputKind::Typed, "prompt", Some("echo a\n")), (InputKind::Entered, "prompt", Some("echo a"))]
+        [
+            (InputKind::Typed, "prompt", Some("echo a\n")),
+            (InputKind::Entered, "prompt", Some("echo a")),
+            (InputKind::Resize, "", None),
+        ]
     );
     assert_eq!(read.log.moments[1].output.as_deref(), Some("a"));
     assert_eq!(read.left_out.len(), 1);
@@ -95,7 +135,7 @@ fn lines_are_as_a_terminal_shows_them_in_the_end() {
     lines.put(
         "a\rbc\x1b[31md\x1b[0m\x1b]0;title\x07\r\n10%\r100%\r\n\x1b[?1049hhidden\r\n\x1b[?1049l> wrong\x08\x08\x1b[K",
     );
-    assert_eq!((lines.row(), lines.count()), ("> wro", 2));
+    assert_eq!((lines.row().as_str(), lines.count()), ("> wro", 2));
     assert_eq!(lines.into_text(), "bcd\n100%\n> wro");
 }
 
@@ -114,7 +154,113 @@ fn a_secret_is_in_no_text() {
         event("ls\r", true),
         event("ls\r\nana@mill:/etc$ ", false),
     ];
-    let read = imported("x", Timeline { events, ..Timeline::default() });
+    let read = read("x", Timeline { events, ..Timeline::default() });
     assert!(!serde_json::to_string(&read).unwrap().contains("abc-123"), "{read:#?}");
     assert_eq!(entries(&read)[3], (InputKind::Typed, "prompt", Some("ls\n")));
+}
+
+/// Returns the entries of what was printed and typed in turns, beginning with a prompt.
+fn dialogue(parts: &[&str]) -> Imported {
+    let event = |(index, text): (usize, &&str)| {
+        let text = (*text).to_owned();
+        let event = if index % 2 == 1 { TimelineEvent::Input(text) } else { TimelineEvent::Output(text) };
+        (index as f64, event)
+    };
+    let events = parts.iter().enumerate().map(event).collect();
+    read("x", Timeline { events, ..Timeline::default() })
+}
+
+/// Text that stands in the output as a whole, at its place, is shown; any other is not.
+#[test]
+fn what_is_not_found_in_the_output_is_hidden() {
+    let texts = |parts: &[&str]| {
+        let read = dialogue(parts);
+        let inputs = read.log.moments.into_iter().map(|moment| moment.input);
+        let inputs = inputs.filter(|input| matches!(input.kind, InputKind::Typed | InputKind::Hidden));
+        inputs.map(|input| input.text.unwrap_or_else(|| "?".to_owned())).collect::<Vec<_>>()
+    };
+    let ask = |typed: &str, printed: &str| texts(&["ana$ ", "ask\r", "ask\r\nKey: ", typed, printed])[1].clone();
+    assert_eq!(ask("blue\r", "blue\r\n"), "blue\n");
+    for (typed, printed, why) in [
+        ("hunter2\r", "\r\n", "no echo"),
+        ("hunter2\r", "*******\r\n", "masked"),
+        ("hunter2\r", "hun\r\n", "a part"),
+        ("in\r", "invalid key\r\n", "the beginning of another word"),
+        ("good\r", "\r\nyour key is good\r\n", "another place"),
+        ("hu\x1b[Dnter2\r", "hu\r\n", "a part, with a key in it"),
+        ("hun\tter2\r", "hun\r\n", "a part, with a completion"),
+        ("\x1b[104u\x1b[117u\r", "\r\n", "characters as sequences"),
+        ("\x1b[200~hunter2\x1b[201~\r", "\r\n", "pasted"),
+    ] {
+        assert_eq!(ask(typed, printed), "?", "{why}");
+    }
+    let at_prompt = |typed: &str, printed: &str| texts(&["ana$ ", typed, printed])[0].clone();
+    assert_eq!(at_prompt("cd /ho\tan\t\r", "cd /home/ana/\r\nana$ "), "cd /home/ana/\n");
+    assert_eq!(at_prompt("\x1b[A\r", "make test\r\nana$ "), "make test\n");
+    assert_eq!(at_prompt("mke\x1b[D\x1b[Da\r", "make\r\nana$ "), "make\n");
+    assert_eq!(at_prompt("wrong\x15ls -l\x7fa\r", "ls -a\r\nana$ "), "ls -a\n");
+    assert_eq!(at_prompt("\x1b[200~make\x1b[201~\x1b[3;1R\r", "make\r\nana$ "), "make\n");
+    assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "a prompt that is none");
+    assert_eq!(at_prompt("hun\x1b[Dter2\r", "hun\r\nana$ "), "?");
+    let pasted = "one\rhunter2\rtwo\r";
+    assert_eq!(texts(&["ana$ ", pasted, "one\r\n\r\nana$ two\r\nana$ "]), ["one\n", "?", "two\n"]);
+}
+
+/// A program on the whole screen shows what is typed into a field, stars for a password, and nothing for a command.
+#[test]
+fn what_a_full_screen_program_shows() {
+    let parts = [
+        "ana$ ",
+        "setup\r",
+        "setup\r\n\x1b[?1049h\x1b[2J\x1b[1;1HName",
+        "anna",
+        "\x1b[2;1Hanna",
+        "\r",
+        "\x1b[2J\x1b[1;1HKey",
+        "hunter2",
+        "\x1b[2;1H*******",
+        "\t\r",
+        "\x1b[2J\x1b[1;1HList",
+        "jjj",
+        "\x1b[9;1HRow",
+        "dd",
+        "\x1b[3;1Hless",
+        "ihello",
+        "\x1b[4;1Hhello",
+        "\x1b",
+        "",
+        ":wq",
+        "\x1b[5;1H:wq",
+        "\r",
+        "\x1b[?1049l\r\nhunter2 is set\r\nana$ ",
+    ];
+    let read = dialogue(&parts);
+    let inputs: Vec<String> = read.log.moments[2..]
+        .iter()
+        .map(|moment| {
+            let input = &moment.input;
+            assert_eq!(input.context, "full_screen");
+            format!("{}{}", input.text.as_deref().unwrap_or("?"), input.keys.join(","))
+        })
+        .collect();
+    assert_eq!(inputs, ["anna", "enter", "?", "tab,enter", "jjjddihello", "escape", ":wq", "enter"]);
+    assert!(!serde_json::to_string(&read).unwrap().contains("hunter2"));
+    assert_eq!(read.undecided.len(), 1, "{:?}", read.undecided);
+}
+
+#[test]
+fn a_line_that_is_longer_than_a_row_is_one() {
+    let mut lines = Lines::new(Some(10));
+    lines.put("$ 12345678 \r90\r\n50%\r100%");
+    assert_eq!(lines.into_text(), "$ 1234567890\n100%");
+}
+
+#[test]
+fn a_script_without_echo_shows_only_commands() {
+    let script = "spawn bash\nexpect -exact \"$ \"\nsend -- \"login\\r\"\nexpect -exact \"Key: \"\nsend -- \"abc-123\\r\"\n\
+                  set key hunter2\nexpect -exact \"$ \"\nsend -- \"ls\\r\"\n";
+    let read = read("x", expect_script(script).unwrap());
+    let text = serde_json::to_string(&read).unwrap();
+    assert!(!text.contains("abc-123") && !text.contains("hunter2") && text.contains("login"), "{text}");
+    assert!(read.undecided[0].contains("without -p"), "{:?}", read.undecided);
 }

@@ -1,0 +1,157 @@
+//! Recordings of other programs, with mistakes in every part.
+
+use std::collections::BTreeMap;
+
+use steplatch_fuzz::Target;
+use steplatch_protocol::InputKind;
+use steplatch_recording::{RecordedEvent, recorded_events};
+
+use crate::import::tests::read;
+use crate::{
+    CaptureRequest, Golden, ScriptLogs, Surroundings, Timeline, TimelineEvent, capture, expect_script, script_files,
+    script_recording,
+};
+
+/// The most bytes of entries, for each byte of a recording and for one of nothing.
+const MOST_GROWTH: (usize, usize) = (10_000, 20_000);
+
+/// Imports what was read, captures it, and checks both. Returns the kinds of its entries.
+fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
+    let typed = timeline.events.iter().filter_map(|(_, event)| text_of(event, true));
+    let typed: String = typed.chain([timeline.command.as_str()]).collect();
+    let shown: String = timeline.events.iter().filter_map(|(_, event)| text_of(event, false)).collect();
+    let (typed, shown) = (signs(&typed), signs(&shown));
+    let imported = read("x", timeline);
+    let text = serde_json::to_string(&imported).expect("a log is a document");
+    assert!(text.len() <= MOST_GROWTH.0 * length + MOST_GROWTH.1, "{} bytes of {length}", text.len());
+    for moment in &imported.log.moments {
+        let input = &moment.input;
+        assert!(input.kind != InputKind::Hidden || input.text.is_none(), "{input:?}");
+        // Keys have names of several letters; text has characters that were typed or printed.
+        let text = input.text.as_deref().unwrap_or_default();
+        let is_known = signs(text).iter().all(|(sign, _)| typed.contains_key(sign) || shown.contains_key(sign));
+        assert!(is_known && input.keys.iter().all(|key| key.len() > 1), "{input:?}");
+    }
+    let kinds = imported.log.moments.iter().map(|moment| {
+        let input = &moment.input;
+        (format!("{:?}", input.kind), input.context.clone(), input.keys.is_empty())
+    });
+    let kinds = kinds.take(12).collect();
+    let captured = capture(&[imported.log], &Surroundings::default(), &CaptureRequest::default());
+    let golden = Golden::of(&captured, "x", "2026-01-31T12:00:00Z");
+    assert_eq!(Golden::read(&golden.text()).expect("a recording is read"), golden);
+    kinds
+}
+
+fn text_of(event: &TimelineEvent, is_input: bool) -> Option<&str> {
+    match event {
+        TimelineEvent::Input(text) if is_input => Some(text),
+        TimelineEvent::Output(text) if !is_input => Some(text),
+        _ => None,
+    }
+}
+
+/// Counts the characters of a text, without blanks and the mask of a secret.
+fn signs(text: &str) -> BTreeMap<char, usize> {
+    let mut signs = BTreeMap::new();
+    for sign in text.chars().filter(|sign| !sign.is_whitespace() && *sign != '•') {
+        *signs.entry(sign).or_default() += 1;
+    }
+    signs
+}
+
+#[test]
+fn asciicasts_with_input() {
+    let target = Target {
+        corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/asciicasts_with_input"),
+        dictionary: &[
+            "[0.1,\"i\",\"",
+            "[0.1,\"o\",\"",
+            "[0.1,\"r\",\"80x24\"]\n",
+            "\\r\\n",
+            "\\r\"]\n",
+            "\\u001b[",
+            "\\u001b[?1049h",
+            "\\u001b[?1049l",
+            "\\u001b[200~",
+            "\\t",
+            "\\u007f",
+            "Password: ",
+            "$ ",
+            "{\"version\":2,\"width\":10,\"height\":9}\n",
+        ],
+        longest: 4_096,
+    };
+    target.run(|input| {
+        let (events, damage) = recorded_events(&mut &*input).expect("bytes are read");
+        let event = |(time, event)| {
+            let event = match event {
+                RecordedEvent::Output(text) => TimelineEvent::Output(text),
+                RecordedEvent::Input(text) => TimelineEvent::Input(text),
+                RecordedEvent::Resize { cols, rows } => TimelineEvent::Resize { cols, rows },
+                RecordedEvent::Exit(code) => TimelineEvent::Exit(code),
+            };
+            (time, event)
+        };
+        let timeline = Timeline { events: events.into_iter().map(event).collect(), ..Timeline::default() };
+        (check(timeline, input.len()), damage.is_some())
+    });
+}
+
+/// An input is the timing file, the log of output, and the log of input, with a form feed between them.
+#[test]
+fn recordings_of_script() {
+    let target = Target {
+        corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/recordings_of_script"),
+        dictionary: &[
+            "O 0.1 ",
+            "I 0.1 ",
+            "H 0.0 COMMAND ",
+            "H 0.0 EXIT_CODE 0\n",
+            "S 0.1 SIGWINCH ROWS=9 COLS=9\n",
+            "4294967296",
+            "18446744073709551615",
+            "Script started on ",
+            "\x1b[?1049h",
+            "\x1b[",
+            "\r\n",
+        ],
+        longest: 4_096,
+    };
+    target.run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let mut parts = text.split('\x0c');
+        let timing = parts.next().unwrap_or_default();
+        let output = parts.next().unwrap_or_default().as_bytes();
+        let logs = ScriptLogs { output, input: parts.next().map(str::as_bytes) };
+        let files = script_files(timing);
+        let is_plain = |name: &Option<String>| name.as_ref().is_none_or(|name| !name.contains('/') && name != "..");
+        assert!(files.as_ref().is_none_or(|files| is_plain(&files.output) && is_plain(&files.input)), "{files:?}");
+        check(script_recording(timing, logs), input.len())
+    });
+}
+
+#[test]
+fn scripts_of_autoexpect() {
+    let target = Target {
+        corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/scripts_of_autoexpect"),
+        dictionary: &[
+            "\nspawn ",
+            "\nsend -- \"",
+            "\nexpect -exact \"",
+            "\nexpect eof\n",
+            "\\r",
+            "\\x1b",
+            "\\u20ac",
+            "\\",
+            "{",
+            "}",
+            "\"",
+            "[exec ",
+            "$env(KEY)",
+            "\r\n",
+        ],
+        longest: 4_096,
+    };
+    target.run(|input| expect_script(&String::from_utf8_lossy(input)).map(|timeline| check(timeline, input.len())));
+}

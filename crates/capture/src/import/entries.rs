@@ -1,0 +1,257 @@
+//! The entries of a log, made of the inputs of a recording. Text that was typed is in an entry only if it stands in the output.
+
+use steplatch_protocol::{InputKind, InputRecord};
+
+use super::echo::{MASKS, end_of_pasted, has_pieces, is_on_screen, rest_of_line, stands_in};
+use super::edit::{EditedLine, named_keys};
+use super::reader::{RawInput, Recorded};
+use super::secrets::{Secrets, without_echo};
+use super::{asks_for_secret, floor, is_same_prompt, shortened};
+use crate::session_log::Moment;
+
+/// Returns the entries of the log, and how many inputs were not found in the output.
+pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
+    let Recorded { text, mut inputs, exit, .. } = read;
+    for input in &mut inputs {
+        input.line_begin = floor(&text, input.line_begin);
+        input.begin = floor(&text, input.begin).max(input.line_begin);
+    }
+    let prompt = inputs.iter().find(|input| input.size.is_none()).map(|input| input.row.clone()).unwrap_or_default();
+    let is_prompt = |index: usize, row: &str| if is_shell { is_same_prompt(&prompt, row) } else { index == 0 };
+    let at_prompt: Vec<bool> = inputs
+        .iter()
+        .enumerate()
+        .map(|(index, input)| !input.is_full_screen && input.size.is_none() && is_prompt(index, &input.row))
+        .collect();
+    // The shell was left at the end: a machine closes its terminal by itself.
+    let last = inputs.iter().rposition(|input| input.size.is_none()).filter(|last| is_shell && at_prompt[*last]);
+    if let Some(last) = last.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04")) {
+        inputs[last].text.clear();
+    }
+    let mut writer = Writer {
+        text: &text,
+        inputs: &inputs,
+        at_prompt: &at_prompt,
+        is_shell,
+        exit,
+        echo_end: 0,
+        secrets: Secrets::default(),
+        hidden: 0,
+        moments: Vec::new(),
+    };
+    for index in 0..inputs.len() {
+        writer.input(index);
+    }
+    let Writer { mut moments, secrets, hidden, .. } = writer;
+    secrets.mask(&mut moments);
+    for (index, moment) in moments.iter_mut().enumerate() {
+        moment.input.number = index as u64 + 1;
+    }
+    (moments, hidden)
+}
+
+/// What is known of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Known {
+    /// Text that stands in the output, and keys behind it.
+    Typed { text: String, keys: Vec<String> },
+    /// It is not found in the output.
+    Hidden { entered: bool },
+}
+
+struct Writer<'r> {
+    text: &'r str,
+    inputs: &'r [RawInput],
+    at_prompt: &'r [bool],
+    is_shell: bool,
+    exit: Option<i32>,
+    /// Where the echo of the input before ends.
+    echo_end: usize,
+    secrets: Secrets,
+    hidden: usize,
+    moments: Vec<Moment>,
+}
+
+impl Writer<'_> {
+    fn begin(&self, index: usize) -> usize {
+        self.inputs.get(index).map_or(self.text.len(), |input| input.begin)
+    }
+
+    fn between(&self, begin: usize, end: usize) -> &str {
+        self.text.get(begin..end).unwrap_or_default()
+    }
+
+    /// Adds the entries of an input.
+    fn input(&mut self, index: usize) {
+        let input = &self.inputs[index];
+        let mut record = InputRecord {
+            timestamp: timestamp(input.seconds),
+            offset: input.begin as u64,
+            row: Some(input.row.clone()),
+            screen: input.screen.clone(),
+            elapsed_time: Some((input.answered - input.seconds).max(0.0)),
+            ..InputRecord::default()
+        };
+        let printed = self.between(input.begin, self.begin(index + 1)).to_owned();
+        if let Some((cols, rows)) = input.size {
+            (record.kind, record.cols, record.rows) = (InputKind::Resize, Some(cols), Some(rows));
+            self.moments.push(Moment { input: record, printed: shortened(&printed), output: None });
+            return;
+        }
+        let line = EditedLine::of(&input.text);
+        let known = if input.is_full_screen { self.on_screen(index) } else { self.in_line(index, &line) };
+        if known == (Known::Typed { text: String::new(), keys: Vec::new() }) {
+            return;
+        }
+        let is_hidden = matches!(known, Known::Hidden { .. });
+        let context = match (self.at_prompt[index], input.is_full_screen, is_hidden) {
+            (true, ..) => "prompt",
+            (_, true, _) => "full_screen",
+            (_, _, true) => "password",
+            _ => "program",
+        };
+        context.clone_into(&mut record.context);
+        match known {
+            Known::Typed { text, keys } => (record.text, record.keys) = (Some(text), keys),
+            Known::Hidden { entered } => {
+                record.kind = InputKind::Hidden;
+                record.keys = vec!["enter".to_owned(); usize::from(entered)];
+            }
+        }
+        let printed = if is_hidden { self.hides(index, &line, &printed) } else { printed };
+        let is_entered = self.at_prompt[index] && line.is_entered;
+        let entered = is_entered.then(|| self.entered(index, &record, &printed));
+        let printed = if is_entered { String::new() } else { shortened(&printed) };
+        self.moments.push(Moment { input: record, printed, output: None });
+        self.moments.extend(entered);
+    }
+
+    /// Notes the values of an input that is not found in the output, and returns what was printed without them.
+    fn hides(&mut self, index: usize, line: &EditedLine, printed: &str) -> String {
+        let input = &self.inputs[index];
+        let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
+        self.hidden += usize::from(!asks_for_secret(row));
+        self.secrets.add(&line.text);
+        line.pieces.iter().for_each(|piece| self.secrets.add(piece));
+        if input.is_full_screen {
+            // The first keys may be commands.
+            let rests = line.text.char_indices().skip(1).take(2).map(|(at, _)| &line.text[at..]);
+            rests.for_each(|rest| self.secrets.add(rest));
+        }
+        without_echo(&line.text, printed)
+    }
+
+    /// Returns what an input types into a line.
+    fn in_line(&mut self, index: usize, line: &EditedLine) -> Known {
+        let input = &self.inputs[index];
+        let ends = |text: &str| if line.is_entered { format!("{text}\n") } else { text.to_owned() };
+        let end = line.end.map(str::to_owned);
+        let (rest, behind) = rest_of_line(self.text, input.line_begin, input.column);
+        let is_pasted = index > 0 && {
+            let before = &self.inputs[index - 1];
+            (before.line_begin, before.column) == (input.line_begin, input.column) && before.size.is_none()
+        };
+        if line.is_plain() {
+            if line.text.trim().is_empty() {
+                return Known::Typed { text: ends(&line.text), keys: end.into_iter().collect() };
+            }
+            let next = self.inputs[index..].iter().find(|next| next.line_begin > input.line_begin);
+            let limit = next.map_or(self.text.len(), |next| next.begin);
+            let echo = if is_pasted {
+                end_of_pasted(self.text, self.echo_end, limit, &input.row, &line.text)
+            } else {
+                stands_in(rest, &line.text).then_some(behind)
+            };
+            let Some(echo_end) = echo else { return Known::Hidden { entered: line.is_entered } };
+            self.echo_end = (echo_end + 1).min(self.text.len());
+            return Known::Typed { text: ends(&line.text), keys: end.into_iter().collect() };
+        }
+        let is_found = !is_pasted && has_pieces(rest, &line.pieces);
+        let shown = rest.trim_end();
+        // Keys without a name may stand for characters.
+        if !is_found || line.has_unknown_key && shown.trim_matches(MASKS).is_empty() {
+            return Known::Hidden { entered: line.is_entered };
+        }
+        self.echo_end = (behind + 1).min(self.text.len());
+        let enter = line.is_entered.then(|| "enter".to_owned());
+        let keys: Vec<String> = line.keys.iter().cloned().chain(enter).chain(end).collect();
+        let is_completed = line.is_entered && (self.at_prompt[index] || line.keys.iter().any(|key| key == "tab"));
+        match line.pieces.as_slice() {
+            // The editor shows another line than the keys that were pressed.
+            _ if is_completed && !shown.is_empty() => Known::Typed { text: ends(shown), keys: Vec::new() },
+            [] if !line.has_unknown_key => Known::Typed { text: String::new(), keys },
+            [piece] if input.text.starts_with(piece.as_str()) && !line.has_unknown_key => {
+                Known::Typed { text: piece.clone(), keys }
+            }
+            _ if line.is_entered && !shown.is_empty() => Known::Typed { text: ends(shown), keys: Vec::new() },
+            _ => Known::Hidden { entered: line.is_entered },
+        }
+    }
+
+    /// Returns what an input types into a full-screen program: text or keys, which the reader divides.
+    fn on_screen(&self, index: usize) -> Known {
+        let input = &self.inputs[index];
+        if let Some(keys) = named_keys(&input.text) {
+            return Known::Typed { text: String::new(), keys };
+        }
+        if !input.text.starts_with(|sign: char| !sign.is_control()) {
+            // Some terminals send characters as sequences.
+            return if is_motion(&input.text) {
+                Known::Typed { text: input.text.clone(), keys: Vec::new() }
+            } else {
+                Known::Hidden { entered: input.text.ends_with(['\r', '\n']) }
+            };
+        }
+        let before = input.screen.as_deref().unwrap_or_default();
+        let after = self.inputs.get(index + 1).and_then(|next| next.screen.as_deref()).unwrap_or_default();
+        if input.screen.is_some() && is_on_screen(&input.text, before, after, &input.drawn) {
+            Known::Typed { text: input.text.clone(), keys: Vec::new() }
+        } else {
+            Known::Hidden { entered: false }
+        }
+    }
+
+    /// Returns the entry of a line that a shell took.
+    fn entered(&self, index: usize, record: &InputRecord, printed: &str) -> Moment {
+        let input = &self.inputs[index];
+        let next = (index + 1..self.inputs.len()).find(|next| self.at_prompt[*next]);
+        let ends = next.map(|next| self.begin(next)).or_else(|| self.exit.map(|_| self.text.len()));
+        let output = self.between(input.begin, ends.unwrap_or(self.text.len()));
+        let output = output.split_once('\n').map_or("", |(_, rest)| rest);
+        // The prompt behind the output is none of it.
+        let output = if next.is_some() { output.rsplit_once('\n').map_or("", |(rest, _)| rest) } else { output };
+        let inputs = &self.inputs[index..next.unwrap_or(self.inputs.len())];
+        let answered = inputs.last().map_or(0.0, |last| last.answered);
+        let line = record.text.as_ref().map(|text| text.trim_end_matches('\n').to_owned());
+        let record = InputRecord {
+            kind: InputKind::Entered,
+            context: "prompt".to_owned(),
+            text: line,
+            keys: Vec::new(),
+            reason: Some(if ends.is_some() { "ended" } else { "running" }.to_owned()),
+            elapsed_time: Some((answered - input.seconds).max(0.0)),
+            output_begin: ends.map(|_| input.begin as u64),
+            output_end: ends.map(|end| end as u64),
+            exit_code: self.exit.filter(|_| next.is_none() && !self.is_shell),
+            ..record.clone()
+        };
+        Moment { input: record, printed: shortened(printed), output: Some(shortened(output)) }
+    }
+}
+
+/// Whether control sequences are keys that move, or function keys, without characters in them.
+fn is_motion(sequences: &str) -> bool {
+    let mut parts = sequences.split('\x1b').skip(1);
+    parts.all(|part| {
+        let is_modified = part.starts_with("[27;");
+        let end = part.trim_end_matches(|sign: char| sign.is_control()).chars().next_back();
+        !is_modified && end.is_some_and(|end| matches!(end, 'A'..='H' | 'P'..='S' | 'Z' | '~'))
+    })
+}
+
+/// Returns a moment of a recording as ISO 8601, on a day of its own.
+fn timestamp(seconds: f64) -> String {
+    let milliseconds = (seconds.clamp(0.0, 86_399.0) * 1000.0) as u64;
+    let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
+    format!("1970-01-01T{:02}:{:02}:{:02}.{rest:03}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}

@@ -1,0 +1,192 @@
+//! The inputs of a recording, each with the place in the output where it was typed.
+
+use super::edit::{Token, token};
+use super::lines::Lines;
+use super::{MOST_ENTRIES, MOST_PRINTED, RecordedScreen, TimelineEvent, floor, shortened};
+
+/// The most bytes of a row that an input keeps.
+const LONGEST_ROW: usize = 1024;
+
+/// The most bytes that all inputs keep of screens.
+const MOST_SCREENS: usize = 16 << 20;
+
+/// The most bytes that an input keeps of what a full-screen program drew.
+const MOST_DRAWN: usize = 4 << 10;
+
+/// An input before it is known what came of it.
+#[derive(Debug, Default)]
+pub(super) struct RawInput {
+    pub(super) text: String,
+    /// The row that it was typed in, and the characters of it before the cursor.
+    pub(super) row: String,
+    pub(super) column: usize,
+    /// Bytes of the printed text before that row, and before the input.
+    pub(super) line_begin: usize,
+    pub(super) begin: usize,
+    pub(super) seconds: f64,
+    /// When the program last printed before the next input.
+    pub(super) answered: f64,
+    pub(super) is_full_screen: bool,
+    /// The rows of a full-screen program that it was typed into.
+    pub(super) screen: Option<String>,
+    /// What a full-screen program drew before the next input, without its places.
+    pub(super) drawn: String,
+    /// It is the new size of the screen, in columns and rows.
+    pub(super) size: Option<(u16, u16)>,
+    /// It is text, no keys. Only of those for a full-screen program.
+    is_text: bool,
+}
+
+/// What was read of a recording.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// What was printed, as lines look in the end.
+    pub(super) text: String,
+    pub(super) inputs: Vec<RawInput>,
+    /// The exit code of the program.
+    pub(super) exit: Option<i32>,
+    /// Inputs were left out.
+    pub(super) is_full: bool,
+}
+
+/// Reads the events of a recording.
+pub(super) struct Reader<'s> {
+    lines: Lines,
+    screen: &'s mut dyn RecordedScreen,
+    now: f64,
+    pending: Option<RawInput>,
+    /// Lines that were printed when the last key was pressed.
+    lines_then: usize,
+    inputs: Vec<RawInput>,
+    exit: Option<i32>,
+    is_full: bool,
+    room_for_screens: usize,
+}
+
+impl<'s> Reader<'s> {
+    pub(super) fn new(screen: &'s mut dyn RecordedScreen, size: Option<(u16, u16)>) -> Self {
+        if let Some((cols, rows)) = size {
+            screen.resize(cols, rows);
+        }
+        Self {
+            lines: Lines::new(size.map(|(cols, _)| usize::from(cols))),
+            screen,
+            now: 0.0,
+            pending: None,
+            lines_then: 0,
+            inputs: Vec::new(),
+            exit: None,
+            is_full: false,
+            room_for_screens: MOST_SCREENS,
+        }
+    }
+
+    /// Begins with a command that no shell of the recording shows.
+    pub(super) fn starts(&mut self, command: &str) {
+        self.lines.put("$ ");
+        self.reads(&format!("{command}\r"));
+        self.lines.put(&format!("{command}\r\n"));
+    }
+
+    pub(super) fn take(&mut self, seconds: f64, event: TimelineEvent) {
+        self.now = seconds;
+        match event {
+            TimelineEvent::Output(text) => self.prints(&text),
+            TimelineEvent::Input(text) => self.reads(&text),
+            TimelineEvent::Resize { cols, rows } => self.resizes(cols, rows),
+            TimelineEvent::Exit(code) => self.exit = Some(code),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Recorded {
+        self.flush();
+        Recorded { text: self.lines.into_text(), inputs: self.inputs, exit: self.exit, is_full: self.is_full }
+    }
+
+    fn prints(&mut self, text: &str) {
+        self.lines.put(text);
+        self.screen.draw(text);
+        let drawn = self.lines.take_drawn();
+        if let Some(input) = self.pending.as_mut().or(self.inputs.last_mut()) {
+            let room = MOST_DRAWN.saturating_sub(input.drawn.len());
+            input.drawn.push_str(&drawn[..floor(&drawn, room)]);
+        }
+        if let Some(last) = self.inputs.last_mut() {
+            last.answered = self.now;
+        }
+    }
+
+    fn reads(&mut self, text: &str) {
+        // The program went on without Enter.
+        if self.pending.is_some() && self.lines.count() > self.lines_then {
+            self.flush();
+        }
+        let is_full_screen = self.lines.is_full_screen();
+        let mut rest = text;
+        while let Some((token, length)) = token(rest) {
+            let (part, behind) = rest.split_at(length);
+            rest = behind;
+            if token == Token::Report {
+                continue;
+            }
+            let is_text = matches!(token, Token::Text(_));
+            let is_other = |pending: &RawInput| {
+                pending.is_full_screen != is_full_screen || is_full_screen && pending.is_text != is_text
+            };
+            if self.pending.as_ref().is_some_and(is_other) {
+                self.flush();
+            }
+            if self.pending.is_none() {
+                self.pending = Some(RawInput { is_text, ..self.input() });
+            }
+            let Some(pending) = &mut self.pending else { continue };
+            pending.text.push_str(part);
+            if matches!(token, Token::Key("enter" | "ctrl-c" | "ctrl-d" | "ctrl-z"))
+                || pending.text.len() >= MOST_PRINTED
+            {
+                self.flush();
+            }
+        }
+        self.lines_then = self.lines.count();
+    }
+
+    fn resizes(&mut self, cols: u16, rows: u16) {
+        self.flush();
+        let input = RawInput { size: Some((cols, rows)), ..self.input() };
+        self.add(input);
+        self.screen.resize(cols, rows);
+        self.lines.set_width(usize::from(cols));
+    }
+
+    fn input(&mut self) -> RawInput {
+        let row = self.lines.row();
+        let is_full_screen = self.lines.is_full_screen();
+        let screen = is_full_screen.then(|| shortened(self.screen.rows().join("\n").trim_end()));
+        let screen = screen.filter(|screen| screen.len() <= self.room_for_screens);
+        self.room_for_screens -= screen.as_ref().map_or(0, String::len);
+        RawInput {
+            line_begin: self.lines.len(),
+            begin: self.lines.len() + row.len(),
+            column: self.lines.column(),
+            row: row[floor(&row, row.len().saturating_sub(LONGEST_ROW))..].to_owned(),
+            seconds: self.now,
+            answered: self.now,
+            is_full_screen,
+            screen,
+            ..RawInput::default()
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(input) = self.pending.take() {
+            self.add(input);
+        }
+    }
+
+    fn add(&mut self, input: RawInput) {
+        self.is_full |= self.inputs.len() >= MOST_ENTRIES;
+        if !self.is_full {
+            self.inputs.push(input);
+        }
+    }
+}

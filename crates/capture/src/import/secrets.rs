@@ -1,0 +1,58 @@
+//! Typed values that are not shown: they stand in no text of a log.
+
+use crate::session_log::Moment;
+
+/// What stands in texts in place of a secret.
+const MASK: &str = "••••••";
+
+/// The shortest value that is looked for in texts, in bytes: a shorter one stands in many words.
+const SHORTEST: usize = 4;
+
+/// Typed values that are not shown.
+#[derive(Debug, Default)]
+pub(super) struct Secrets {
+    values: Vec<String>,
+}
+
+impl Secrets {
+    /// Adds a value. Each of its lines is one.
+    pub(super) fn add(&mut self, value: &str) {
+        let lines = value.split(['\r', '\n']).flat_map(|line| [line, line.trim()]);
+        self.values.extend(lines.filter(|line| line.len() >= SHORTEST).map(str::to_owned));
+    }
+
+    /// Takes the values out of the texts of a log.
+    pub(super) fn mask(mut self, moments: &mut [Moment]) {
+        // A value that is part of another one must not break that one.
+        self.values.sort_by(|one, other| (other.len(), one).cmp(&(one.len(), other)));
+        self.values.dedup();
+        if self.values.is_empty() {
+            return;
+        }
+        for moment in moments {
+            let input = &mut moment.input;
+            let texts = [Some(&mut moment.printed), moment.output.as_mut()];
+            let of_input = [&mut input.text, &mut input.row, &mut input.screen].map(Option::as_mut);
+            for text in texts.into_iter().chain(of_input).flatten() {
+                self.mask_text(text);
+            }
+        }
+    }
+
+    fn mask_text(&self, text: &mut String) {
+        for value in &self.values {
+            if text.contains(value.as_str()) {
+                *text = text.replace(value.as_str(), MASK);
+            }
+        }
+    }
+}
+
+/// Returns what was printed behind a value that is not shown, without a beginning of the value that was echoed after all.
+pub(super) fn without_echo(value: &str, printed: &str) -> String {
+    let line = printed.lines().next().unwrap_or_default();
+    let same = value.chars().zip(line.chars()).take_while(|(one, other)| one == other);
+    let same: usize = same.map(|(sign, _)| sign.len_utf8()).sum();
+    let is_echo = same >= SHORTEST || same >= 1 && line.trim_end().len() == same;
+    if is_echo { format!("{MASK}{}", &printed[same..]) } else { printed.to_owned() }
+}

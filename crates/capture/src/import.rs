@@ -108,7 +108,13 @@ pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen)
             "inputs of '{name}' that are not found in its output are secret arguments: {hidden}; make those that are no secrets plain arguments"
         ));
     }
-    let shell = if is_shell { timeline.command } else { String::new() };
+    let shell = if is_shell { timeline.command.split_whitespace().next().unwrap_or_default() } else { "" };
+    // Without its files, a shell does not mark its prompts.
+    if is_shell && timeline.command.trim() != shell {
+        let sentence = format!("its terminal is opened with '{shell}', without the options of '{}'", timeline.command);
+        undecided.push(sentence);
+    }
+    let shell = shell.to_owned();
     let log = SessionLog { terminal: name.to_owned(), shell, directory: String::new(), moments, is_imported: true };
     Imported { log, left_out, undecided }
 }

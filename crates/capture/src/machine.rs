@@ -335,15 +335,22 @@ impl Writer<'_> {
                 "it had that when it was captured and was not done again",
             );
         }
-        if exit_code.is_none() && self.is_imported() {
-            self.guess(&name, "exit code 0 is expected", "the recording has no exit codes");
-        }
+        let exit_code = self.exit_code(&name, exit_code);
         self.golden(&name, output, exit_code);
         for wait in &turn.waits {
             let pattern = self.pattern_of_client(&name, &wait.pattern);
             let name = self.await_output(turn, &name, Wait::pattern(pattern));
             self.golden(&name, output, None);
         }
+    }
+
+    /// Returns the exit code that a recording has; 0 where it has none of any command.
+    fn exit_code(&mut self, state: &str, recorded: Option<i32>) -> Option<i32> {
+        if recorded.is_some() || !self.is_imported() {
+            return recorded;
+        }
+        self.guess(state, "exit code 0 is expected", "the recording has no exit codes");
+        Some(0)
     }
 
     fn in_terminal(&self, params: &mut Map<String, Value>, turn: &Turn) {
@@ -371,7 +378,11 @@ impl Writer<'_> {
         let name = self.add(base, "send_input", params, "success".into());
         let index = self.states.len() - 1;
         let mut waits = self.waits(turn, &name, screen);
-        let exit_code = if let Ending::Prompt { exit_code } = turn.ending { exit_code } else { None };
+        let exit_code = match turn.ending {
+            Ending::Prompt { exit_code } if self.is_imported() => exit_code.or(Some(0)),
+            Ending::Prompt { exit_code } => exit_code,
+            _ => None,
+        };
         self.golden(&name, &turn.printed, exit_code.filter(|_| waits.len() <= 1));
         if waits.first().is_some_and(|wait| !wait.on_screen) {
             let wait = waits.remove(0);
@@ -416,6 +427,7 @@ impl Writer<'_> {
         let is_covered = turn.waits.last().is_some_and(|wait| wait.reaches_input);
         match &turn.ending {
             Ending::Prompt { exit_code } => {
+                let exit_code = self.exit_code(state, *exit_code);
                 let condition = match exit_code {
                     Some(code) => json!({"field_equals": {"reason": "prompt", "exit_code": code}}),
                     None => json!({"field_equals": {"reason": "prompt"}}),

@@ -12,37 +12,74 @@ read -p "Go on? [y/n] " yes
 [ "$yes" = y ] && echo "$name ${#password}" > conf
 "#;
 
-/// Types the answers of a person into a program in a terminal of its own.
-const PERSON: &str = "import os, pty, select, sys
+/// Types the answers of a person into a program in a terminal of its own: each when one of the texts before it is shown.
+const PERSON: &str = "import fcntl, json, os, pty, select, struct, sys, termios
+begin, begun = os.pipe()
 pid, terminal = pty.fork()
 if pid == 0:
-    os.execvp(sys.argv[1], sys.argv[1:])
-seen = b''
-def sees(what):
-    global seen
-    while not any(one in seen for one in what):
-        seen += os.read(terminal, 4096)
-    seen = b''
-for prompt, answer in [((b'$ ', b'# '), b'bash ask.sh\\r'), ((b'Name: ',), b'anna\\r'), ((b'Password: ',), b'hunter2-imported\\r'), ((b'[y/n] ',), b'y\\r'), ((b'$ ', b'# '), b'\\x04')]:
-    sees(prompt)
-    os.write(terminal, answer)
+    os.read(begin, 1)
+    os.execvp(sys.argv[2], sys.argv[2:])
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
+os.write(begun, b'x')
+seen = ''
+for texts, answer in json.loads(sys.argv[1]):
+    while not any(text in seen for text in texts):
+        seen += os.read(terminal, 4096).decode('utf8', 'replace')
+    seen = ''
+    os.write(terminal, answer.encode())
 try:
     while os.read(terminal, 4096): pass
 except OSError: pass
 os.waitpid(pid, 0)
 ";
 
+/// The prompts of a shell.
+const PROMPTS: [&str; 2] = ["$ ", "# "];
+
+/// What a person does: the texts of which one is shown, and what is typed then.
+type Steps<'s> = &'s [(&'s [&'s str], &'s str)];
+
+const ANSWERS: Steps<'static> = &[
+    (&PROMPTS, "bash ask.sh\r"),
+    (&["Name: "], "anna\r"),
+    (&["Password: "], "hunter2-imported\r"),
+    (&["[y/n] "], "y\r"),
+    (&PROMPTS, "\x04"),
+];
+
+/// Whether a program is installed, as it is where the whole test is run.
+fn is_installed(program: &str) -> bool {
+    let is_found = Command::new("which").arg(program).output().is_ok_and(|found| found.status.success());
+    assert!(is_found || std::env::var_os("CI").is_none(), "{program} is missing");
+    is_found
+}
+
+/// Has a recorder record what a person does.
+fn records(home: &Home, recorder: &[&str], steps: Steps<'_>) {
+    let mut person = Command::new("python3");
+    person.arg("-c").arg(PERSON).arg(json!(steps).to_string()).args(recorder);
+    person.current_dir(home.path()).env("PS1", "$ ").env("HOME", home.path()).env("TERM", "xterm");
+    let output = person.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Checks that the password stands in no file beside a saved workflow.
+fn has_no_password(path: &Value) {
+    let saved = std::path::PathBuf::from(path.as_str().unwrap());
+    for entry in std::fs::read_dir(saved.parent().unwrap()).unwrap().flatten() {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        assert!(!text.contains("hunter2"), "{}", entry.path().display());
+    }
+}
+
 /// Imports what a recorder wrote, runs the workflow with another name, and checks that the password stands nowhere in the library.
 fn imports(recorder: &[&str], file: &str) {
-    if !Command::new("which").arg(recorder[0]).output().is_ok_and(|found| found.status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "{} is missing", recorder[0]);
+    if !is_installed(recorder[0]) {
         return;
     }
     let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
     std::fs::write(home.path().join("ask.sh"), ASK).unwrap();
-    let mut person = Command::new("python3");
-    person.arg("-c").arg(PERSON).args(recorder).current_dir(home.path()).env("PS1", "$ ").env("HOME", home.path());
-    assert!(person.output().unwrap().status.success());
+    records(&home, recorder, ANSWERS);
     std::fs::remove_file(home.path().join("conf")).unwrap();
     let recording = home.path().join(file);
     let import =
@@ -58,12 +95,11 @@ fn imports(recorder: &[&str], file: &str) {
     let run: Value = agent.calls("run_workflow", run);
     assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
     assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben 4\n");
-    let saved = std::path::PathBuf::from(reply["path"].as_str().unwrap());
-    for entry in std::fs::read_dir(saved.parent().unwrap()).unwrap().flatten() {
-        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        assert!(!text.contains("hunter2"), "{}", entry.path().display());
-    }
+    has_no_password(&reply["path"]);
 }
+
+const SCRIPT: [&str; 8] =
+    ["script", "-q", "--log-io", "io.log", "--log-timing", "t.log", "-c", "bash --norc --noprofile"];
 
 #[test]
 fn a_recording_of_script() {
@@ -88,7 +124,90 @@ fn a_recording_of_script() {
 
 #[test]
 fn a_recording_of_script_in_one_log() {
-    imports(&["script", "-q", "--log-io", "io.log", "--log-timing", "t.log", "-c", "bash --norc --noprofile"], "t.log");
+    imports(&SCRIPT, "t.log");
+}
+
+#[test]
+fn an_imported_workflow_is_proved() {
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    records(&home, &SCRIPT, &[(&PROMPTS, "echo built > out; cat out; wc -c out\r"), (&PROMPTS, "exit\r")]);
+    let recording = home.path().join("t.log");
+    let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--keep", "--save", "--json"];
+    let reply = home.runs(&import).json();
+    assert_eq!(reply["success"], true, "{reply:#}");
+    std::fs::remove_file(home.path().join("out")).unwrap();
+    home.runs(&["workflow", "prove", "procedure"]).well();
+    assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "built\n");
+}
+
+/// Asks in dialogs on the whole screen.
+const DIALOGS: &str = r#"name=$(whiptail --title Setup --inputbox "Which name?" 10 40 3>&1 1>&2 2>&3) || exit 1
+mirror=$(whiptail --title Setup --menu "Which mirror?" 12 40 3 de Berlin fr Paris it Rome 3>&1 1>&2 2>&3) || exit 1
+key=$(whiptail --title Setup --passwordbox "Which key?" 10 40 3>&1 1>&2 2>&3) || exit 1
+echo "$name $mirror ${#key}" > conf
+"#;
+
+#[test]
+fn a_recording_of_dialogs_on_the_whole_screen() {
+    if !is_installed("whiptail") {
+        return;
+    }
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    std::fs::write(home.path().join("setup.sh"), DIALOGS).unwrap();
+    let steps: Steps<'_> = &[
+        (&PROMPTS, "bash setup.sh\r"),
+        (&["Cancel"], "anna"),
+        (&["anna"], "\r"),
+        (&["mirror"], "\x1b[B"),
+        (&["Paris"], "\r"),
+        (&["key"], "hunter2-dialog"),
+        (&["***"], "\r"),
+        (&PROMPTS, "exit\r"),
+    ];
+    records(&home, &SCRIPT, steps);
+    assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "anna fr 14\n");
+    let recording = home.path().join("t.log");
+    let recording = recording.to_str().unwrap();
+    let import = ["workflow", "import", recording, "-n", "procedure", "-i", "name=anna", "--save", "--json"];
+    let reply = home.runs(&import).json();
+    assert_eq!(reply["success"], true, "{reply:#}");
+    assert!(!reply.to_string().contains("hunter2"), "{reply:#}");
+    assert_eq!(reply["workflow_definition"]["arguments"]["SECRET"]["secret"], true, "{reply:#}");
+    home.runs(&["workflow", "test", "procedure"]).well();
+    let agent = Agent::new(&home);
+    let run = json!({"workflow_name": "procedure", "initial_variables": {"NAME": "ben", "SECRET": "four"}, "wait_seconds": 120});
+    let run: Value = agent.calls("run_workflow", run);
+    assert_eq!(run["status"], "completed", "{run:#}\n{reply:#}");
+    assert_eq!(std::fs::read_to_string(home.path().join("conf")).unwrap(), "ben fr 4\n");
+    has_no_password(&reply["path"]);
+}
+
+#[test]
+fn a_recording_of_an_editor() {
+    if !is_installed("vim") {
+        return;
+    }
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    std::fs::write(home.path().join("a.txt"), "one\n").unwrap();
+    let steps: Steps<'_> = &[
+        (&PROMPTS, "vim -u NONE a.txt\r"),
+        (&["4B", "4 bytes"], "ihello "),
+        (&["hello "], "\x1b:wq"),
+        (&[":wq"], "\r"),
+        (&PROMPTS, "exit\r"),
+    ];
+    records(&home, &SCRIPT, steps);
+    assert_eq!(std::fs::read_to_string(home.path().join("a.txt")).unwrap(), "hello one\n");
+    let recording = home.path().join("t.log");
+    let import = ["workflow", "import", recording.to_str().unwrap(), "-n", "procedure", "--save", "--json"];
+    let reply = home.runs(&import).json();
+    assert_eq!(reply["success"], true, "{reply:#}");
+    assert_eq!(reply["workflow_definition"].get("arguments"), None, "{reply:#}");
+    let guesses = reply["guesses"].as_array().unwrap();
+    assert!(guesses.iter().all(|guess| guess["reason"].as_str().unwrap().contains("lower trust")), "{reply:#}");
+    std::fs::write(home.path().join("a.txt"), "one\n").unwrap();
+    home.runs(&["run", "procedure"]).well();
+    assert_eq!(std::fs::read_to_string(home.path().join("a.txt")).unwrap(), "hello one\n", "{reply:#}");
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
         .collect();
     // The shell was left at the end: a machine closes its terminal by itself.
     let last = inputs.iter().rposition(|input| input.size.is_none()).filter(|last| is_shell && at_prompt[*last]);
-    if let Some(last) = last.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04")) {
+    let last = last.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04"));
+    if let Some(last) = last {
         inputs[last].text.clear();
     }
     let mut writer = Writer {
@@ -42,12 +43,30 @@ pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
     for index in 0..inputs.len() {
         writer.input(index);
     }
+    let last_row = text.rsplit('\n').next().unwrap_or_default();
+    let is_at_prompt = is_shell && (last.is_some() || !prompt.trim().is_empty() && is_same_prompt(&prompt, last_row));
+    if is_at_prompt && !writer.moments.is_empty() {
+        writer.moments.push(waited_for_prompt(&inputs, text.len()));
+    }
     let Writer { mut moments, secrets, hidden, .. } = writer;
     secrets.mask(&mut moments);
     for (index, moment) in moments.iter_mut().enumerate() {
         moment.input.number = index as u64 + 1;
     }
     (moments, hidden)
+}
+
+/// Returns the entry of the prompt that a recording ends at.
+fn waited_for_prompt(inputs: &[RawInput], end: usize) -> Moment {
+    let input = InputRecord {
+        kind: InputKind::Wait,
+        context: "prompt".to_owned(),
+        timestamp: timestamp(inputs.last().map_or(0.0, |last| last.answered.max(last.seconds))),
+        offset: end as u64,
+        reason: Some("prompt".to_owned()),
+        ..InputRecord::default()
+    };
+    Moment { input, printed: String::new(), output: None }
 }
 
 /// What is known of an input.
@@ -84,10 +103,14 @@ impl Writer<'_> {
     /// Adds the entries of an input.
     fn input(&mut self, index: usize) {
         let input = &self.inputs[index];
+        if self.is_enter_of_text(index) {
+            return;
+        }
+        let row = input.screen.as_deref().map_or_else(|| input.row.clone(), question_row);
         let mut record = InputRecord {
             timestamp: timestamp(input.seconds),
             offset: input.begin as u64,
-            row: Some(input.row.clone()),
+            row: Some(row),
             screen: input.screen.clone(),
             elapsed_time: Some((input.answered - input.seconds).max(0.0)),
             ..InputRecord::default()
@@ -202,13 +225,28 @@ impl Writer<'_> {
                 Known::Hidden { entered: input.text.ends_with(['\r', '\n']) }
             };
         }
+        let entered = self.is_entered_on_screen(index);
         let before = input.screen.as_deref().unwrap_or_default();
         let after = self.inputs.get(index + 1).and_then(|next| next.screen.as_deref()).unwrap_or_default();
         if input.screen.is_some() && is_on_screen(&input.text, before, after, &input.drawn) {
-            Known::Typed { text: input.text.clone(), keys: Vec::new() }
+            Known::Typed { text: format!("{}{}", input.text, if entered { "\n" } else { "" }), keys: Vec::new() }
         } else {
-            Known::Hidden { entered: false }
+            Known::Hidden { entered }
         }
+    }
+
+    /// Whether a text for a full-screen program is followed by Enter alone.
+    fn is_entered_on_screen(&self, index: usize) -> bool {
+        let next = self.inputs.get(index + 1);
+        next.is_some_and(|next| next.is_full_screen && matches!(next.text.as_str(), "\r" | "\n"))
+    }
+
+    /// Whether an input is the Enter behind a text for a full-screen program.
+    fn is_enter_of_text(&self, index: usize) -> bool {
+        let before = index.checked_sub(1).map(|before| &self.inputs[before]);
+        let is_text =
+            |input: &RawInput| input.is_full_screen && input.text.starts_with(|sign: char| !sign.is_control());
+        before.is_some_and(is_text) && self.is_entered_on_screen(index - 1)
     }
 
     /// Returns the entry of a line that a shell took.
@@ -237,6 +275,14 @@ impl Writer<'_> {
         };
         Moment { input: record, printed: shortened(printed), output: Some(shortened(output)) }
     }
+}
+
+/// Returns the row of a screen that asks, if one does.
+fn question_row(screen: &str) -> String {
+    let rows: Vec<&str> = screen.lines().map(crate::question::without_frame).collect();
+    let asks = |row: &&&str| row.trim_end().ends_with(['?', ':']);
+    let row = rows.iter().rfind(|row| asks_for_secret(row)).or_else(|| rows.iter().rfind(asks));
+    row.map(|row| row.trim().to_owned()).unwrap_or_default()
 }
 
 /// Whether control sequences are keys that move, or function keys, without characters in them.

@@ -11,6 +11,8 @@ mod echo;
 mod edit;
 mod entries;
 mod expect;
+#[cfg(test)]
+mod laws;
 mod lines;
 mod reader;
 mod script;

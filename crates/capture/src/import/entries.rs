@@ -9,6 +9,9 @@ use super::secrets::{Secrets, without_echo};
 use super::{asks_for_secret, floor, is_same_prompt, shortened};
 use crate::session_log::Moment;
 
+/// The most inputs before an input, and behind it, in which a value may be that was typed in parts.
+const MOST_PARTS: usize = 64;
+
 /// Returns the entries of the log, and how many inputs were not found in the output.
 pub(super) fn moments(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
     let Recorded { text, mut inputs, exit, .. } = read;
@@ -154,14 +157,26 @@ impl Writer<'_> {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
         self.hidden += usize::from(!asks_for_secret(row));
-        self.secrets.add(&line.text);
-        line.pieces.iter().for_each(|piece| self.secrets.add(piece));
-        if input.is_full_screen {
-            // The first keys may be commands.
-            let rests = line.text.char_indices().skip(1).take(2).map(|(at, _)| &line.text[at..]);
-            rests.for_each(|rest| self.secrets.add(rest));
+        let whole = EditedLine::of(&self.line_of(index));
+        for line in [line, &whole] {
+            self.secrets.add(&line.text);
+            line.pieces.iter().for_each(|piece| self.secrets.add(piece));
+            if input.is_full_screen {
+                // The first keys may be commands.
+                let rests = line.text.char_indices().skip(1).take(2).map(|(at, _)| &line.text[at..]);
+                rests.for_each(|rest| self.secrets.add(rest));
+            }
         }
         without_echo(&line.text, printed)
+    }
+
+    /// Returns what was typed before and behind an input up to Enter: a value may be typed in parts.
+    fn line_of(&self, index: usize) -> String {
+        let is_end = |input: &&RawInput| input.text.ends_with(['\r', '\n', '\x03', '\x04']);
+        let before = self.inputs[..index].iter().rev().take(MOST_PARTS).take_while(|input| !is_end(input)).count();
+        let behind = self.inputs[index..].iter().take(MOST_PARTS).take_while(|input| !is_end(input)).count();
+        let end = (index + behind + 1).min(self.inputs.len());
+        self.inputs[index - before..end].iter().map(|input| input.text.as_str()).collect()
     }
 
     /// Returns what an input types into a line.

@@ -9,6 +9,9 @@ use super::secrets::{Secrets, without_echo};
 use super::{asks_for_secret, floor, is_same_prompt, shortened};
 use crate::session_log::Moment;
 
+/// How far behind a pasted line the next one is looked for, in bytes.
+const LONGEST_PASTE: usize = 64 << 10;
+
 /// The most inputs before an input, and behind it, in which a value may be that was typed in parts.
 const MOST_PARTS: usize = 64;
 
@@ -196,7 +199,9 @@ impl Writer<'_> {
             let next = self.inputs[index..].iter().find(|next| next.line_begin > input.line_begin);
             let limit = next.map_or(self.text.len(), |next| next.begin);
             let echo = if is_pasted {
-                end_of_pasted(self.text, self.echo_end, limit, &input.row, &line.text)
+                let from = self.echo_end.max(input.begin);
+                let limit = limit.min(floor(self.text, from + LONGEST_PASTE));
+                end_of_pasted(self.text, from, limit, &input.row, &line.text)
             } else {
                 stands_in(rest, &line.text).then_some(behind)
             };
@@ -218,10 +223,9 @@ impl Writer<'_> {
             // The editor shows another line than the keys that were pressed.
             _ if is_completed && !shown.is_empty() => Known::Typed { text: ends(shown), keys: Vec::new() },
             [] if !line.has_unknown_key => Known::Typed { text: String::new(), keys },
-            [piece] if input.text.starts_with(piece.as_str()) && !line.has_unknown_key => {
+            [piece] if input.text.starts_with(piece.as_str()) && stands_in(rest, piece) && !line.has_unknown_key => {
                 Known::Typed { text: piece.clone(), keys }
             }
-            _ if line.is_entered && !shown.is_empty() => Known::Typed { text: ends(shown), keys: Vec::new() },
             _ => Known::Hidden { entered: line.is_entered },
         }
     }

@@ -1,5 +1,7 @@
 //! Typed values that are not shown: they stand in no text of a log.
 
+use std::collections::HashMap;
+
 use crate::session_log::Moment;
 
 /// What stands in texts in place of a secret.
@@ -26,7 +28,11 @@ impl Secrets {
         // A value that is part of another one must not break that one.
         self.values.sort_by(|one, other| (other.len(), one).cmp(&(one.len(), other)));
         self.values.dedup();
-        if self.values.is_empty() {
+        let mut index: Index<'_> = HashMap::new();
+        for value in &self.values {
+            index.entry(&value.as_bytes()[..SHORTEST]).or_default().push(value);
+        }
+        if index.is_empty() {
             return;
         }
         for moment in moments {
@@ -34,18 +40,30 @@ impl Secrets {
             let texts = [Some(&mut moment.printed), moment.output.as_mut()];
             let of_input = [&mut input.text, &mut input.row, &mut input.screen].map(Option::as_mut);
             for text in texts.into_iter().chain(of_input).flatten() {
-                self.mask_text(text);
+                *text = masked(text, &index);
             }
         }
     }
+}
 
-    fn mask_text(&self, text: &mut String) {
-        for value in &self.values {
-            if text.contains(value.as_str()) {
-                *text = text.replace(value.as_str(), MASK);
-            }
-        }
+/// Values by their first bytes, the longest first.
+type Index<'v> = HashMap<&'v [u8], Vec<&'v str>>;
+
+fn masked(text: &str, index: &Index<'_>) -> String {
+    let (mut made, mut plain, mut at) = (String::with_capacity(text.len()), 0, 0);
+    while let Some(begin) = text.as_bytes().get(at..at + SHORTEST) {
+        let values = index.get(begin).filter(|_| text.is_char_boundary(at));
+        let found = values.and_then(|values| values.iter().find(|value| text[at..].starts_with(**value)));
+        let Some(value) = found else {
+            at += 1;
+            continue;
+        };
+        made.push_str(&text[plain..at]);
+        made.push_str(MASK);
+        at += value.len();
+        plain = at;
     }
+    made + &text[plain..]
 }
 
 /// Returns what was printed behind a value that is not shown, without a beginning of the value that was echoed after all.

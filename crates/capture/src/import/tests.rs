@@ -208,6 +208,9 @@ fn what_is_not_found_in_the_output_is_hidden() {
     assert_eq!(at_prompt("\x1b[200~make\x1b[201~\x1b[3;1R\r", "make\r\nana$ "), "make\n");
     assert_eq!(at_prompt("hun\tter2\r", "***\r\nana$ "), "?", "a prompt that is none");
     assert_eq!(at_prompt("hun\x1b[Dter2\r", "hun\r\nana$ "), "?");
+    assert_eq!(ask("in\x1b[A\r", "invalid\r\n"), "?", "a part of a word, with a key");
+    let before = texts(&["ana$ ", "one\r", "one\r\nblue\r\nKey: ", "red\rblue\r", "\r\n\r\n"]);
+    assert_eq!(before, ["one\n", "?", "?"], "printed before it was typed");
     let pasted = "one\rhunter2\rtwo\r";
     assert_eq!(texts(&["ana$ ", pasted, "one\r\n\r\nana$ two\r\nana$ "]), ["one\n", "?", "two\n"]);
 }

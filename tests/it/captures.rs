@@ -1,5 +1,6 @@
 //! Stories of capture: an agent does something once, has it captured, and the workflow does it again with other values.
 
+mod against;
 mod changes;
 mod dialogs;
 mod imports;

@@ -20,6 +20,7 @@ pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
             exit_code: result["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
             answer: result["answer"].as_str().map(str::to_owned),
             has_output: result["output"].is_string(),
+            varies: false,
         }
     };
     events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()

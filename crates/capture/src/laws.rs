@@ -91,24 +91,42 @@ prop_compose! {
     }
 }
 
+fn log_of(moments: Vec<(Moment, u64)>) -> SessionLog {
+    let mut offset = 0;
+    let mut log = SessionLog { shell: "bash".to_owned(), directory: "/home/ana".to_owned(), ..SessionLog::default() };
+    for (number, (mut moment, step)) in moments.into_iter().enumerate() {
+        offset += step;
+        (moment.input.number, moment.input.offset) = (number as u64 + 1, offset);
+        log.moments.push(moment);
+    }
+    log
+}
+
 proptest! {
+    #[test]
+    fn a_log_that_is_compared_with_itself_gives_the_same_machine(moments in prop::collection::vec(moment(), 0..30)) {
+        let log = log_of(moments);
+        let around = Surroundings::default();
+        let alone = capture(std::slice::from_ref(&log), &around, &CaptureRequest::default());
+        let against = CaptureRequest { against: vec![log.clone()], ..CaptureRequest::default() };
+        let compared = capture(&[log], &around, &against);
+        prop_assert_eq!(alone.definition, compared.definition);
+        prop_assert_eq!(alone.guesses, compared.guesses);
+    }
+
     #[test]
     fn any_log_gives_a_machine_that_its_recording_fits(
         moments in prop::collection::vec(moment(), 0..30),
+        others in prop::option::of(prop::collection::vec(moment(), 0..30)),
         two in any::<bool>(),
         keeps_looks in any::<bool>(),
     ) {
-        let mut offset = 0;
-        let mut log = SessionLog { shell: "bash".to_owned(), directory: "/home/ana".to_owned(), ..SessionLog::default() };
-        for (number, (mut moment, step)) in moments.into_iter().enumerate() {
-            offset += step;
-            (moment.input.number, moment.input.offset) = (number as u64 + 1, offset);
-            log.moments.push(moment);
-        }
+        let log = log_of(moments);
         let logs = if two { vec![log.clone(), log] } else { vec![log] };
         let around = Surroundings { home: "/home/ana".to_owned(), user: "ana".to_owned(), host: "mill".to_owned(), ..Surroundings::default() };
+        let against: Vec<SessionLog> = others.map(log_of).into_iter().collect();
         let inputs = vec![("name".to_owned(), "value".to_owned()), ("9?".to_owned(), "8123".to_owned())];
-        let request = CaptureRequest { name: Some("w".to_owned()), inputs, keeps_looks, ..CaptureRequest::default() };
+        let request = CaptureRequest { name: Some("w".to_owned()), inputs, keeps_looks, against, ..CaptureRequest::default() };
         let captured = capture(&logs, &around, &request);
         let definition = Definition::parse(&captured.definition, &AnyParameters);
         prop_assert!(definition.is_ok(), "{}\n{:#}", definition.unwrap_err(), captured.definition);

@@ -4,9 +4,10 @@
 //! same again, with the reason of each guess. Pure: no clock, no files, no terminals.
 //!
 //! The parts, in the order in which they work:
-//! `turn` pairs each input with what came of it, `noise` names what is left out, `template` and `provenance` replace
-//! values by variables, `question` makes patterns of what programs ask, and `machine` writes the states.
+//! `turn` pairs each input with what came of it, `noise` names what is left out, `against` compares with another capture of
+//! the same procedure, `template` and `provenance` replace values by variables, `question` makes patterns of what programs ask, and `machine` writes the states.
 
+mod against;
 mod comparison;
 mod effects;
 #[cfg(test)]
@@ -49,6 +50,9 @@ pub struct CaptureRequest {
     pub keeps_looks: bool,
     /// Files that must be there at the end.
     pub expects: Vec<String>,
+    /// The logs of another time of the same procedure, in the order of the terminals: what differs becomes arguments, or is
+    /// generalised in what is waited for.
+    pub against: Vec<SessionLog>,
 }
 
 /// A captured machine.

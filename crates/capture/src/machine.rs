@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
 
+use crate::against::{Alignment, Difference, align};
 use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
-use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question};
+use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question, stands_in};
 use crate::session_log::{SessionLog, Surroundings};
-use crate::template::{Binding, Use, typed};
+use crate::template::{Binding, Use, replaced, typed};
 use crate::turn::{Act, Ending, Turn, seconds_between, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
 
@@ -33,24 +34,25 @@ const MOST_STATES: usize = 97;
 /// Returns the machine that does what these logs show. Never fails: what cannot be captured is named in the reply.
 #[must_use]
 pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequest) -> Captured {
-    let (mut all, mut left_out): (Vec<Turn>, Vec<LeftOut>) = (Vec::new(), Vec::new());
-    for (index, log) in logs.iter().enumerate() {
-        let (turns, not_turns) = turns(index, log);
-        all.extend(turns);
-        left_out.extend(not_turns);
-    }
-    all.sort_by(|one, other| (&one.timestamp, one.log, one.number).cmp(&(&other.timestamp, other.log, other.number)));
-    let request = &CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
+    let (all, mut left_out) = turns_of(logs);
+    let request = &mut CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
     let inputs = request.inputs.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
     let bindings: Vec<Binding> = inputs.chain(known(around)).filter(|binding| !binding.value.is_empty()).collect();
-    let found = extractions(&all, &bindings, around);
-    let is_source = |turn: usize| found.iter().any(|one| one.source == turn);
-    let reasons = noise::reasons(&all, request.keeps_looks, is_source);
+    let (others, _) = turns_of(&request.against);
+    let alignment = aligned(&all, &others, &bindings, around, request);
+    let arguments = alignment.arguments.iter().map(|one| (one.name.clone(), one.value.clone()));
+    request.inputs.extend(arguments);
+    let mut known_values = bindings.clone();
+    known_values.extend(alignment.bindings());
+    let found = extractions(&all, &known_values, around);
+    let reasons = noise_of(&all, &found, request);
     left_out.extend(noise::left_out(&all, &reasons));
     let mut writer = Writer {
         logs,
-        around,
+        around: around.clone(),
         bindings,
+        alignment,
+        others,
         used: BTreeMap::new(),
         secrets: Vec::new(),
         states: Vec::new(),
@@ -59,11 +61,16 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     };
     writer.open(&all);
     writer.captured.undecided.extend(overlaps(&all));
+    let undecided = std::mem::take(&mut writer.alignment.undecided);
+    writer.captured.undecided.extend(undecided);
     let mut before: Vec<Option<String>> = vec![None; logs.len()];
     for (index, turn) in all.iter().enumerate() {
         if reasons[index].is_none() {
+            writer.begin(index);
             writer.gate(turn);
+            let first = writer.states.len();
             writer.turn(turn, before.get(turn.log).cloned().flatten().as_deref());
+            writer.compare(index, first);
         }
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
@@ -75,6 +82,49 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     }
     writer.expect(&request.expects);
     writer.finish(request)
+}
+
+/// Returns the turns of all logs in the order in which they were typed, and the inputs that are none.
+fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
+    let (mut all, mut left_out): (Vec<Turn>, Vec<LeftOut>) = (Vec::new(), Vec::new());
+    for (index, log) in logs.iter().enumerate() {
+        let (turns, not_turns) = turns(index, log);
+        all.extend(turns);
+        left_out.extend(not_turns);
+    }
+    all.sort_by(|one, other| (&one.timestamp, one.log, one.number).cmp(&(&other.timestamp, other.log, other.number)));
+    (all, left_out)
+}
+
+/// Returns for each turn why it is left out, if it is.
+fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<&'static str>> {
+    noise::reasons(turns, request.keeps_looks, |turn| found.iter().any(|one| one.source == turn))
+}
+
+/// Aligns the turns with those of the capture that the request compares with.
+fn aligned(
+    turns: &[Turn],
+    others: &[Turn],
+    bindings: &[Binding],
+    around: &Surroundings,
+    request: &CaptureRequest,
+) -> Alignment {
+    if request.against.is_empty() {
+        return Alignment::default();
+    }
+    let kept = |turns: &[Turn], found: &[Extraction]| -> Vec<usize> {
+        let reasons = noise_of(turns, found, request);
+        (0..turns.len()).filter(|turn| reasons[*turn].is_none()).collect()
+    };
+    let found = extractions(turns, bindings, around);
+    let other_found = extractions(others, bindings, around);
+    // A value that was read off the output in one capture only is a choice: an argument.
+    let is_read = |value: &str, found: &[Extraction]| found.iter().any(|one| one.binding.value == value);
+    let is_known = |value: &str, other: &str| {
+        bindings.iter().any(|binding| binding.value == value)
+            || (is_read(value, &found) && is_read(other, &other_found))
+    };
+    align((turns, &kept(turns, &found)), (others, &kept(others, &other_found)), is_known)
 }
 
 /// Returns inputs under the names that arguments of machines may have: upper-case letters, digits and `_`.
@@ -113,8 +163,14 @@ struct DraftState {
 
 struct Writer<'r> {
     logs: &'r [SessionLog],
-    around: &'r Surroundings,
+    /// What is known of the machine, and which printed words change in the turn that is written.
+    around: Surroundings,
+    /// The values that variables stand for in the turn that is written.
     bindings: Vec<Binding>,
+    /// What differs in the capture that this one is compared with.
+    alignment: Alignment,
+    /// The turns of that capture.
+    others: Vec<Turn>,
     /// The variables that a text has in place of a value.
     used: BTreeMap<String, String>,
     /// The secret arguments, by the row that they were typed behind.
@@ -143,6 +199,50 @@ impl Writer<'_> {
         self.captured.guesses.push(Guess { state: state.to_owned(), guess: guess.into(), reason: reason.into() });
     }
 
+    /// Sets which values stand for variables, and which words change, in the states of a turn.
+    fn begin(&mut self, turn: usize) {
+        let arguments = &self.alignment.arguments;
+        self.bindings.retain(|binding| !arguments.iter().any(|argument| argument.name == binding.name));
+        self.bindings.extend(arguments.iter().filter(|one| one.turns.contains(&turn)).map(Difference::binding));
+        self.around.varying = self.alignment.varying.get(&turn).cloned().unwrap_or_default();
+    }
+
+    /// Says which arguments a turn brought in, and names what its states, from `first` on, wait for and the other capture
+    /// did not print.
+    fn compare(&mut self, turn: usize, first: usize) {
+        let Some(other) = self.alignment.pairs.get(&turn).and_then(|other| self.others.get(*other)) else { return };
+        let (mut guesses, mut undecided) = (Vec::new(), Vec::new());
+        let states = self.states.get(first..).unwrap_or_default();
+        for argument in self.alignment.arguments.iter().filter(|argument| argument.turns.first() == Some(&turn)) {
+            guesses.push(Guess {
+                state: states.first().map(|state| state.name.clone()).unwrap_or_default(),
+                guess: format!("'{}' is the argument {}", argument.value, argument.name),
+                reason: format!("'{}' was typed in the other capture", argument.other),
+            });
+        }
+        if let (Act::Command { output: printed, .. }, Some(command)) = (&other.act, states.first())
+            && let Some(golden) = self.captured.golden.iter_mut().find(|golden| golden.state == command.name)
+            && !self.alignment.is_same_output(&golden.prints, printed)
+        {
+            golden.varies = true;
+            guesses.push(Guess {
+                state: command.name.clone(),
+                guess: "its output may differ from one time to the next".to_owned(),
+                reason: "the other capture printed something else".to_owned(),
+            });
+        }
+        for state in states {
+            let Some(pattern) = state.params.get("pattern").and_then(Value::as_str) else { continue };
+            if !self.alignment.is_found_in(pattern, other) {
+                let sentence =
+                    format!("state '{}' waits for /{pattern}/, which the other capture did not print", state.name);
+                undecided.push(sentence);
+            }
+        }
+        self.captured.guesses.extend(guesses);
+        self.captured.undecided.extend(undecided);
+    }
+
     /// Adds a state under a name that no other has, and returns the name.
     fn add(&mut self, base: &str, tool: &'static str, params: Map<String, Value>, condition: Value) -> String {
         let base = slug(base);
@@ -154,13 +254,8 @@ impl Writer<'_> {
     }
 
     fn golden(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
-        let golden = GoldenStep {
-            state: state.to_owned(),
-            prints: prints.to_owned(),
-            exit_code,
-            answer: None,
-            has_output: false,
-        };
+        let golden =
+            GoldenStep { state: state.to_owned(), prints: prints.to_owned(), exit_code, ..GoldenStep::default() };
         self.captured.golden.push(golden);
     }
 
@@ -213,7 +308,7 @@ impl Writer<'_> {
         let usage = if at_prompt { Use::Shell } else { Use::Plain };
         let (template, names) = typed(text, &self.bindings, usage);
         self.note_used(&names);
-        let around = self.around;
+        let around = self.around.clone();
         for (name, value) in [("host name", &around.host), ("user name", &around.user)] {
             if value.len() >= 3 && crate::template::typed(text, &[binding(value)], Use::Plain).1.len() == 1 {
                 let sentence =
@@ -294,7 +389,7 @@ impl Writer<'_> {
 
     /// Returns the name of the secret argument that is typed behind a row.
     fn secret(&mut self, row: &str) -> String {
-        let row = general(row.trim(), &[], self.around);
+        let row = general(row.trim(), &[], &self.around);
         if let Some((_, name)) = self.secrets.iter().find(|(known, _)| *known == row) {
             return name.clone();
         }
@@ -368,7 +463,8 @@ impl Writer<'_> {
         let (template, names) = crate::template::template(pattern, &bindings, Use::Pattern, literal);
         self.note_used(&names);
         self.guess(state, format!("it waits for /{pattern}/"), "that was waited for when it was captured");
-        template
+        let varying = self.around.varying.iter();
+        varying.fold(template, |pattern, word| replaced(&pattern, &escaped(word), r"\S+"))
     }
 
     /// Adds an input with what is waited for behind it.
@@ -435,7 +531,7 @@ impl Writer<'_> {
                 waits.push(Wait { params: vec![("until", "prompt".into())], condition, on_screen: false });
             }
             Ending::Question(line) | Ending::Password(line) if !is_covered && !line.trim().is_empty() => {
-                let pattern = question(line, &self.bindings, self.around);
+                let pattern = question(line, &self.bindings, &self.around);
                 if pattern.is_empty() {
                     waits.push(self.quiet(state));
                     return waits;
@@ -444,7 +540,7 @@ impl Writer<'_> {
                     Some(chosen) => {
                         let sentence = format!("the menu must have the entry '{chosen}'");
                         self.guess(state, sentence, "the next input chooses it by its number");
-                        format!("{}{ANYTHING}{pattern}", entry(chosen, &self.bindings, self.around))
+                        format!("{}{ANYTHING}{pattern}", entry(chosen, &self.bindings, &self.around))
                     }
                     None => pattern,
                 };
@@ -453,7 +549,7 @@ impl Writer<'_> {
                 waits.push(Wait::pattern(pattern));
             }
             Ending::Screen(_) if !turn.menu.is_empty() => {
-                let pattern = menu(&turn.menu, &self.bindings, self.around);
+                let pattern = menu(&turn.menu, &self.bindings, &self.around);
                 self.note_used_in(&pattern);
                 let sentence = "the screen must have the same rows in the same order, but for numbers";
                 self.guess(state, sentence, "the next input moves to one of them by keys");
@@ -461,7 +557,7 @@ impl Writer<'_> {
             }
             Ending::Screen(rows) => match landmark(screen.or(turn.screen.as_deref()), rows) {
                 Some(row) => {
-                    let pattern = general(row, &self.bindings, self.around);
+                    let pattern = general(row, &self.bindings, &self.around);
                     self.note_used_in(&pattern);
                     self.guess(
                         state,
@@ -518,6 +614,7 @@ impl Writer<'_> {
 
     /// Adds the checks of the files that must be there.
     fn expect(&mut self, files: &[String]) {
+        self.bindings.extend(self.alignment.bindings());
         for file in files {
             let (file, names) = typed(file, &self.bindings, Use::Plain);
             self.note_used(&names);
@@ -646,12 +743,6 @@ impl Writer<'_> {
         let inputs = inputs.filter(|(name, _)| is_argument(name)).collect();
         Captured { inputs, definition: definition.into(), ..self.captured }
     }
-}
-
-/// Whether a pattern is found in a text, in which `^` and `$` are the ends of lines, as in a wait.
-fn stands_in(pattern: &str, text: &str) -> bool {
-    let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
-    pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
 }
 
 fn binding(value: &str) -> Binding {

@@ -134,7 +134,9 @@ fn changes(word: &str, around: &Surroundings) -> bool {
             && word.contains(|sign: char| sign.is_ascii_digit())
     };
     let contains = |name: &str| name.len() >= 3 && word.contains(name);
+    let is_varying = |varying: &String| varying.trim_matches(AROUND) == word;
     is_hex(word)
+        || around.varying.iter().any(is_varying)
         || ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"].iter().any(|begin| word.starts_with(begin))
         || contains(&around.home)
         || contains(&around.directory)
@@ -199,6 +201,12 @@ fn is_frame(sign: char) -> bool {
     ('\u{2500}'..='\u{259f}').contains(&sign)
 }
 
+/// Whether a pattern is found in a text, in which `^` and `$` are the ends of lines, as in a wait.
+pub(crate) fn stands_in(pattern: &str, text: &str) -> bool {
+    let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
+    pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +217,7 @@ mod tests {
             directory: "/home/ana/shop".to_owned(),
             user: "ana".to_owned(),
             host: "mill".to_owned(),
+            ..Surroundings::default()
         }
     }
 

@@ -72,6 +72,17 @@ pub(crate) fn typed(text: &str, bindings: &[Binding], usage: Use) -> (String, Ve
     template(text, bindings, usage, literal)
 }
 
+/// Returns a text with something else in place of a part, wherever the part stands by itself.
+pub(crate) fn replaced(text: &str, part: &str, with: &str) -> String {
+    let (mut made, mut plain) = (String::with_capacity(text.len()), 0);
+    for (at, _) in text.match_indices(part).filter(|(at, _)| stands_alone(text, *at, at + part.len())) {
+        made.extend([&text[plain..at], with]);
+        plain = at + part.len();
+    }
+    made.push_str(&text[plain..]);
+    made
+}
+
 /// Whether the part of a text is no part of a longer word or number.
 pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
     let joins = |one: Option<char>, other: Option<char>| {

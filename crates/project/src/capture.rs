@@ -34,6 +34,28 @@ impl Workflows {
                 Err(error) => return refused(error),
             }
         }
+        if !verb.against.is_empty() && verb.against.len() != logs.len() + verb.imported.len() {
+            return refused(format!(
+                "against names {} terminals for a capture of {}: name as many, in the same order",
+                verb.against.len(),
+                logs.len() + verb.imported.len()
+            ));
+        }
+        let mut against = Vec::with_capacity(verb.against.len());
+        for session_id in &verb.against {
+            if verb.session_ids.contains(session_id) {
+                return refused(format!(
+                    "'{session_id}' is captured and compared with: name another terminal in against"
+                ));
+            }
+            match sessions.session_log(session_id, CaptureRange::default()).await {
+                Ok(log) if log.moments.is_empty() => {
+                    return refused(format!("nothing was typed into '{session_id}', which against names"));
+                }
+                Ok(log) => against.push(log),
+                Err(error) => return refused(error),
+            }
+        }
         let (mut left_out, mut undecided) = (Vec::new(), Vec::new());
         for recording in &verb.imported {
             match serde_json::from_value::<Imported>(recording.clone()) {
@@ -59,6 +81,7 @@ impl Workflows {
             inputs: verb.inputs.clone().into_iter().collect(),
             keeps_looks: verb.keep,
             expects: verb.expect.clone(),
+            against,
         };
         let around = surroundings(caller);
         let made = tokio::task::spawn_blocking(move || capture(&logs, &around, &request)).await;
@@ -155,5 +178,6 @@ fn surroundings(caller: &Caller) -> Surroundings {
         directory: caller.folder.display().to_string(),
         user: variable("USER"),
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        ..Surroundings::default()
     }
 }

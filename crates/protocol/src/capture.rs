@@ -35,6 +35,9 @@ pub struct CaptureWorkflow {
     /// Typed values that become arguments: {name: value}
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
+    /// Terminals of another time: what differs becomes arguments
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub against: Vec<String>,
     /// Files that must exist at the end
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,

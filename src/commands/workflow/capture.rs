@@ -46,6 +46,9 @@ pub(super) struct CaptureOptions {
     /// Make a typed value an argument (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
     input: Vec<(String, String)>,
+    /// Terminal in which the same was done another time: what differs becomes arguments (repeatable)
+    #[arg(long, value_name = "TERMINAL", add = completion::terminals())]
+    against: Vec<String>,
     /// A file that must exist at the end (repeatable)
     #[arg(long, value_name = "FILE")]
     expect: Vec<String>,
@@ -86,6 +89,7 @@ impl CaptureOptions {
             name: self.name,
             description: self.description,
             inputs: self.input.into_iter().collect(),
+            against: self.against,
             expect: self.expect,
             keep: self.keep,
             save: self.save,

@@ -54,7 +54,7 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
 /// each costs every model.
 const NOT_OFFERED: [(&str, &[&str]); 3] = [
     ("await_output", &["stop_at_input"]),
-    ("capture_workflow", &["imported", "since", "last", "expect", "keep", "overwrite_existing"]),
+    ("capture_workflow", &["against", "imported", "since", "last", "expect", "keep", "overwrite_existing"]),
     ("send_input", &["stop_at_input"]),
 ];
 

@@ -1,0 +1,59 @@
+//! Stories of captures that are compared with another one: what differs becomes arguments without being named.
+
+use serde_json::{Value, json};
+
+use super::{Procedure, Session};
+
+/// Asks four questions: two name an earlier answer, one has a word that is another one the second time.
+const CREATE: &str = r#"read -p "Project name: (demo) " name
+read -p "Licence for $name: [MIT] " licence
+[ -e shop.conf ] && colour=green || colour=red
+read -p "Paint it $colour? [y/n] " paint
+read -p "Go on with $name? [y/n] " yes
+[ "$yes" = y ] || exit 1
+echo "$name $licence" > "$name.conf"
+echo "created $name as build-$RANDOM-of-$$"
+"#;
+
+fn creates(session: &Session, name: &str, licence: &str) {
+    session.types("bash create.sh\n");
+    session.types(&format!("{name}\n"));
+    session.types(&format!("{licence}\n"));
+    session.types("y\n");
+    session.sends(json!({"input_text": "y\n", "pattern": format!("^created {name} as"), "timeout": 60}));
+    session.runs("[ -e farm.conf ] && echo many || echo one");
+    session.runs(&format!("cp {name}.conf copy.conf"));
+}
+
+#[test]
+fn what_differs_between_two_times_becomes_arguments() {
+    let mut session = Session::begin(&[("create.sh", CREATE)]);
+    creates(&session, "shop", "MIT");
+    session.opens();
+    creates(&session, "farm", "Apache-2.0");
+    session.runs("mkdir of-the-second-time");
+    let (first, second) = (session.terminals[0].clone(), session.terminals[1].clone());
+
+    let printed = session.home.runs(&["workflow", "capture", &first, "--name", "shown", "--against", &second]);
+    assert!(printed.code == 0 && printed.stderr.contains("'shop' is the argument PROJECT_NAME"), "{printed:#?}");
+    let refused = session.home.runs(&["workflow", "capture", &first, "--name", "shown", "--against", &first]);
+    assert!(refused.code != 0 && refused.stderr.contains("name another terminal in against"), "{refused:#?}");
+
+    let request = json!({"session_ids": [first], "against": [second], "name": "procedure", "save": true});
+    let captured = session.agent.calls("capture_workflow", request);
+    assert_eq!(captured["success"], true, "{captured:#}");
+    let arguments = captured["workflow_definition"]["arguments"].as_object().unwrap();
+    let names: Vec<&String> = arguments.keys().filter(|name| *name != "PWD").collect();
+    assert_eq!(names, ["PROJECT_NAME", "LICENCE"], "{captured:#}");
+    let undecided = captured["undecided"].as_array().unwrap();
+    let only = "'mkdir of-the-second-time' was done in the other capture and not in this one";
+    let is_only = |sentence: &Value| sentence.as_str().unwrap().starts_with(only);
+    assert!(undecided.len() == 1 && is_only(&undecided[0]), "{undecided:#?}");
+
+    let Session { home, agent, .. } = session;
+    let procedure = Procedure { home, agent, captured };
+    procedure.passes_its_recording();
+    procedure.proves(&["PROJECT_NAME=mill", "LICENCE=BSD"], &[]);
+    procedure.runs(json!({"PROJECT_NAME": "inn", "LICENCE": "GPL"}));
+    assert_eq!(procedure.file("copy.conf"), "inn GPL\n");
+}

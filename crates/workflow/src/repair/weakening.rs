@@ -1,9 +1,10 @@
 //! What a patch weakens.
 //!
 //! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, a pattern with
-//! more alternatives, shorter time limits, arguments with a default, and new states that lead to where the run would have
+//! more alternatives, shorter time limits, arguments with a default that are not exported, and new states that lead to where the run would have
 //! gone under the same condition. So a name may be given to a change that does no harm, and never the other way round.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -102,6 +103,28 @@ impl<'a> Comparison<'a> {
                     self.name(place, format!("the {what} '{name}' was {} and is {}", shown(old), shown(new)));
                 }
                 Some(_) => {}
+            }
+        }
+        if side == "arguments" {
+            self.new_arguments();
+        }
+    }
+
+    /// Names new arguments that change what the machine did so far: an exported one is in the environment of its programs,
+    /// and one may have the name of a variable that the machine has from elsewhere.
+    fn new_arguments(&mut self) {
+        let (before, after) = (self.before, self.after);
+        let is_new = |name: &str| before.arguments().iter().all(|known| known.name() != name);
+        for argument in after.arguments().iter().filter(|argument| is_new(argument.name())) {
+            let (name, place) = (argument.name(), format!("/arguments/{}", pointer(argument.name())));
+            if argument.is_exported() {
+                self.name(
+                    &place,
+                    format!("the new argument '{name}' is in the environment of the programs: add export: false"),
+                );
+            }
+            if variables(before).contains(name) {
+                self.name(&place, format!("the new argument '{name}' has the name of a variable that is used already"));
             }
         }
     }
@@ -218,7 +241,10 @@ impl<'a> Comparison<'a> {
         let mut last = 0;
         for edge in &new {
             let targets = known_targets(self.after, edge, |name| self.before.state(name).is_some());
-            for to in targets.into_iter().filter(|to| *to != Some(before.name()) || edge.to == *to) {
+            // A wait that is returned to from new states types nothing twice.
+            let is_passive = PASSIVE.contains(&before.action().tool());
+            for to in targets.into_iter().filter(|to| *to != Some(before.name()) || edge.to == *to || !is_passive) {
+                let is_itself = to == Some(before.name());
                 let same = old
                     .iter()
                     .position(|known| known.to == to && self.is_same_condition(&known.condition, &edge.condition));
@@ -236,7 +262,7 @@ impl<'a> Comparison<'a> {
                         last = same;
                     }
                     // A wait for more, or a time limit, that returns to the state itself.
-                    None if edge.to == Some(before.name()) => self.again(place, before, edge),
+                    None if is_itself => self.again(place, before, edge),
                     None => {
                         let when = when(&edge.condition);
                         self.name(
@@ -259,11 +285,31 @@ impl<'a> Comparison<'a> {
         self.name(format!("{place}/transitions"), format!("'{name}' is now repeated {when}"));
     }
 
+    /// Names what a new state changes for those that were there: the terminal that they work in, the values that they use.
+    fn new_state(&mut self, state: &State) {
+        let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
+        if state.action().tool() == tool::OPEN_TERMINAL {
+            self.name(
+                &place,
+                format!("the new state '{name}' opens a terminal, in which states that name none work then"),
+            );
+        }
+        let text = document(self.after, name).map(|state| Value::from(state.clone()).to_string()).unwrap_or_default();
+        let sets =
+            |variable: &String| text.contains(&format!("<{variable}>")) || text.contains(&format!("\"{variable}\""));
+        for variable in variables(self.before).into_iter().filter(sets) {
+            self.name(&place, format!("the new state '{name}' may set {{{variable}}}, which the workflow uses"));
+        }
+    }
+
     /// Names new states that act without a gate for a person that is there.
     fn new_states(&mut self) {
         let gates: Vec<(&str, _)> =
             human_gates(self.before).map(|gate| (gate.name(), reached_without(self.after, gate.name()))).collect();
         let is_new = |state: &&State| self.before.state(state.name()).is_none();
+        for state in self.after.states().iter().filter(is_new) {
+            self.new_state(state);
+        }
         let acting = |state: &&State| !PASSIVE.contains(&state.action().tool());
         let new: Vec<&str> = self.after.states().iter().filter(is_new).filter(acting).map(State::name).collect();
         for name in new {
@@ -288,6 +334,17 @@ impl NotWider {
             Self::Uncompared(alternative) => format!("'{}' can not be compared", cut(alternative)),
         }
     }
+}
+
+/// Returns the names of the variables that the texts of a machine have.
+fn variables(definition: &Definition) -> BTreeSet<String> {
+    let text = definition.document().to_string();
+    let name = |(at, _): (usize, &str)| {
+        let rest = &text[at + 1..];
+        let end = rest.find(|sign: char| !sign.is_alphanumeric() && sign != '_')?;
+        Some(rest[..end].to_owned()).filter(|_| end > 0 && rest[end..].starts_with(['}', '|', '.', '[']))
+    };
+    text.match_indices('{').filter_map(name).collect()
 }
 
 /// Returns the keys of both, each once.

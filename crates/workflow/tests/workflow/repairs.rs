@@ -213,7 +213,7 @@ fn repairs_that_leave_every_check_in_place_weaken_nothing() {
         {"op": "replace", "path": "/description", "value": "Installs the thing"},
         {"op": "replace", "path": "/states/question/action/params/timeout", "value": 20},
         {"op": "add", "path": "/states/agree/timeout", "value": 20},
-        {"op": "add", "path": "/arguments/NEW", "value": {"default": "1"}},
+        {"op": "add", "path": "/arguments/NEW", "value": {"default": "1", "export": false}},
         {"op": "add", "path": "/states/settle", "value": {
             "action": {"tool": "sleep", "params": {"seconds": 1}},
             "transitions": [{"condition": {}, "next_state": "approve"}]}},
@@ -257,6 +257,40 @@ fn what_a_patch_weakens_is_named() {
     .assert_eq(&only(other_order));
     expect_test::expect!["a run no longer begins with 'open' (/initial_state)"]
         .assert_eq(&replace("/initial_state", json!("agree")));
+}
+
+#[test]
+fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
+    let only = |patch: Value| named(&patch).join("\n");
+    let behind_start = |state: Value| {
+        only(json!([
+            {"op": "add", "path": "/states/between", "value": state},
+            {"op": "replace", "path": "/states/start/transitions/0/next_state", "value": "between"}
+        ]))
+    };
+    expect_test::expect![
+        "the new argument 'BASH_ENV' is in the environment of the programs: add export: false (/arguments/BASH_ENV)"
+    ]
+    .assert_eq(&only(json!([{"op": "add", "path": "/arguments/BASH_ENV", "value": {"default": "evil"}}])));
+    let on = json!([{"condition": {}, "next_state": "question"}]);
+    expect_test::expect!["the new state 'between' may set {PORT}, which the workflow uses (/states/between)"]
+        .assert_eq(&behind_start(
+            json!({"action": {"tool": "set", "params": {"values": {"PORT": "81"}}}, "transitions": on}),
+        ));
+    expect_test::expect!["the new state 'between' may set {PORT}, which the workflow uses (/states/between)"].assert_eq(&behind_start(
+        json!({"action": {"tool": "await_output", "params": {"pattern": "port (?P<PORT>[0-9]+)"}}, "transitions": on}),
+    ));
+    expect_test::expect![[r#"
+        the new state 'between' opens a terminal, in which states that name none work then (/states/between)
+        the new state 'between' acts without the gate 'approve' (/states/between)"#]]
+    .assert_eq(&behind_start(
+        json!({"action": {"tool": "open_terminal", "params": {"shell": "ssh elsewhere"}}, "transitions": on}),
+    ));
+    // The command is typed again, past a state that only waits.
+    expect_test::expect![[r#"'start' is now repeated on {"condition":"success"} (/states/start/transitions)"#]].assert_eq(&behind_start(json!({
+        "action": {"tool": "sleep", "params": {"seconds": 1}},
+        "transitions": [{"condition": "failure", "next_state": "start"}, {"condition": {}, "next_state": "question"}]
+    })));
 }
 
 /// All places in a document below which something can be taken away or changed, as pointers.

@@ -48,6 +48,9 @@ enum ProposalError {
     /// A recording does not pass.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// The value of a secret would be in the library, in plain text.
+    #[error("the patch has the value of a secret in it; write the argument in its place, such as {{secret:password}}")]
+    Secret,
     /// The run went on meanwhile, or its journal did not take the proposal.
     #[error("the run does not wait at that gate any more; look with get_run")]
     Meanwhile,
@@ -90,6 +93,11 @@ impl Runs {
         let reason = verb.reason.trim();
         if reason.is_empty() || reason.chars().count() > LONGEST_REASON {
             return Err(ProposalError::NoReason);
+        }
+        let mut masked = verb.patch.clone();
+        self.shared.secrets.mask_in(&mut masked);
+        if masked != verb.patch {
+            return Err(ProposalError::Secret);
         }
         let (run, step, before) = self.stopped(&verb.run_id).await?;
         reply.run_id = run.id.to_string();

@@ -84,7 +84,7 @@ pub enum Input {
         /// The patch, which was checked.
         proposal: Box<Proposal>,
     },
-    /// The library took a patch that is about to be accepted, or did not. Comes before the answer.
+    /// The library took a patch that was accepted, or did not. Comes after the answer, at any time.
     PatchSaved {
         /// The step of the proposal.
         step: StepId,
@@ -380,7 +380,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             }
             _ => Decision::default(),
         },
-        (Status::Waiting, Input::PatchSaved { step, version, error }) if history.is_proposal(&step) => {
+        (_, Input::PatchSaved { step, version, error }) if history.unsaved_repair().is_some_and(|repair| repair.step == step) => {
             let events = vec![Event::PatchSaved { at: now, step, version, error }];
             Decision { events, effects: Vec::new() }
         }

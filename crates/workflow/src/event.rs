@@ -205,8 +205,8 @@ pub enum Event {
         /// The patch.
         proposal: Box<Proposal>,
     },
-    /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is the
-    /// next entry.
+    /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is an
+    /// earlier entry.
     PatchSaved {
         /// When.
         at: Timestamp,

@@ -226,9 +226,11 @@ pub struct Repair {
     pub proposed_by: String,
     /// Who accepted it.
     pub accepted_by: By,
+    /// The document that the patch was applied to.
+    pub before: Arc<Value>,
     /// The document with the patch applied.
     pub definition: Arc<Value>,
-    /// Whether the library took it; `None` if the workflow is not from there.
+    /// Whether the library took it; `None` before it was asked, and if the workflow is not from there.
     pub saving: Option<PatchSaving>,
 }
 
@@ -280,8 +282,6 @@ pub struct History {
     gate: Option<Gate>,
     /// How many patches of the machine were proposed.
     proposals: u32,
-    /// Whether the library took the patch that is about to be accepted.
-    patch_saving: Option<(StepId, PatchSaving)>,
     /// The patches that were accepted, in order.
     repairs: Vec<Repair>,
     /// The branches of the current step, if it is a `parallel`.
@@ -618,8 +618,10 @@ impl History {
                 }
             }
             Event::PatchSaved { step, version, error, .. } => {
-                let saved = PatchSaving { version: *version, error: error.clone() };
-                self.patch_saving = Some((step.clone(), saved));
+                let saving = PatchSaving { version: *version, error: error.clone() };
+                if let Some(repair) = self.repairs.iter_mut().find(|repair| repair.step == *step) {
+                    repair.saving = Some(saving);
+                }
             }
             Event::GateAnswered { at, step, choice, by } if self.is_proposal(step) => {
                 self.answer_proposal(*at, choice, by);
@@ -700,14 +702,14 @@ impl History {
             return;
         }
         self.status = Status::Running;
-        self.definition = Some(proposal.definition.clone());
+        let before = self.definition.replace(proposal.definition.clone()).unwrap_or_default();
         if self.rules().fills_arguments() {
             self.variables.add_defaults(defaults(&proposal.definition));
         }
         let Proposal { state, definition, reason, by: proposed_by, .. } = *proposal;
-        let saving = self.patch_saving.take().filter(|(saved, _)| *saved == step).map(|(_, saving)| saving);
         let accepted_by = by.clone();
-        self.repairs.push(Repair { step, at, state, reason, proposed_by, accepted_by, definition, saving });
+        let repair = Repair { step, at, state, reason, proposed_by, accepted_by, before, definition, saving: None };
+        self.repairs.push(repair);
     }
 
     fn complete(&mut self, step: &StepId, outcome: &Outcome) {
@@ -791,6 +793,12 @@ impl History {
     #[must_use]
     pub fn definition(&self) -> Option<&Value> {
         self.definition.as_deref()
+    }
+
+    /// Returns the first accepted patch that the library was not asked to take yet.
+    #[must_use]
+    pub fn unsaved_repair(&self) -> Option<&Repair> {
+        self.repairs.iter().find(|repair| repair.saving.is_none())
     }
 
     /// Adds a field to the context of the gate that waits, as the last entry has it too.

@@ -1,6 +1,7 @@
 //! A machine as a kind of run: what the crate `workflow` decides is recorded, then performed.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_clock as clock;
-use steplatch_ids::{RunId, StepId};
+use steplatch_ids::{RunId, StepId, WorkflowName};
 use steplatch_protocol::{ExitTerminal, RepairInfo};
 use steplatch_sessions::{TerminalTools, TerminalUse};
 use steplatch_store::Record;
@@ -110,7 +111,7 @@ impl RunKind for MachineRun {
     }
 
     fn leaves_work(&self) -> bool {
-        self.leaves_work || self.ended_before
+        self.leaves_work || self.ended_before || self.unsaved_repair().is_some()
     }
 
     fn progress(&self) -> RunStatus {
@@ -145,6 +146,9 @@ impl RunKind for MachineRun {
     }
 
     async fn start(&mut self, attempt: Attempt) -> bool {
+        if !self.save_repairs().await {
+            return false;
+        }
         let effects = match attempt {
             Attempt::First => std::mem::take(&mut self.first),
             Attempt::AfterRestart => resume(&self.history, self.recorder.shared.clock.now()),
@@ -177,9 +181,7 @@ impl RunKind for MachineRun {
             Input::GateAnswered { step, .. } => Some(step.clone()),
             _ => None,
         };
-        let saved = self.save_accepted(&input).await;
         let mut decision = self.decide(input);
-        decision.events.splice(0..0, saved);
         self.add_recorded(&mut decision.events).await;
         if wants_last_screens(&self.history, &decision.events) {
             let kept = self.keep_screens().await;
@@ -192,6 +194,9 @@ impl RunKind for MachineRun {
             expiry.abort();
         }
         if !self.record(&decision.events).await {
+            return Handled::Lost;
+        }
+        if !self.save_repairs().await {
             return Handled::Lost;
         }
         self.perform_all(decision.effects, Attempt::First).await;
@@ -390,20 +395,36 @@ impl MachineRun {
         Some(self.recorder.shared.definitions.share(patched))
     }
 
-    /// Saves the patch that an input accepts, where the machine is from a library. Returns what is recorded before the
-    /// answer. The answer may be lost behind it: it is given again then, and saving again changes nothing.
-    async fn save_accepted(&mut self, input: &Input) -> Option<Event> {
-        let Input::GateAnswered { step, by, .. } = input else { return None };
-        let proposal = accepted_patch(&self.history, input)?;
+    /// Returns the first accepted patch that is still to be saved in the library of the machine, with its place there.
+    fn unsaved_repair(&self) -> Option<(&Path, &WorkflowName, &Repair)> {
         let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return None };
-        let documents = (self.definition.document().clone(), Value::clone(&proposal.definition));
-        let author = (by.who.clone(), format!("{} (proposed by {})", proposal.reason, proposal.by));
-        let saving = self.recorder.shared.workflows.save_repair(folder, name, documents, author).await;
-        let (version, error) = match saving {
-            Ok(version) => (Some(version), None),
-            Err(error) => (None, Some(self.recorder.shared.secrets.masked(error.to_string()))),
-        };
-        self.decide(Input::PatchSaved { step: step.clone(), version, error }).events.pop()
+        self.history.unsaved_repair().map(|repair| (folder.as_path(), name, repair))
+    }
+
+    /// Saves the accepted patches in the library of the machine, and records that. They are in the journal before: a daemon
+    /// that is killed in between saves them again, which changes nothing. Returns false when this daemon must no longer drive
+    /// the run.
+    async fn save_repairs(&mut self) -> bool {
+        let shared = self.recorder.shared.clone();
+        while let Some((folder, name, repair)) = self.unsaved_repair() {
+            let step = repair.step.clone();
+            let documents = (Value::clone(&repair.before), Value::clone(&repair.definition));
+            let reason = shared.secrets.masked(format!("{} (proposed by {})", repair.reason, repair.proposed_by));
+            let author = (repair.accepted_by.who.clone(), reason);
+            let (version, error) = match shared.workflows.save_repair(folder, name, documents, author).await {
+                Ok(version) => (Some(version), None),
+                Err(error) => (None, Some(shared.secrets.masked(error.to_string()))),
+            };
+            let saved = Input::PatchSaved { step, version, error };
+            let Decision { events, .. } = decide(&self.definition, &self.history, saved, shared.clock.now());
+            for event in &events {
+                self.history.apply(event);
+            }
+            if events.is_empty() || !self.record(&events).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns the accepted patches, secrets hidden.

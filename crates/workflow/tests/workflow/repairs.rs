@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use steplatch_ids::StepId;
 use steplatch_workflow::{
     ACCEPT_AND_ASK, AnsweredBy, DECLINE, Decision, History, Input, PatchError, Proposal, Status, accepted_patch,
     patched, weakenings,
@@ -138,9 +139,32 @@ fn a_person_accepts_a_patch_and_the_run_goes_on_with_the_patched_machine() {
     assert_eq!(run.history.definition(), Some(&*proposal.definition));
     let [repair] = run.history.repairs() else { panic!("one repair") };
     assert_eq!((repair.state.as_str(), repair.accepted_by.who.as_str()), ("question", "ada"));
+    assert_eq!((&*repair.before, &*repair.definition), (&installer(), &*proposal.definition));
     assert_eq!(History::from_iter(&run.events), run.history, "a restart finds the same");
     run.result(&json!({"success": true, "match_text": "Proceed with the installation? ", "reason": "pattern"}));
     assert_eq!(run.history.gate().unwrap().prompt(), "Go on?");
+}
+
+#[test]
+fn an_accepted_patch_is_saved_once_behind_the_answer_also_when_the_run_has_ended() {
+    let mut run = stopped();
+    propose(&mut run, &another_question());
+    let early = run.history.gate().unwrap().step.clone();
+    let saved = |step: &StepId, version| Input::PatchSaved { step: step.clone(), version: Some(version), error: None };
+    run.input(saved(&early, 2));
+    assert_eq!(run.last, Decision::default(), "nothing is accepted yet");
+    answer(&mut run, "accept, and go on with 'broken'");
+    run.input(Input::Cancel { reason: "enough".to_owned() });
+    assert!(run.history.is_over());
+    let step = run.history.unsaved_repair().expect("the library was not asked").step.clone();
+    assert_eq!(step, early);
+    assert_eq!(History::from_iter(&run.events).unsaved_repair().map(|repair| &repair.step), Some(&step));
+    run.input(saved(&step, 2));
+    run.input(saved(&step, 3));
+    assert_eq!(run.last, Decision::default());
+    let [repair] = run.history.repairs() else { panic!("one repair") };
+    assert_eq!(repair.saving.as_ref().and_then(|saving| saving.version), Some(2));
+    assert_eq!(History::from_iter(&run.events), run.history, "a restart finds the same");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Stories of repair: a program has changed, the run of its captured workflow stops, and a person accepts a patch.
 
+use std::fs::File;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::{Procedure, Session};
@@ -134,6 +137,30 @@ fn an_extra_question_becomes_a_state_of_its_own_and_the_old_program_still_passes
     procedure.writes("setup.sh", INSTALLER);
     procedure.runs(json!({}));
     assert_eq!((procedure.file("extras"), procedure.file("agreed")), ("n\n".repeat(2), "yes\n".repeat(4)));
+}
+
+#[test]
+fn an_accepted_patch_is_saved_by_the_next_daemon_if_this_one_is_killed_before() {
+    let procedure = captured();
+    let (run, state) = procedure.stops_at(&INSTALLER.replace("Continue?", "Agree?"));
+    let pattern = format!("{}|^Agree\\? \\[y/n\\] *$", procedure.pattern(&state));
+    assert_eq!(procedure.proposes(&run, replaces(&state, &pattern))["success"], true);
+    let file = Path::new(procedure.captured["path"].as_str().unwrap());
+    let locked = File::options().write(true).open(file.with_file_name(".lock")).unwrap();
+    locked.lock().unwrap();
+    std::thread::scope(|scope| {
+        // Its daemon is killed before the library takes the patch, and the next one has the answer already.
+        scope.spawn(|| procedure.home.answers(&run, "1"));
+        let is_answered = || procedure.home.runs(&["runs", "events", &run]).stdout.contains("gate_answered");
+        while !is_answered() {}
+        crate::durable::kill(&procedure.home.runs(&["daemon", "status", "--json"]).json()["pid"]);
+        locked.unlock().unwrap();
+    });
+    let over = procedure.over(&run);
+    assert_eq!((&over["status"], &over["repairs"][0]["version"]), (&json!("completed"), &json!(2)), "{over:#}");
+    assert_eq!(procedure.file("agreed"), "yes\n".repeat(2));
+    let history = procedure.home.runs(&["workflow", "history", "procedure"]).well();
+    assert_eq!(history.matches("repair").count(), 1, "{history}");
 }
 
 #[test]

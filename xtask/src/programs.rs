@@ -43,6 +43,10 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("/usr/sbin/sshd", &["openssh-server"]),
     program("chromium", &["chromium"]),
     program("htop", &["htop"]),
+    program("whiptail", &["whiptail"]),
+    program("autoexpect", &["expect"]),
+    program("git", &["git"]),
+    program("cc", &["gcc", "libc6-dev"]),
 ];
 
 /// The programs for the benchmark of terminals.

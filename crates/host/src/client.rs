@@ -47,6 +47,12 @@ pub enum AskError {
         /// The host's process id.
         pid: u32,
     },
+    /// The host does not answer in time, as when its process is stopped. It may still carry out the request.
+    #[error("the terminal host (pid {pid}) does not answer; `kill -CONT {pid}` continues it if it is stopped")]
+    HostSilent {
+        /// The host's process id.
+        pid: u32,
+    },
     /// Its answer cannot be read.
     #[error("the terminal host's answer can not be read: {0}")]
     Garbled(String),

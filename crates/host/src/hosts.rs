@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIABLE, Terminals};
 use tokio::net::UnixListener;
@@ -142,19 +143,41 @@ const MOST_LOST: usize = 1000;
 /// How often the terminals of a host of an older version are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a host may take to list its terminals, or to retire. All lists and the start of the daemon wait for it, and a host
-/// that is stopped never answers.
+/// How long a host may take to answer a request that concerns no terminal, or all of them. Every client of the daemon may wait
+/// for the answer, and a host that is stopped never sends it.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Lists the terminals of a host; none if it has ended, or does not answer in time.
-async fn listed(host: &Host) -> Option<Vec<Description>> {
-    match tokio::time::timeout(ANSWER_TIME, host.ask(&Ask::List)).await {
-        Ok(listed) => listed.ok(),
-        Err(_) => {
-            tracing::warn!(pid = host.greeting().pid, "a terminal host does not list its terminals");
-            None
+/// Sends a request, and waits for the answer no longer than [`ANSWER_TIME`].
+async fn answer<T: DeserializeOwned>(host: &Host, ask: &Ask) -> Result<T, AskError> {
+    let pid = host.greeting().pid;
+    tokio::time::timeout(ANSWER_TIME, host.ask(ask)).await.unwrap_or_else(|_| {
+        tracing::warn!(pid, "a terminal host does not answer");
+        Err(AskError::HostSilent { pid })
+    })
+}
+
+/// Returns the terminal that one of the hosts finds, as soon as it finds it.
+async fn found(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
+    let ask = Arc::new(ask);
+    let mut asking = JoinSet::new();
+    for host in hosts {
+        let ask = ask.clone();
+        asking.spawn(async move {
+            let id = answer::<Option<TerminalId>>(&host, &ask).await;
+            id.map(|id| id.map(|id| HostedTerminal::new(host, id)))
+        });
+    }
+    let mut silent = None;
+    while let Some(Ok(found)) = asking.join_next().await {
+        match found {
+            Ok(Some(terminal)) => return Ok(Some(terminal)),
+            Err(error @ AskError::HostSilent { .. }) => silent = Some(error),
+            // A host that has ended keeps no terminals, and one of an older version that does not know the request
+            // has none to report.
+            Ok(None) | Err(_) => {}
         }
     }
+    silent.map_or(Ok(None), Err)
 }
 
 /// What a client has seen of [`Hosts::watch_activity`].
@@ -252,9 +275,9 @@ impl Hosts {
     /// When there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         if let Some(name) = &spec.name
-            && let Some(taken) = self.named_elsewhere(name).await
+            && let Some(taken) = found(self.older(), Ask::Find(name.clone())).await?
         {
-            return Err(OpenRefused::NameTaken { name: name.clone(), by: taken }.into());
+            return Err(OpenRefused::NameTaken { name: name.clone(), by: taken.id().clone() }.into());
         }
         let host = self.current().await?;
         let opened: Result<OpenedTerminal, OpenRefused> =
@@ -266,34 +289,30 @@ impl Hosts {
 
     /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first
     /// request.
-    pub async fn get(&self, id_or_name: &str) -> Option<HostedTerminal> {
+    ///
+    /// # Errors
+    /// When no host has a terminal of this name, and one that may have it does not answer.
+    pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
         if let Ok(id) = id_or_name.parse::<TerminalId>() {
             let kept = self.lock().kept.get(&id).cloned();
             if let Some(host) = kept {
-                return Some(HostedTerminal::new(host, id));
+                return Ok(Some(HostedTerminal::new(host, id)));
             }
             if let [host] = reachable.as_slice() {
-                return Some(HostedTerminal::new(host.clone(), id));
+                return Ok(Some(HostedTerminal::new(host.clone(), id)));
             }
         }
-        for host in reachable {
-            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::Find(id_or_name.to_owned())).await {
-                return Some(HostedTerminal::new(host, id));
-            }
-        }
-        None
+        found(reachable, Ask::Find(id_or_name.to_owned())).await
     }
 
     /// Returns the terminal that a step opened, also one that was closed since. Waits for an opening that is under
     /// way. A host of an older version that does not know the request counts as having opened none.
-    pub async fn opened_by(&self, step: &str) -> Option<HostedTerminal> {
-        for host in self.reachable() {
-            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::OpenedBy(step.to_owned())).await {
-                return Some(HostedTerminal::new(host, id));
-            }
-        }
-        None
+    ///
+    /// # Errors
+    /// When no host knows the step, and one that may have opened it does not answer.
+    pub async fn opened_by(&self, step: &str) -> Result<Option<HostedTerminal>, AskError> {
+        found(self.reachable(), Ask::OpenedBy(step.to_owned())).await
     }
 
     /// Whether a host has gone to which the last daemon may have sent requests.
@@ -312,8 +331,8 @@ impl Hosts {
     pub async fn list(&self) -> Vec<Description> {
         let mut all = Vec::new();
         for host in self.reachable() {
-            // A host that has ended at this moment keeps no terminals.
-            let Some(listed) = listed(&host).await else { continue };
+            // A host that has ended at this moment keeps no terminals; one that is stopped goes on later.
+            let Ok(listed) = answer::<Vec<Description>>(&host, &Ask::List).await else { continue };
             // A terminal that its host no longer lists was closed: it is not lost.
             let pid = host.greeting().pid;
             self.lock()
@@ -364,12 +383,18 @@ impl Hosts {
         }
     }
 
-    /// Hides a text wherever it comes back, also for the daemons to come.
-    pub async fn remember(&self, secret: &SecretText) {
+    /// Hides texts wherever they come back, also for the daemons to come. A host that does not answer in time carries the
+    /// requests out once it goes on, before any later request.
+    pub async fn remember(&self, secrets: &[SecretText]) {
+        let mut telling = JoinSet::new();
         for host in self.reachable() {
-            // A host that has ended at this moment returns no text any more.
-            let _ = host.ask::<()>(&Ask::Remember(secret.clone())).await;
+            for secret in secrets {
+                let (host, ask) = (host.clone(), Ask::Remember(secret.clone()));
+                // A host that has ended at this moment returns no text any more.
+                telling.spawn(async move { drop(answer::<()>(&host, &ask).await) });
+            }
         }
+        telling.join_all().await;
     }
 
     /// Returns the status of the hosts.
@@ -383,7 +408,7 @@ impl Hosts {
             let greeting = host.greeting();
             let terminals = match state {
                 HostState::Foreign => greeting.terminals,
-                _ => listed(&host).await.map_or(0, |all| all.len()),
+                _ => answer::<Vec<Description>>(&host, &Ask::List).await.map_or(0, |all| all.len()),
             };
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
@@ -406,7 +431,8 @@ impl Hosts {
         hosts.chain(table.silent.iter().copied()).collect()
     }
 
-    /// Closes every terminal and ends every host, also those that are not understood.
+    /// Closes every terminal and ends every host, also those that are not understood. One that does not answer receives a
+    /// signal, and is continued to act on it.
     pub async fn shut_down(&self) {
         let (hosts, silent) = {
             let mut table = self.lock();
@@ -415,11 +441,11 @@ impl Hosts {
         silent.into_iter().filter(|pid| *pid != 0).for_each(end_process);
         let ending = hosts.into_iter().map(|KnownHost { host, state }| {
             tokio::spawn(async move {
-                if state == HostState::Foreign {
+                // If it has ended already, nothing is left to do.
+                let silent =
+                    || async { matches!(answer::<()>(&host, &Ask::Shutdown).await, Err(AskError::HostSilent { .. })) };
+                if state == HostState::Foreign || silent().await {
                     end_process(host.greeting().pid);
-                } else {
-                    // If it has ended already, nothing is left to do.
-                    let _ = host.ask::<()>(&Ask::Shutdown).await;
                 }
                 // A host that does not end is not waited for any longer.
                 let _ = tokio::time::timeout(LAST_PATIENCE, host.lost()).await;
@@ -439,17 +465,9 @@ impl Hosts {
         table.hosts.iter().filter(|known| known.state != HostState::Foreign).map(|known| known.host.clone()).collect()
     }
 
-    async fn named_elsewhere(&self, name: &str) -> Option<TerminalId> {
-        let older: Vec<Host> = {
-            let table = self.lock();
-            table.hosts.iter().filter(|known| known.state == HostState::Older).map(|known| known.host.clone()).collect()
-        };
-        for host in older {
-            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::Find(name.to_owned())).await {
-                return Some(id);
-            }
-        }
-        None
+    fn older(&self) -> Vec<Host> {
+        let table = self.lock();
+        table.hosts.iter().filter(|known| known.state == HostState::Older).map(|known| known.host.clone()).collect()
     }
 
     fn current_now(&self) -> Option<Host> {
@@ -529,7 +547,7 @@ impl Hosts {
                     "a terminal host of an older version runs until its last terminal ends"
                 );
                 // It ends with its last terminal; if it has ended already, nothing is left to do.
-                let _ = tokio::time::timeout(ANSWER_TIME, host.ask::<()>(&Ask::Retire)).await;
+                let _ = answer::<()>(&host, &Ask::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
                 pid = greeting.pid,
@@ -540,7 +558,7 @@ impl Hosts {
             ),
         }
         if state != HostState::Foreign {
-            let kept = listed(&host).await.unwrap_or_default();
+            let kept: Vec<Description> = answer(&host, &Ask::List).await.unwrap_or_default();
             self.lock().kept.extend(kept.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
         self.lock().hosts.push(KnownHost { host: host.clone(), state });

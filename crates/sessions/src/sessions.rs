@@ -112,7 +112,7 @@ impl Sessions {
 
     /// Finds a session. That it has ended may show only when it is used.
     pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, SessionError> {
-        self.hosts.get(session).await.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
+        self.hosts.get(session).await?.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
 
     /// Checks that there is such a session, and that its terminal answers.
@@ -121,8 +121,9 @@ impl Sessions {
     /// When there is none, or its host does not answer.
     pub async fn exists(&self, session: &str) -> Result<(), LookupError> {
         let described = match self.hosts.get(session).await {
-            Some(terminal) => terminal.describe().await.map(drop),
-            None => Err(AskError::Refused(Refusal::NoTerminal)),
+            Ok(Some(terminal)) => terminal.describe().await.map(drop),
+            Ok(None) => Err(AskError::Refused(Refusal::NoTerminal)),
+            Err(error) => Err(error),
         };
         match described {
             Ok(()) => Ok(()),
@@ -242,11 +243,16 @@ impl Sessions {
         })
     }
 
-    /// Closes the terminal that a step opened, if it still exists and no person holds it.
+    /// Closes the terminal that a step opened, if it still exists and no person holds it. It stays open if its host does
+    /// not answer.
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
-        if let Some(terminal) = self.hosts.opened_by(step).await {
-            let session_id = terminal.id().to_string();
-            self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        match self.hosts.opened_by(step).await {
+            Ok(Some(terminal)) => {
+                let session_id = terminal.id().to_string();
+                self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, step, "a terminal that a step may have opened stays open"),
         }
     }
 
@@ -266,9 +272,8 @@ impl Sessions {
 
     /// Makes every terminal host hide these texts, also for later daemons.
     pub async fn remember_secrets(&self, secrets: &[String]) {
-        for text in secrets {
-            self.hosts.remember(&SecretText { terminal: None, text: text.clone() }).await;
-        }
+        let secrets: Vec<_> = secrets.iter().map(|text| SecretText { terminal: None, text: text.clone() }).collect();
+        self.hosts.remember(&secrets).await;
     }
 
     async fn try_send(
@@ -289,7 +294,7 @@ impl Sessions {
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
             // The next daemon that serves these terminals has to hide it too.
-            self.hosts.remember(&SecretText { terminal: None, text: verb.input_text.clone() }).await;
+            self.hosts.remember(&[SecretText { terminal: None, text: verb.input_text.clone() }]).await;
         }
         let settle = match verb.wait_for_quiet_ms {
             _ if wait.is_some() => None,

@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -53,9 +53,51 @@ pub enum AskError {
         /// The host's process id.
         pid: u32,
     },
+    /// The machine of the terminal is not connected, so nothing was asked.
+    #[error("host '{host}' is not connected{}: {why}; its terminals go on there ('steplatch hosts check {host}' tries again)", moment(*.since))]
+    NotConnected {
+        /// The name of the machine.
+        host: String,
+        /// Since when.
+        since: Option<SystemTime>,
+        /// Why.
+        why: String,
+    },
+    /// The connection to the machine of the terminal was lost before the answer came.
+    #[error("the connection to host '{host}' was lost before it answered; its terminals go on there")]
+    ConnectionLost {
+        /// The name of the machine.
+        host: String,
+    },
+    /// The host on another machine is gone, and its terminals with it.
+    #[error("the terminal was lost: its terminal host on '{host}' (pid {pid}) has ended")]
+    RemoteHostLost {
+        /// The name of the machine.
+        host: String,
+        /// The host's process id over there.
+        pid: u32,
+    },
     /// Its answer cannot be read.
     #[error("the terminal host's answer can not be read: {0}")]
     Garbled(String),
+}
+
+impl AskError {
+    /// Whether it is unknown what became of the request.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::HostLost { .. } | Self::RemoteHostLost { .. } | Self::ConnectionLost { .. })
+    }
+}
+
+/// Says since when, for a sentence.
+fn moment(since: Option<SystemTime>) -> String {
+    let seconds = since.and_then(|since| since.elapsed().ok()).map(|elapsed| elapsed.as_secs());
+    seconds.map_or_else(String::new, |seconds| match seconds {
+        0..120 => format!(" since {seconds} s"),
+        120..7200 => format!(" since {} min", seconds / 60),
+        _ => format!(" since {} h", seconds / 3600),
+    })
 }
 
 /// A connection to a host. Cheap to clone.
@@ -66,6 +108,8 @@ pub struct Host {
 
 #[derive(Debug)]
 struct Shared {
+    /// Tells this connection from every other one of this process.
+    number: u64,
     greeting: HostHello,
     outbox: Outbox,
     waiting: Arc<Waiting>,
@@ -141,13 +185,19 @@ impl Host {
         });
         let reading = reading.abort_handle();
         let unknown = HostHello::default();
-        let mut shared = Shared { greeting: unknown, outbox, waiting, over, reading };
+        let number = next_number();
+        let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading };
         let greeting: Result<HostHello, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
         for secret in std::mem::take(&mut shared.greeting.secrets) {
             on_secret(secret);
         }
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Returns a number that no other connection of this process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.shared.number
     }
 
     /// Returns the greeting of the host.

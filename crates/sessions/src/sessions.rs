@@ -212,7 +212,7 @@ impl Sessions {
             opened_by: caller.name.clone(),
             step,
         };
-        let (terminal, opened) = self.hosts.open(spec).await?;
+        let (terminal, opened) = self.hosts.open_on(spec, verb.host.as_deref()).await?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)
@@ -582,7 +582,7 @@ impl Sessions {
         let Ok(closed) = terminal.close(Closing { signal }).await else {
             return failed("Session not found".to_owned());
         };
-        self.hosts.closed(terminal.id());
+        self.hosts.closed(terminal.id()).await;
         self.readers.forget(terminal.id());
         ExitTerminalReply {
             success: true,

@@ -14,6 +14,7 @@ use steplatch_terminal::SecretText;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::hosts::START_TIME;
 use crate::inbox::read_frames;
 use crate::outbox::Outbox;
 use crate::server::next_number;
@@ -137,9 +138,6 @@ struct Table {
     over: bool,
 }
 
-/// How long a host may take to send its greeting.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// How many events a receiver may be behind.
 const MOST_BEHIND: usize = 256;
 
@@ -153,9 +151,14 @@ impl Host {
     /// # Errors
     /// When no process listens there, or the listening process is no host.
     pub(crate) async fn connect(socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
+        Self::connect_within(START_TIME, socket, on_secret).await
+    }
+
+    /// Connects to the host at `socket`, which may take so long to answer.
+    pub(crate) async fn connect_within(patience: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
         let connected = async { Self::over(UnixStream::connect(socket).await?, on_secret).await };
-        tokio::time::timeout(PATIENCE, connected).await.map_err(silent)?
+        tokio::time::timeout(patience, connected).await.map_err(silent)?
     }
 
     /// Speaks over `stream`.

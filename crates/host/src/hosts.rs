@@ -45,6 +45,8 @@ pub enum Starter {
         arguments: Vec<OsString>,
         /// Where it writes its log.
         log: PathBuf,
+        /// How long it may take to answer after its start.
+        start_time: Duration,
     },
     /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
     InProcess(Box<Options>),
@@ -162,6 +164,9 @@ struct KnownHost {
     /// The name of its socket.
     socket: String,
 }
+
+/// How long a host may usually take to answer, also after its start.
+pub const START_TIME: Duration = Duration::from_secs(2);
 
 /// How long a host may take to end.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
@@ -312,6 +317,16 @@ impl Hosts {
         }
     }
 
+    /// Waits until a machine is configured with this destination.
+    pub async fn await_remote(&self, config: &RemoteHostConfig) {
+        let Some(remote) = self.shared.remote.get() else { return };
+        let mut moved = remote.follow();
+        while !remote.status().iter().any(|status| status.config == *config) {
+            // The sender is owned by the hosts and stays.
+            let _ = moved.changed().await;
+        }
+    }
+
     /// Returns the status of the machines that the user has named.
     #[must_use]
     pub fn remote_status(&self) -> Vec<RemoteHostStatus> {
@@ -336,10 +351,10 @@ impl Hosts {
     /// # Errors
     /// When there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        self.open_on(spec, None).await
+        self.open_on(spec, None, SHORT_PATIENCE).await
     }
 
-    /// Opens a terminal, on another machine if one is named.
+    /// Opens a terminal, on another machine if one is named. `patience` is how long it waits for a machine that is not connected.
     ///
     /// # Errors
     /// When the machine is not reached, there is no host, or it does not open the terminal.
@@ -347,6 +362,7 @@ impl Hosts {
         &self,
         spec: Spec,
         machine: Option<&str>,
+        patience: Duration,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         if let Some(name) = &spec.name {
             let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
@@ -370,10 +386,9 @@ impl Hosts {
             return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
         };
         let remote = self.remote(machine)?;
-        let host = remote.current(machine, SHORT_PATIENCE).await?;
+        let host = remote.current(machine, patience).await?;
         let request = Ask::Open(Box::new(OpenRequest::on_another_machine(spec)));
-        let opened: Result<OpenedTerminal, OpenRefused> =
-            Keeper::There(host.clone()).ask(&request, SHORT_PATIENCE).await?;
+        let opened: Result<OpenedTerminal, OpenRefused> = Keeper::There(host.clone()).ask(&request, patience).await?;
         let opened = opened?;
         let terminal = HostedTerminal::on(host.clone(), opened.id.clone());
         // A terminal that was closed at this moment needs no note.
@@ -634,7 +649,12 @@ impl Hosts {
         let child = self.start(&socket).map_err(HostsError::NotStarted)?;
         let pid = child.as_ref().map_or_else(std::process::id, Child::id);
         records::add(&self.shared.notes, &socket, pid).map_err(HostsError::NotStarted)?;
-        let host = Host::connect(&socket, &self.shared.on_secret).await.map_err(HostsError::NotStarted)?;
+        let start_time = match &self.shared.starter {
+            Starter::Program { start_time, .. } => *start_time,
+            Starter::InProcess(_) => START_TIME,
+        };
+        let connected = Host::connect_within(start_time, &socket, &self.shared.on_secret).await;
+        let host = connected.map_err(HostsError::NotStarted)?;
         self.adopt(host.clone(), child, socket).await;
         Ok(host)
     }
@@ -644,7 +664,7 @@ impl Hosts {
         let listener = std::os::unix::net::UnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
         match &self.shared.starter {
-            Starter::Program { program, arguments, log } => {
+            Starter::Program { program, arguments, log, .. } => {
                 let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
                 let child = Command::new(program)
                     .args(arguments)

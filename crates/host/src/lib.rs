@@ -21,7 +21,9 @@ mod terminal;
 mod wire;
 
 pub use client::{AskError, Host, HostHello};
-pub use hosts::{HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, SeenActivity, Starter};
+pub use hosts::{
+    HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, START_TIME, SeenActivity, Starter,
+};
 pub use relay::{Relay, RelayError};
 pub use remote::{
     Channel, ConnectFailure, ErrorText, GIVE_UP, INSTALLED, NoQuestions, OpenSsh, QuestionWatch, RUN_PATIENCE,

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenUpdate, Sent, Signal, Size, Stage, Variable,
-    VariablesError, View, Waited,
+    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenUpdate, SecretText, Sent, Signal, Size,
+    Stage, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
@@ -40,10 +40,14 @@ pub(crate) enum Keeper {
 impl Keeper {
     /// Sends a request and returns the answer.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, ask: &Ask, patience: Duration) -> Result<T, AskError> {
-        let remote = match self {
-            Self::Here(host) => return host.ask(ask).await,
-            Self::There(remote) => remote,
-        };
+        match self {
+            Self::Here(host) => host.ask(ask).await,
+            // Every request has room for the way to this machine, not for that to another one.
+            Self::There(remote) => Box::pin(Self::ask_there(remote, ask, patience)).await,
+        }
+    }
+
+    async fn ask_there<T: DeserializeOwned>(remote: &RemoteHost, ask: &Ask, patience: Duration) -> Result<T, AskError> {
         let mut repeated;
         let mut ask = ask;
         loop {
@@ -124,6 +128,17 @@ impl HostedTerminal {
     #[must_use]
     pub fn id(&self) -> &TerminalId {
         &self.id
+    }
+
+    /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal on this
+    /// machine. A host that is not connected does not learn it.
+    pub async fn remember_elsewhere(&self, secret: &SecretText) {
+        if matches!(self.keeper, Keeper::There(_)) {
+            let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), SHORT_PATIENCE).await;
+            if let Err(error) = remembered {
+                tracing::warn!(%error, terminal = %self.id, "a host on another machine does not learn a secret");
+            }
+        }
     }
 
     async fn ask<T: DeserializeOwned>(&self, ask: TerminalAsk) -> Result<T, AskError> {

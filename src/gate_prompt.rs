@@ -57,7 +57,11 @@ impl GatePrompt {
 
     /// Returns whether the next line must not be echoed.
     pub(crate) fn is_secret(&self) -> bool {
-        matches!(self.step, Step::Passphrase(_))
+        match self.step {
+            Step::Passphrase(_) => true,
+            Step::Field { .. } => self.field().is_some_and(Field::is_secret),
+            Step::Answer => false,
+        }
     }
 
     /// Returns whether an empty line leaves the question open, rather than a field empty.

@@ -43,6 +43,9 @@ static ALLOCATOR: steplatch_python::worker::Allocator = steplatch_python::worker
 
 fn main() -> ExitCode {
     completion::answer(commands::Arguments::grammar);
+    if let Ok(ticket) = std::env::var(steplatch_daemon::QUESTION_VARIABLE) {
+        return pass_on_question(ticket);
+    }
     let (arguments, json) = match commands::Arguments::read() {
         Ok(read) => read,
         Err(misread) => return failure::misread(&misread),
@@ -59,4 +62,16 @@ fn main() -> ExitCode {
     // A thread that waits for a person's input must not delay the exit.
     runtime.shutdown_background();
     code
+}
+
+/// Acts as the program with which `ssh` asks questions.
+fn pass_on_question(ticket: String) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failure::Failure::system("the program could not start", &error).report(false),
+    };
+    match runtime.block_on(commands::ssh_question::pass_on(ticket)) {
+        Ok(code) => code,
+        Err(failure) => failure.report(false),
+    }
 }

@@ -1,11 +1,13 @@
 //! `steplatch hosts …`: other machines on which terminals can be opened.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use steplatch_host::RemoteHostConfig;
 use steplatch_protocol::{CheckHost, CheckHostReply, DaemonPaths, ListHosts, RemoteHostInfo};
 
+use super::{hosts_install, run};
 use crate::failure::Failure;
 use crate::settings::hosts_file;
 use crate::{completion, front, print};
@@ -40,6 +42,12 @@ pub(crate) struct Add {
     /// Destination, as ssh takes it: user@machine, or an alias of ~/.ssh/config
     #[arg(long, value_name = "TARGET")]
     ssh: String,
+    /// First install this program there, in ~/.local/share/steplatch/bin
+    #[arg(long)]
+    install: bool,
+    /// Program to install: one that is built for the machine [default: this one]
+    #[arg(long, value_name = "FILE", requires = "install")]
+    program: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -70,7 +78,7 @@ impl HostsCommand {
             Self::Add(add) => add.run(place).await,
             Self::List { json } => list(place, json).await,
             Self::Check(Check { name, timeout, json }) => {
-                let reply = checked(place, &name, None, timeout).await?;
+                let reply = checked(place, &name, None, timeout, json).await?;
                 if json {
                     print::json(&reply)?;
                 } else if let Some(host) = &reply.host {
@@ -94,11 +102,15 @@ impl HostsCommand {
 impl Add {
     async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let config = RemoteHostConfig { name: self.name, ssh: self.ssh };
+        hosts_file::check(&config).map_err(|error| Failure::usage(error.to_string()))?;
+        if self.install {
+            hosts_install::install(&config.ssh, self.program.as_deref(), self.json).await?;
+        }
         let (path, _) = hosts_file::add(&config).map_err(|error| Failure::usage(error.to_string()))?;
         if !self.json {
             print::note(&format!("{} is in {}; connecting", config.name, path.display()));
         }
-        let reply = checked(place, &config.name, Some(config.ssh), FIRST_TIMEOUT).await?;
+        let reply = checked(place, &config.name, Some(config.ssh), FIRST_TIMEOUT, self.json).await?;
         if self.json {
             print::json(&reply)?;
         } else if let Some(host) = &reply.host {
@@ -108,17 +120,29 @@ impl Add {
     }
 }
 
-/// Connects to a machine.
+/// Connects to a machine. Its questions are answered here if a person is at the terminal.
 async fn checked(
     place: &DaemonPaths,
     name: &str,
     ssh: Option<String>,
     timeout: u32,
+    json: bool,
 ) -> Result<CheckHostReply, Failure> {
-    let reply = front::ask(place, CheckHost { host: name.to_owned(), ssh, timeout_seconds: timeout }).await?;
-    match reply.success {
-        true => Ok(reply),
-        false => Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply)),
+    let daemon = front::steady(place)?;
+    let verb = CheckHost { host: name.to_owned(), ssh, timeout_seconds: timeout };
+    loop {
+        let reply = daemon.call(verb.clone()).await?;
+        let Some(run) = reply.question.clone() else {
+            return match reply.success {
+                true => Ok(reply),
+                false => Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply)),
+            };
+        };
+        let (rest, _) = run::watch(&daemon, run.clone(), json).await?;
+        if rest == run::Rest::Waits {
+            let words = format!("ssh waits for an answer; give it with: steplatch gates answer {run}");
+            return Err(Failure::work(words).with(&reply));
+        }
     }
 }
 

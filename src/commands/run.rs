@@ -144,7 +144,7 @@ impl Run {
 }
 
 /// Follows a run that was started here to its end, or to a gate that is not answered here. Returns its reply then.
-async fn watch(daemon: &ReconnectingClient, run: String, silent: bool) -> Result<(Rest, RunReply), Failure> {
+pub(super) async fn watch(daemon: &ReconnectingClient, run: String, silent: bool) -> Result<(Rest, RunReply), Failure> {
     let mut shown = Shown::new(std::io::stdout().is_terminal());
     let watching = Watching {
         daemon,
@@ -198,7 +198,7 @@ struct Watching<'a> {
 
 /// Why watching ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
+pub(super) enum Rest {
     /// The run has ended.
     Over,
     /// The run, or a nested one, waits on a gate that is not answered here.

@@ -407,6 +407,7 @@ impl RunOne {
                 working_directory: self.cwd,
                 integrate: self.integrate.then_some(true),
                 limit: Some(PAGE),
+                host: None,
             },
         )
         .await?;

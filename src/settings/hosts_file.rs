@@ -53,13 +53,21 @@ pub(crate) enum HostsFileError {
     File(#[from] FileError),
 }
 
+/// Checks the name and the destination of a machine.
+///
+/// # Errors
+/// When one of them is invalid.
+pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
+    check_name(&host.name).map_err(|why| HostsFileError::Invalid(host.name.clone(), why))?;
+    check_destination(&host.ssh).map_err(|why| HostsFileError::Invalid(host.ssh.clone(), why))
+}
+
 /// Adds a machine. Returns the file, and whether the machine was not there before with the same destination.
 ///
 /// # Errors
 /// When the name, the destination or the file is invalid, the name is taken, or the file cannot be written.
 pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileError> {
-    check_name(&host.name).map_err(|why| HostsFileError::Invalid(host.name.clone(), why))?;
-    check_destination(&host.ssh).map_err(|why| HostsFileError::Invalid(host.ssh.clone(), why))?;
+    check(host)?;
     let path = super::file().ok_or(HostsFileError::NoPlace)?;
     let added = replace(&path, true, |text| with_host(&path, text.unwrap_or_default(), host))?;
     Ok((path, added))

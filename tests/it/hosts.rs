@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, eventually_blocking};
+use steplatch_testkit::{Agent, Home, Person, eventually_blocking};
 use tempfile::TempDir;
 
-use crate::ssh_server::{Guest, Server};
+use crate::ssh_server::{Guest, PASSWORD, Server};
 use crate::survival::{kill, next_daemon, whole_output};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
@@ -34,7 +34,8 @@ impl Far {
         std::fs::set_permissions(far.folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         far.system("usermod", &["--home", far.folder.path().to_str().unwrap(), &far.guest.0]);
         far.own();
-        far.configure(home, "accept-new");
+        let key = far.server.path("key");
+        far.configure(home, &format!("  IdentityFile {key}\n  StrictHostKeyChecking accept-new"));
         Some(far)
     }
 
@@ -61,14 +62,12 @@ impl Far {
     }
 
     /// Writes the configuration of `ssh`, and an `ssh` that uses it.
-    pub(crate) fn configure(&self, home: &mut Home, strict: &str) {
+    pub(crate) fn configure(&self, home: &mut Home, options: &str) {
         let config = home.path().join("ssh_config");
         let text = format!(
-            "Host box\n  HostName 127.0.0.1\n  Port {}\n  User {}\n  IdentityFile {}\n  UserKnownHostsFile {}\n  \
-             StrictHostKeyChecking {strict}\n",
+            "Host box\n  HostName 127.0.0.1\n  Port {}\n  User {}\n  UserKnownHostsFile {}\n{options}\n",
             self.server.port(),
             self.guest.0,
-            self.server.path("key"),
             home.path().join("known_hosts").display()
         );
         std::fs::write(&config, text).unwrap();
@@ -225,4 +224,106 @@ fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
     home.runs(&["hosts", "remove", "build"]).well();
     let said = failed(&["hosts", "remove", "build"]);
     assert!(said.contains("there is no host 'build'"), "{said}");
+}
+
+/// Returns the run that asks a person what ssh asks.
+fn question(home: &Home) -> Value {
+    eventually_blocking("ssh asks", || {
+        let listed = home.runs(&["gates", "list", "--json"]);
+        match listed.json()["gates"].as_array().map(Vec::as_slice) {
+            Some([gate]) => Ok(gate.clone()),
+            _ => Err(listed),
+        }
+    })
+}
+
+#[test]
+fn a_person_answers_what_ssh_asks_and_a_password_is_nowhere_afterwards() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    far.install();
+    far.configure(&mut home, "  StrictHostKeyChecking ask\n  PubkeyAuthentication no\n  NumberOfPasswordPrompts 1");
+    let agent = Agent::new(&home);
+    let person = Person::runs(&agent, &home, STEPLATCH, "hosts add build --ssh box");
+    person.sees("(?s)ssh asks about host 'build' \\(box\\).*authenticity of host.*your answer");
+    // An agent answers no question of ssh, and asks none in its name.
+    let gate = question(&home);
+    let refused = agent.calls("decide", json!({"run_id": gate["run_id"], "answer": "yes"}));
+    assert_eq!(refused["success"], false, "{refused}");
+    person.types("yes");
+    person.sees("(?s)password:.*Answer");
+    let gate = question(&home);
+    person.types(PASSWORD);
+    let screen = person.sees("build: connected");
+    assert!(!screen.contains(PASSWORD), "{screen}");
+    let events = home.runs(&["runs", "events", gate["run_id"].as_str().unwrap(), "--json"]).well();
+    assert!(events.contains("gate_answered") && !events.contains(PASSWORD), "{events}");
+    for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten().filter(|entry| entry.path().is_file())
+    {
+        let bytes = std::fs::read(entry.path()).unwrap();
+        let has_it = bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes());
+        assert!(!has_it, "{} has the password", entry.path().display());
+    }
+    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    assert_eq!(opened["success"], true, "{opened}");
+}
+
+#[test]
+fn a_question_without_an_answer_is_reported_and_not_asked_again_and_again() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    far.install();
+    far.configure(&mut home, "  StrictHostKeyChecking ask");
+    let added = home.runs(&["hosts", "add", "build", "--ssh", "box"]);
+    assert_ne!(added.code, 0, "{}", added.stdout);
+    let gate = question(&home);
+    let run = gate["run_id"].as_str().unwrap();
+    assert!(added.stderr.contains(&format!("steplatch gates answer {run}")), "{}", added.stderr);
+    home.runs(&["runs", "cancel", run]).well();
+    let said = home.runs(&["hosts", "list", "--json"]);
+    let host = eventually_blocking("the connection has failed", || {
+        let listed = home.runs(&["hosts", "list", "--json"]).json();
+        let host = listed["hosts"][0].clone();
+        if host["state"] == "lost" { Ok(host) } else { Err(listed) }
+    });
+    assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {said:?}");
+}
+
+#[test]
+fn a_machine_works_on_two_other_machines_and_here() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    assert!(added.stderr.contains("is installed on box"), "{}", added.stderr);
+    home.runs(&["hosts", "add", "other", "--ssh", "box"]).well();
+    let agent = Agent::new(&home);
+    let state = |host: Option<&str>, tool: &str, params: Value, next: &str| {
+        let mut state = json!({
+            "action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]
+        });
+        host.inspect(|host| state["host"] = (*host).into());
+        state
+    };
+    let run = agent.calls(
+        "run_workflow",
+        json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {
+            "host": "build",
+            "initial_state": "first",
+            "states": {
+                "first": state(None, "run_command", json!({"command": "id -un; pwd"}), "second"),
+                "second": state(Some("other"), "open_terminal", json!({"name": "there"}), "third"),
+                "third": state(None, "run_command", json!({"session_id": "there", "command": "id -un"}), "fourth"),
+                "fourth": state(Some("local"), "run_command", json!({"command": "id -un"}), "end"),
+                "end": {"action": {"tool": "return", "params":
+                    {"result": ["{first_output}", "{third_output}", "{fourth_output}"]}}},
+            }
+        }}),
+    );
+    assert_eq!(run["status"], "completed", "{run}");
+    let here = Command::new("id").arg("-un").output().unwrap().stdout;
+    let here = String::from_utf8(here).unwrap();
+    let there = &far.guest.0;
+    let home_there = far.folder.path().display();
+    assert_eq!(run["result"], json!([format!("{there}\n{home_there}\n"), format!("{there}\n"), here]), "{run}");
 }

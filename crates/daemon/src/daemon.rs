@@ -11,7 +11,7 @@ use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_clock::Clock;
-use steplatch_host::{Hosts, NoQuestions, OpenSsh, RemoteSetup, Starter};
+use steplatch_host::{Hosts, OpenSsh, RemoteSetup, Starter};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
 use steplatch_runs::RetentionPolicy;
@@ -26,6 +26,7 @@ use crate::connection;
 use crate::dispatcher::{Dispatcher, DispatcherParts};
 use crate::lock::{LockError, StateLock};
 use crate::ssh_environment::DaemonSshEnvironment;
+use crate::ssh_questions::SshQuestions;
 
 /// The setup of a daemon.
 #[derive(Debug, Clone)]
@@ -139,7 +140,8 @@ impl Daemon {
             hidden.hide(&secret);
         })
         .await?;
-        let ssh = Arc::new(DaemonSshEnvironment::new(program, place.state()));
+        let questions = Arc::new(SshQuestions::default());
+        let ssh = Arc::new(DaemonSshEnvironment::new(program, place.state(), questions.clone()));
         hosts.reach(RemoteSetup {
             notes: place.hosts(),
             transport: Arc::new(OpenSsh {
@@ -147,7 +149,7 @@ impl Daemon {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 environment: ssh.clone(),
             }),
-            questions: Arc::new(NoQuestions),
+            questions: questions.clone(),
         });
         configuration::follow_hosts(options.configuration.clone(), hosts.clone());
         let ours = OwnProcesses::new(hosts.clone(), alone);
@@ -163,6 +165,7 @@ impl Daemon {
             place,
             hosts,
             ssh,
+            questions,
             workers: Workers::new(options.workers),
             secrets,
             keep: options.runs,

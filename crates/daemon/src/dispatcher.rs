@@ -12,9 +12,9 @@ use steplatch_clock::Clock;
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
-    AddPasskeyReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, ErrorCode, GetMetricsReply, Hello,
-    HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply, StopDaemonReply, WatchReply,
-    host_advice,
+    AddPasskeyReply, CheckHostReply, Command, DaemonPaths, DaemonStatusReply, DrawWorkflowReply, ErrorCode,
+    GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply,
+    StopDaemonReply, WatchReply, host_advice,
 };
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
@@ -29,6 +29,7 @@ use tokio::sync::{Notify, watch};
 use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
 use crate::ssh_environment::DaemonSshEnvironment;
+use crate::ssh_questions::SshQuestions;
 use crate::tools::{ToolSubscription, Tools};
 use crate::waiting;
 
@@ -41,8 +42,9 @@ pub(crate) struct Dispatcher {
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
     ssh: Arc<DaemonSshEnvironment>,
+    questions: Arc<SshQuestions>,
     recordings: Recordings,
-    runs: Runs,
+    runs: Arc<Runs>,
     workflows: Workflows,
     nodes: Arc<Nodes>,
     tools: Tools,
@@ -104,6 +106,8 @@ pub(crate) struct DispatcherParts {
     pub(crate) hosts: Hosts,
     /// The environment of connections to other machines.
     pub(crate) ssh: Arc<DaemonSshEnvironment>,
+    /// The questions of those connections.
+    pub(crate) questions: Arc<SshQuestions>,
     /// Execute functions.
     pub(crate) workers: Workers,
     pub(crate) secrets: Arc<Redactor>,
@@ -125,7 +129,7 @@ impl Dispatcher {
         parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
-        let DispatcherParts { place, hosts, ssh, workers, secrets, keep, configuration, clock } = parts;
+        let DispatcherParts { place, hosts, ssh, questions, workers, secrets, keep, configuration, clock } = parts;
         let stop = watch::Sender::new(None);
         let policy = Arc::new(configuration::CommandSettings(configuration.clone()));
         let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe());
@@ -162,7 +166,7 @@ impl Dispatcher {
             clock,
         };
         let recordings = Recordings::new(place.recordings(), secrets.clone());
-        let runs = Runs::open(place.journal(), surroundings, keep).await?;
+        let runs = Arc::new(Runs::open(place.journal(), surroundings, keep).await?);
         if let Some(mut in_group) = in_group {
             // The thread has ended, so it has made its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;
@@ -184,6 +188,7 @@ impl Dispatcher {
             recordings,
             sessions,
             ssh,
+            questions,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
         })
@@ -305,7 +310,20 @@ impl Dispatcher {
                 return (VerbReply::of(reply), held.map(ReplyStream::Hold));
             }
             Command::ListHosts(_) => VerbReply::of(sessions.list_hosts()),
-            Command::CheckHost(verb) => VerbReply::of(Box::pin(sessions.check_host(verb)).await),
+            Command::CheckHost(verb) => {
+                let host = verb.host.clone();
+                VerbReply::of(tokio::select! {
+                    reply = Box::pin(sessions.check_host(verb)) => reply,
+                    run = self.questions.opened(&host) => {
+                        CheckHostReply { question: Some(run), ..CheckHostReply::default() }
+                    }
+                })
+            }
+            Command::AskSshQuestion(verb) => {
+                // The answer may be a secret, and is for ssh as it is.
+                let reply = Box::pin(self.questions.ask(&self.runs, verb)).await;
+                return (VerbReply::of(reply), None);
+            }
             Command::HandBackTerminal(verb) => VerbReply::of(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => {
                 let detail = verb.detail;

@@ -11,6 +11,7 @@ mod daemon;
 mod dispatcher;
 mod lock;
 mod ssh_environment;
+mod ssh_questions;
 mod tools;
 mod waiting;
 

@@ -5,15 +5,18 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use steplatch_host::{RemoteHostConfig, SshEnvironment};
 use steplatch_protocol::Hello;
 
+use crate::ssh_questions::SshQuestions;
+
 /// The variable that names the agent's socket.
 const AGENT: &str = "SSH_AUTH_SOCK";
 
-/// The variable that makes this program pass on a question of `ssh`, and names the machine that it is about.
+/// The variable that makes this program pass on a question of `ssh`. It has the ticket of the connection.
 pub const QUESTION_VARIABLE: &str = "STEPLATCH_SSH_QUESTION";
 
 /// The environment of `ssh`.
@@ -21,6 +24,8 @@ pub const QUESTION_VARIABLE: &str = "STEPLATCH_SSH_QUESTION";
 pub(crate) struct DaemonSshEnvironment {
     /// The program that passes questions on, if there is one.
     program: Option<PathBuf>,
+    /// The questions of ssh, which give out tickets.
+    questions: Arc<SshQuestions>,
     /// The state directory of the daemon.
     state: PathBuf,
     /// The socket of the agent of the client that connected last.
@@ -28,8 +33,8 @@ pub(crate) struct DaemonSshEnvironment {
 }
 
 impl DaemonSshEnvironment {
-    pub(crate) fn new(program: Option<PathBuf>, state: &Path) -> Self {
-        Self { program, state: state.to_owned(), agent: Mutex::default() }
+    pub(crate) fn new(program: Option<PathBuf>, state: &Path, questions: Arc<SshQuestions>) -> Self {
+        Self { program, questions, state: state.to_owned(), agent: Mutex::default() }
     }
 
     /// Remembers the agent of a client, if it has one.
@@ -52,7 +57,7 @@ impl SshEnvironment for DaemonSshEnvironment {
             Some(program) => variables.extend([
                 ("SSH_ASKPASS".into(), program.clone().into()),
                 ("SSH_ASKPASS_REQUIRE".into(), "force".into()),
-                (QUESTION_VARIABLE.into(), host.name.clone().into()),
+                (QUESTION_VARIABLE.into(), self.questions.ticket(host).into()),
                 ("STEPLATCH_STATE_DIR".into(), self.state.clone().into()),
             ]),
             // Without a way to ask, ssh fails at once where it would have to.
@@ -68,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_agent_is_that_of_the_client_that_connected_last() {
-        let context = DaemonSshEnvironment::new(Some("/bin/steplatch".into()), Path::new("/state"));
+        let context = DaemonSshEnvironment::new(Some("/bin/steplatch".into()), Path::new("/state"), Arc::default());
         let host = RemoteHostConfig { name: "box".into(), ssh: "ana@box".into() };
         let value = |key: &str| {
             let variables = context.variables(&host);
@@ -87,6 +92,6 @@ mod tests {
         connect("SSH_AUTH_SOCK", "");
         assert_eq!(value("SSH_AUTH_SOCK").as_deref(), Some("/run/two"));
         assert_eq!(value("SSH_ASKPASS").as_deref(), Some("/bin/steplatch"));
-        assert_eq!(value(QUESTION_VARIABLE).as_deref(), Some("box"));
+        assert_ne!(value(QUESTION_VARIABLE), value(QUESTION_VARIABLE), "each connection has a ticket of its own");
     }
 }

@@ -58,6 +58,28 @@ fn default_timeout() -> u32 {
     60
 }
 
+/// Ask a person a question of ssh. Only an ssh that the daemon started can.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AskSshQuestion {
+    /// Ticket of the connection
+    pub ticket: String,
+    /// The question, in the words of ssh
+    pub question: String,
+}
+
+/// The answer of the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AskSshQuestionReply {
+    /// Whether it was answered
+    pub success: bool,
+    /// The answer
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// Why there is none
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// The machine, or why it is not reached.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckHostReply {
@@ -66,6 +88,9 @@ pub struct CheckHostReply {
     /// The machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<RemoteHostInfo>,
+    /// Run that asks a person what ssh asks. The connection waits for the answer
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

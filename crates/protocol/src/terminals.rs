@@ -862,6 +862,9 @@ pub struct RunCommand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
+    /// Without session_id: another machine, as in open_terminal
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// What came of a command.

@@ -219,6 +219,7 @@ verbs! {
     tools::Watch => WatchReply, "WATCH", None, "Be told of changes", READS;
     hosts::ListHosts => ListHostsReply, "LIST_HOSTS", None, "List other machines", READS;
     hosts::CheckHost => CheckHostReply, "CHECK_HOST", None, "Connect to a machine", LOOKS_OUT;
+    hosts::AskSshQuestion => AskSshQuestionReply, "ASK_SSH_QUESTION", None, "Ask a question of ssh", ACTS;
     remote::ListRemoteWorkflows => ListRemoteWorkflowsReply, "LIST_REMOTE_WORKFLOWS", Some("list_remote_workflows"), "List remote workflows", READS;
     remote::RefreshWorkflows => RefreshWorkflowsReply, "REFRESH_WORKFLOWS", Some("refresh_workflows"), "Look for remote workflows", LOOKS_OUT;
     remote::CheckWorkflowStatus => CheckWorkflowStatusReply, "CHECK_WORKFLOW_STATUS", Some("check_workflow_status"), "Ask how a remote run is", LOOKS_OUT;

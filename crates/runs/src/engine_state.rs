@@ -31,6 +31,7 @@ use super::run::{Run, RunState, RunStatus};
 use crate::engine::{ENTRY_VERSION, RecoveryError, StartError};
 use crate::nodes::{ExecutorFactory, Nodes};
 use crate::runs::{RunDependencies, RunListener};
+use crate::secret_answers::SecretAnswers;
 
 /// Runs that may be in progress at once, since each takes memory while it lasts.
 const MOST: usize = 10_000;
@@ -103,6 +104,8 @@ pub(super) struct Engine {
     pub(super) broken: Mutex<HashMap<RunId, RecoveryError>>,
     /// Runs that wait for a person and continue once the approver's passphrase is given.
     pub(super) locked: LockedRuns,
+    /// The values of secret fields of gates.
+    pub(super) secret_answers: SecretAnswers,
     /// Cancelled when the daemon stops: runs are left to the next one.
     pub(super) stopping: CancellationToken,
     /// Returns the unused memory of runs to the system.
@@ -166,6 +169,7 @@ impl Engine {
             driven: Mutex::default(),
             broken: Mutex::default(),
             locked: LockedRuns::default(),
+            secret_answers: SecretAnswers::default(),
             stopping: CancellationToken::new(),
             memory: MemoryReturn::default(),
             stop,

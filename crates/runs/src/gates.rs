@@ -237,6 +237,7 @@ impl Runs {
         };
         let info = gate.info(run, &self.shared.secrets);
         let VerifiedAnswer { choice, by } = self.admitted(caller, gate, &info, given).await?;
+        let choice = self.conceal(&run.id, gate.form.as_ref(), choice)?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
         match run.request(input, TAKEN_WITHIN).await {
             Some(Disposition::Recorded) => Ok(()),

@@ -27,6 +27,7 @@ mod result_error;
 mod run;
 mod runs;
 mod seal;
+mod secret_answers;
 mod source;
 mod start_key;
 mod time_span;

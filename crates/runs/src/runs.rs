@@ -294,7 +294,7 @@ impl Runs {
 
     /// Starts a run when it is its turn. What a start needs is much more than what a wait for its turn needs, or a wait
     /// for the end of the run.
-    async fn start(
+    pub(crate) async fn start(
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
@@ -604,7 +604,7 @@ impl Runs {
     }
 
     /// Returns the whole result of a completed run, from its history if its summary has a part only.
-    async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
+    pub(crate) async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
         let RunStatus { state: RunState::Completed, result, result_shortened, .. } = run.progress() else {
             return None;
         };

@@ -74,6 +74,7 @@ impl Sessions {
             shell: "bash".to_owned(),
             working_directory: verb.working_directory.clone(),
             environment: (!self.policy.opens_pagers()).then(|| unattended(caller)),
+            host: verb.host.clone(),
             cols: 120,
             rows: 40,
             wait_ready: true,

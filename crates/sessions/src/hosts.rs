@@ -42,6 +42,7 @@ impl Sessions {
         CheckHostReply {
             success: checked.is_ok(),
             host: host.map(described),
+            question: None,
             error: checked.err().map(|error| error.to_string()),
         }
     }

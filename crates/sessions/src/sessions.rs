@@ -50,6 +50,9 @@ pub struct Sessions {
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
 }
 
+/// The name of this machine among the hosts.
+const THIS_MACHINE: &str = "local";
+
 /// How long opening waits for the first prompt.
 const FIRST_PROMPT: Duration = Duration::from_secs(10);
 
@@ -202,7 +205,8 @@ impl Sessions {
                 return Err(format!("the name '{name}' looks like a session_id; choose another one").into());
             }
         }
-        let folder = match (verb.host.is_some(), verb.working_directory) {
+        let host = verb.host.filter(|host| host != THIS_MACHINE);
+        let folder = match (host.is_some(), verb.working_directory) {
             // The other machine completes it.
             (true, asked) => asked.unwrap_or_default().into(),
             (false, None) => caller.folder.clone(),
@@ -220,7 +224,7 @@ impl Sessions {
             opened_by: caller.name.clone(),
             step,
         };
-        let (terminal, opened) = self.hosts.open_on(spec, verb.host.as_deref(), patience(caller)).await?;
+        let (terminal, opened) = self.hosts.open_on(spec, host.as_deref(), patience(caller)).await?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)

@@ -1019,8 +1019,11 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
     };
     if action.takes_session()
         && left_out
+        && !state.has_own_host()
         && let Some(session) = usual
     {
+        // The terminal is there already, on its machine.
+        params.remove("host");
         params.insert("session_id".to_owned(), session.into());
         if is_nested {
             params.insert(child::INHERITED.to_owned(), true.into());

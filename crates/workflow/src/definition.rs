@@ -70,6 +70,8 @@ pub struct State {
     action: Action,
     transitions: Vec<Transition>,
     timeout: Option<Duration>,
+    /// Whether it names the machine of its terminal.
+    has_own_host: bool,
     on_timeout: Option<String>,
     max_visits: Option<u32>,
     on_exhausted: Option<String>,
@@ -269,6 +271,11 @@ impl State {
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
+    }
+
+    /// Whether the state names the machine of its terminal, so that it opens one there.
+    pub(crate) fn has_own_host(&self) -> bool {
+        self.has_own_host
     }
 
     /// Returns where the state leads when it takes longer, and when its action failed and no transition holds.

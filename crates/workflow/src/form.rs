@@ -241,7 +241,7 @@ mod tests {
                 "field 'few' has a minLength above its maxLength",
                 "field 'twice' offers 'a' twice",
                 "field 'day' has a default that it does not take: must be a date such as 2026-01-31, not \"tomorrow\"",
-                "field 'kind' has format \"phone\"; formats are email, uri, date, date-time",
+                "field 'kind' has format \"phone\"; formats are email, uri, date, date-time, password",
                 "field 'whole' has a default that it does not take: must be a whole number, not 0.5",
                 "field 'bare' must be an object such as {\"type\": \"string\"}",
             ]

@@ -17,6 +17,9 @@ use super::{RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, Re
 use crate::client::{AskError, Host, OnSecret};
 use crate::relay::RelayRequest;
 
+/// How much longer than its patience a request waits for the reason why there is no connection.
+const SURPLUS: Duration = Duration::from_millis(500);
+
 /// Lost terminals that are remembered.
 const MOST_LOST: usize = 1000;
 
@@ -150,8 +153,28 @@ impl Machine {
         self.write_notes().await;
     }
 
-    /// Returns the host that opens new terminals, with a connection.
+    /// Returns the host that opens new terminals, with a connection. Connecting goes on when this ends early: a question of `ssh` may
+    /// wait for its answer longer than a request does.
     pub(crate) async fn current(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
+        let Some(machine) = self.this.upgrade() else { return Err(self.late()) };
+        let connecting = tokio::spawn(async move { machine.connected(patience).await });
+        match tokio::time::timeout(patience + SURPLUS, connecting).await {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(_)) | Err(_) => Err(self.late()),
+        }
+    }
+
+    /// Returns that there is no connection yet.
+    fn late(&self) -> RemoteError {
+        let host = self.config().name.clone();
+        let why = match self.route.questions.is_open(&host) {
+            true => ConnectFailure::Unanswered { host: host.clone() },
+            false => ConnectFailure::Connection("it is still being connected to; try again in a moment".to_owned()),
+        };
+        RemoteError::Failed { host, why }
+    }
+
+    async fn connected(&self, patience: Duration) -> Result<RemoteHost, RemoteError> {
         let _alone = self.connecting.lock().await;
         let current = self.hosts().into_iter().find(|host| host.opens_new() && !host.is_over());
         let host = match current {

@@ -67,7 +67,7 @@ function field(name, property, isRequired) {
     input = h("textarea", { rows: "3", spellcheck: "false", class: "mono" });
     input.value = given;
   } else {
-    input = h("input", { type: "text", autocomplete: "off", inputmode: type === "integer" ? "numeric" : type === "number" ? "decimal" : null });
+    input = h("input", { type: property.format === "password" ? "password" : "text", autocomplete: "off", inputmode: type === "integer" ? "numeric" : type === "number" ? "decimal" : null });
     input.value = given;
   }
   if (isRequired) input.required = true;

@@ -1,6 +1,6 @@
 //! Why an answer to a gate is rejected.
 
-use steplatch_access::{PasskeyRefusal, PassphraseError, PersonRefusal};
+use steplatch_access::{PasskeyRefusal, PassphraseError, PersonRefusal, TooManySecrets};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_workflow::{By, Proof, Timestamp};
@@ -74,6 +74,9 @@ pub(super) enum AnswerError {
     /// The gate does not accept the answer. The client can send another one.
     #[error(transparent)]
     Misread(#[from] InvalidAnswer),
+    /// The answer is a secret, and no more secrets are kept.
+    #[error(transparent)]
+    TooManySecrets(#[from] TooManySecrets),
     /// The passphrase is missing or wrong.
     #[error(transparent)]
     NotApproved(#[from] PassphraseError),

@@ -127,7 +127,9 @@ impl Reader<'_> {
             }
             Some(name.to_owned())
         });
-        let states: Vec<_> = states.iter().map(|(name, place)| self.state(name, &place, &known)).collect();
+        let host = object.get("host").and_then(|place| self.host(&place));
+        let states = states.iter().map(|(name, place)| self.state(name, &place, &known, host.as_deref()));
+        let states: Vec<_> = states.collect();
         // A state that could not be read has no targets, and would make others look unreachable.
         let states = states.into_iter().collect::<Option<Vec<State>>>()?;
         self.findings.unused_secrets(&object, &arguments, &states);
@@ -180,7 +182,36 @@ impl Reader<'_> {
         Some(description.to_owned())
     }
 
-    fn state(&mut self, name: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<State> {
+    /// Reads the name of a machine; it may have placeholders.
+    fn host(&mut self, place: &JsonPath<'_>) -> Option<String> {
+        let host = self.findings.text(place, "'host'")?;
+        if host.trim().is_empty() {
+            self.findings.error(&place.pointer, "'host' is empty; leave it out for this machine");
+        }
+        Some(host.to_owned())
+    }
+
+    /// Adds the machine to an action that opens a terminal; `of_all` is that of all states. Returns whether the state has its own.
+    fn set_host(&mut self, object: &Object<'_>, action: &mut Action, of_all: Option<&str>) -> bool {
+        let own = object.get("host");
+        let host = own.as_ref().and_then(|place| self.host(place));
+        let has_session = action.params.get("session_id").is_some_and(|session| !session.is_null());
+        let opens = action.tool == tool::OPEN_TERMINAL || (action.tool == tool::RUN_COMMAND && !has_session);
+        match (own, host.as_deref().or(of_all)) {
+            (Some(place), _) if !opens => {
+                let message =
+                    "'host' is for a state that opens a terminal: open_terminal, and run_command without session_id";
+                self.findings.error(&place.pointer, message);
+            }
+            (_, Some(host)) if opens && action.params.get("host").is_none() => {
+                action.params.insert("host".to_owned(), host.into());
+            }
+            _ => {}
+        }
+        object.get("host").is_some()
+    }
+
+    fn state(&mut self, name: &str, place: &JsonPath<'_>, known: &Object<'_>, host: Option<&str>) -> Option<State> {
         let well_formed = (1..=LONGEST_NAME).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !well_formed {
@@ -188,7 +219,8 @@ impl Reader<'_> {
             self.findings.error(&place.pointer, message);
         }
         let object = self.findings.object(place, "a state", &STATE_KEYS)?;
-        let action = self.findings.required(&object, "action").and_then(|place| self.action(&place));
+        let mut action = self.findings.required(&object, "action").and_then(|place| self.action(&place));
+        let has_own_host = action.as_mut().is_some_and(|action| self.set_host(&object, action, host));
         let transitions = object.get("transitions").map(|place| self.transitions(name, &place, known));
         let timeout = self.timeout(&object);
         let on_timeout = object.get("on_timeout").and_then(|place| self.target(name, "on_timeout", &place, known));
@@ -212,6 +244,7 @@ impl Reader<'_> {
             action: action?,
             transitions,
             timeout,
+            has_own_host,
             on_timeout,
             max_visits,
             on_exhausted,

@@ -35,6 +35,8 @@ pub(super) struct Machine {
     /// Environment variables that the shell must have after the last state
     #[schemars(default, schema_with = "contract")]
     return_values: Option<BTreeMap<String, Variable>>,
+    /// Machine that its terminals are opened on, by the name that the user has configured; a state may name another one
+    host: Option<String>,
     /// State that a run begins with
     initial_state: String,
     /// State that is executed when the run completes or fails, to clean up; the run ends where that leads
@@ -87,6 +89,8 @@ pub(super) struct State {
     /// Where it leads: the first transition that holds is taken. When none holds the run is complete, or has failed with the action
     #[schemars(length(max = MOST_TRANSITIONS))]
     transitions: Option<Vec<Transition>>,
+    /// Machine that the state opens its terminal on, in place of that of the workflow
+    host: Option<String>,
     /// Seconds that the state may take
     #[schemars(range(min = 0.1, max = 7200.0))]
     timeout: Option<f64>,

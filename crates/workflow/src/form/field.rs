@@ -113,6 +113,12 @@ impl Field {
         self.description.as_deref()
     }
 
+    /// Whether its value is secret: not shown where it is typed, and not recorded.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        matches!(self.kind, Kind::Text { format: Some(Format::Password), .. })
+    }
+
     /// Returns whether it must be filled in.
     #[must_use]
     pub fn is_required(&self) -> bool {

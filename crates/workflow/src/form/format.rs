@@ -7,10 +7,12 @@ pub(super) enum Format {
     Uri,
     Date,
     DateTime,
+    /// Not shown where it is typed, and not recorded.
+    Password,
 }
 
 impl Format {
-    pub(super) const ALL: [Self; 4] = [Self::Email, Self::Uri, Self::Date, Self::DateTime];
+    pub(super) const ALL: [Self; 5] = [Self::Email, Self::Uri, Self::Date, Self::DateTime, Self::Password];
 
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
@@ -22,6 +24,7 @@ impl Format {
             Self::Uri => "uri",
             Self::Date => "date",
             Self::DateTime => "date-time",
+            Self::Password => "password",
         }
     }
 
@@ -30,6 +33,7 @@ impl Format {
             Self::Email => "an address such as ana@example.com",
             Self::Uri => "an address such as https://example.com",
             Self::Date => "a date such as 2026-01-31",
+            Self::Password => "a text that is not shown",
             Self::DateTime => "a time such as 2026-01-31T09:30:00Z",
         }
     }
@@ -47,6 +51,7 @@ impl Format {
                     && !rest.is_empty()
                     && !rest.contains(char::is_whitespace)
             }),
+            Self::Password => !text.is_empty(),
             Self::Date => is_date(text),
             Self::DateTime => {
                 let parts = text.split_once(['T', 't']);

@@ -1,0 +1,161 @@
+//! Questions of `ssh` about other machines: host keys, passwords, second factors. A person answers them at a gate.
+//!
+//! Each `ssh` that the daemon starts has a ticket in its environment. The program that `ssh` runs to ask ([`crate::QUESTION_VARIABLE`])
+//! sends the ticket with the question, so that no other client can ask in the name of `ssh`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use steplatch_access::Caller;
+use steplatch_host::{QuestionWatch, RemoteHostConfig};
+use steplatch_ids::RunId;
+use steplatch_protocol::{AskSshQuestion, AskSshQuestionReply};
+use steplatch_runs::Runs;
+use tokio::sync::watch;
+
+/// The most tickets that are valid, of the connections that were begun last.
+const MOST_TICKETS: usize = 256;
+
+/// The longest question, in characters.
+const LONGEST_QUESTION: usize = 4_000;
+
+/// How long a question waits for its answer, in seconds. `ssh`, or the server, gives up before.
+const ANSWER_SECONDS: u64 = 600;
+
+/// The questions of connections to other machines.
+#[derive(Debug, Default)]
+pub(crate) struct SshQuestions {
+    tickets: Mutex<VecDeque<(String, RemoteHostConfig)>>,
+    of_hosts: Mutex<HashMap<String, HostQuestions>>,
+    /// Counts changes of the open questions.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct HostQuestions {
+    asked: u64,
+    /// The runs of the open ones.
+    open: Vec<RunId>,
+}
+
+impl SshQuestions {
+    /// Returns a ticket for a connection to a machine.
+    pub(crate) fn ticket(&self, host: &RemoteHostConfig) -> String {
+        let ticket = RunId::random().to_string();
+        let mut tickets = self.tickets.lock();
+        tickets.push_back((ticket.clone(), host.clone()));
+        let surplus = tickets.len().saturating_sub(MOST_TICKETS);
+        tickets.drain(..surplus);
+        ticket
+    }
+
+    /// Waits until a question about a machine is open, and returns its run.
+    pub(crate) async fn opened(&self, host: &str) -> String {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let open = self.of_hosts.lock().get(host).and_then(|questions| questions.open.first().cloned());
+            if let Some(run) = open {
+                return run.to_string();
+            }
+            // The sender is owned by this struct and stays.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Asks a person.
+    pub(crate) async fn ask(self: &Arc<Self>, runs: &Arc<Runs>, verb: AskSshQuestion) -> AskSshQuestionReply {
+        let host = self.tickets.lock().iter().find(|(ticket, _)| *ticket == verb.ticket).map(|(_, host)| host.clone());
+        let Some(host) = host else {
+            let error = "this is no question of an ssh that this daemon started".to_owned();
+            return AskSshQuestionReply { error: Some(error), ..AskSshQuestionReply::default() };
+        };
+        let question: String = verb.question.trim().chars().take(LONGEST_QUESTION).collect();
+        let caller = Arc::new(Caller { name: Some("ssh".to_owned()), ..Caller::unknown() });
+        let open = OpenQuestion { questions: self.clone(), host: host.name.clone(), run: Mutex::default() };
+        let asked = Box::pin(runs.ask_person(&caller, definition(&host, &question), |run| open.begin(run))).await;
+        let answer =
+            asked.and_then(|fields| fields.get("reply").or_else(|| fields.get("answer"))?.as_str().map(str::to_owned));
+        let error = answer.is_none().then(|| "the question was not answered".to_owned());
+        AskSshQuestionReply { success: answer.is_some(), answer, error }
+    }
+}
+
+impl QuestionWatch for SshQuestions {
+    fn asked(&self, host: &str) -> u64 {
+        self.of_hosts.lock().get(host).map_or(0, |questions| questions.asked)
+    }
+
+    fn is_open(&self, host: &str) -> bool {
+        self.of_hosts.lock().get(host).is_some_and(|questions| !questions.open.is_empty())
+    }
+}
+
+/// A question that waits for its answer.
+struct OpenQuestion {
+    questions: Arc<SshQuestions>,
+    host: String,
+    run: Mutex<Option<RunId>>,
+}
+
+impl OpenQuestion {
+    fn begin(&self, run: &RunId) {
+        *self.run.lock() = Some(run.clone());
+        {
+            let mut hosts = self.questions.of_hosts.lock();
+            let questions = hosts.entry(self.host.clone()).or_default();
+            questions.asked += 1;
+            questions.open.push(run.clone());
+        }
+        self.questions.changed.send_modify(|changed| *changed += 1);
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let run = self.run.lock().take();
+        if let Some(questions) = self.questions.of_hosts.lock().get_mut(&self.host) {
+            questions.open.retain(|open| Some(open) != run.as_ref());
+        }
+        self.questions.changed.send_modify(|changed| *changed += 1);
+    }
+}
+
+/// Whether a question is one for yes or no, as that about the key of an unknown machine.
+fn is_yes_or_no(question: &str) -> bool {
+    question.contains("(yes/no")
+}
+
+/// Returns the machine that asks. The question is foreign text: it is shown as a value, and no placeholder in it is replaced.
+fn definition(host: &RemoteHostConfig, question: &str) -> Value {
+    let shown = question.replace('{', "(").replace('}', ")");
+    let mut result = "{ask_answer}";
+    let mut params = json!({
+        "prompt": format!("ssh asks about host '{}' ({}):\n{shown}", host.name, host.ssh),
+        "answered_by": "human",
+        "timeout": ANSWER_SECONDS,
+    });
+    if is_yes_or_no(question) {
+        params["choices"] = json!(["yes", "no"]);
+    } else {
+        result = "{ask_reply}";
+        params["form"] = json!({
+            "properties": {"reply": {"type": "string", "format": "password", "title": "Answer", "description": "it is not shown or stored"}},
+            "required": ["reply"],
+        });
+    }
+    json!({
+        "name": format!("ssh_{}", host.name.replace('.', "-").chars().take(60).collect::<String>()),
+        "description": "A question of ssh",
+        "initial_state": "ask",
+        "states": {
+            "ask": {
+                "action": {"tool": "gate", "params": params},
+                "transitions": [{"condition": "success", "next_state": "answered"}],
+            },
+            "answered": {"action": {"tool": "return", "params": {"result": {"answer": result}}}},
+        },
+    })
+}

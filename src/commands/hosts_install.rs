@@ -1,0 +1,145 @@
+//! `steplatch hosts add --install`: brings this program to another machine, over the user's `ssh`.
+//!
+//! The program is written beside its place, compared by its SHA-256 sum, and renamed, so that what is there is whole. Another version
+//! over there, and the terminals that it keeps, stay as they are.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use sha2::{Digest as _, Sha256};
+use steplatch_host::INSTALLED;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::failure::Failure;
+use crate::print;
+
+/// This version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Installs this program, or `program`, on a machine that is not used yet.
+///
+/// # Errors
+/// When the machine is of another kind, is not reached, or does not take the program; nothing is left there then.
+pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
+    let there = run(ssh, "uname -sm", &[]).await?;
+    let here = rustix::system::uname();
+    let here = format!("{} {}", here.sysname().to_string_lossy(), here.machine().to_string_lossy());
+    if program.is_none() && there.trim() != here {
+        return Err(Failure::work(format!(
+            "{ssh} is '{}', and this program is for '{here}'; give one that is for it with --program FILE",
+            print::visible(there.trim())
+        )));
+    }
+    let path = match program {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?,
+    };
+    let bytes = read(&path)?;
+    let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    if !silent {
+        let megabytes = bytes.len().div_ceil(1 << 20);
+        print::note(&format!("sending {} ({megabytes} MB) to {ssh}", path.display()));
+    }
+    let said = run(ssh, &script(&sum), &bytes).await?;
+    let version = said.lines().last().unwrap_or_default().trim().to_owned();
+    if version != format!("steplatch {VERSION}") {
+        let words = format!("what was installed on {ssh} says '{}' instead of its version", print::visible(&version));
+        return Err(Failure::work(words));
+    }
+    if !silent {
+        print::note(&format!("{version} is installed on {ssh}"));
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .map_err(|error| Failure::system(&format!("{} can not be read", path.display()), &error))?;
+    Ok(bytes)
+}
+
+/// Returns the script that takes the program from standard input. A copy with another sum is removed.
+fn script(sum: &str) -> String {
+    format!(
+        r#"set -e; umask 077; d="{INSTALLED}/{VERSION}"; mkdir -p "$d"; n="$d/.steplatch.$$"; trap 'rm -f "$n"' EXIT; cat > "$n"; s=$(sha256sum "$n"); case "$s" in {sum}*) ;; *) echo "the copy is damaged: $s" >&2; exit 1;; esac; chmod 700 "$n"; "$n" --version >/dev/null; mv -f "$n" "$d/steplatch"; "$d/steplatch" --version"#
+    )
+}
+
+/// Runs a script for `sh` over there with this input. Its questions are asked in this terminal.
+async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| Failure::system("ssh could not be run", &error);
+    let mut child = Command::new(PathBuf::from("ssh"))
+        .args(["-T", "-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes", "--", ssh])
+        .arg(format!("exec sh -c '{}'", script.replace('\'', r"'\''")))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let stdin = child.stdin.take();
+    let writing = async {
+        if let Some(mut stdin) = stdin {
+            // One that reads no more says why on standard error.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let (output, ()) = tokio::join!(child.wait_with_output(), writing);
+    let output = output.map_err(failed)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a word");
+    Err(Failure::work(format!("nothing was installed on {ssh}: {}", print::visible(last))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn installed(home: &Path, program: &[u8], sum: &str) -> (bool, String, String) {
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell
+            .args(["-c", &script(sum)])
+            .env_clear()
+            .env("HOME", home)
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        shell.stdin.take().unwrap().write_all(program).unwrap();
+        let output = shell.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    }
+
+    #[test]
+    fn a_whole_copy_is_put_in_its_place_and_a_damaged_one_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let program = b"#!/bin/sh\necho steplatch here\n";
+        let sum: String = Sha256::digest(program).iter().map(|byte| format!("{byte:02x}")).collect();
+        let folder = home.path().join(".local/share/steplatch/bin").join(VERSION);
+        let (success, _, errors) = installed(home.path(), b"#!/bin/sh\necho else\n", &sum);
+        assert!(!success && errors.contains("the copy is damaged"), "{errors}");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        let (success, said, _) = installed(home.path(), program, &sum);
+        assert!(success);
+        assert_eq!(said, "steplatch here\n");
+        assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
+        // A program that does not run there is not put in place.
+        let broken = b"#!/nowhere/interpreter\n";
+        let sum: String = Sha256::digest(broken).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!installed(home.path(), broken, &sum).0);
+        assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+}

@@ -164,6 +164,13 @@ fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
 }
 
 #[test]
+fn of_two_tabs_one_holds_a_terminal_and_the_other_says_who_does() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
+}
+
+#[test]
 fn a_connection_that_is_cut_loses_and_doubles_nothing_that_is_typed() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);

@@ -353,16 +353,26 @@ fn the_pictures_of_the_documentation_can_be_made() {
             drop(agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
             agent.calls("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
         }
-        None if wanted["calls"].is_string() => agent.calls(wanted["calls"].as_str().unwrap(), wanted["with"].clone()),
-        None if wanted["writes"].is_string() => {
-            std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
-            json!({"directory": page.home.path()})
-        }
-        None => {
-            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 5, "save_on_success": false});
-            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
-        }
+        None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
+        None => with_tools(page, &agent, wanted),
     });
+}
+
+/// Has the agent call a tool, or changes the program that it drives.
+fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
+    if let Some(tool) = wanted["calls"].as_str() {
+        return agent.calls(tool, wanted["with"].clone());
+    }
+    std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
+    json!({"directory": page.home.path()})
+}
+
+#[test]
+fn a_patch_is_judged_and_accepted_and_every_place_says_that_the_run_is_repaired() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.plays("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
 }
 
 #[test]

@@ -60,7 +60,7 @@ export function show(into, parts) {
   const cancel = h("button", { class: "bad" }, "Cancel");
   const again = h("a", { class: "button", hidden: true }, "Run again");
   const other = h("select", { "aria-label": "Compare with another run", hidden: true });
-  const drawn = h("div", { class: "drawn" });
+  const drawn = h("div", { class: "drawn", tabindex: "0", role: "group", "aria-label": "Diagram" });
   const drawnCard = h("details", { class: "card", hidden: true }, h("summary", {}, "Diagram"), drawn);
   const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
   const abreast = h("div", { class: "abreast", "aria-hidden": "true", hidden: true });

@@ -70,7 +70,7 @@ function row(workflow) {
 function showOne(into, name, from) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const body = h("div", { class: "run" });
-  const drawn = h("div", { class: "drawn" });
+  const drawn = h("div", { class: "drawn", tabindex: "0", role: "group", "aria-label": "Diagram" });
   const drawnCard = h("section", { class: "card", hidden: true, "aria-label": "Diagram" }, drawn);
   const changed = h("section", { class: "card", hidden: true, "aria-labelledby": "changed" });
   fill(into, h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/workflows", "aria-label": "All workflows" }, icon("back")), h("h1", {}, visible(name))), problem, body, drawnCard, changed);

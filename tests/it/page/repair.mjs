@@ -14,7 +14,8 @@ await play(async (browser) => {
   // The question has the patch as a difference, the reason, and what the run saw.
   await at("gates");
   await page.getByRole("heading", { name: /proposes a patch/ }).waitFor();
-  await page.locator(".judged", { hasText: "+" }).filter({ hasText: "Proceed with the installation" }).first().waitFor();
+  await page.locator('.judged .text-line[data-is="new"]', { hasText: "Proceed with the installation" }).waitFor();
+  await page.locator('.judged .text-line[data-is="gone"]', { hasText: "Continue" }).waitFor();
   await page.getByText(REASON).first().waitFor();
   await isAccessible(page);
   await shot(page, "patch");
@@ -31,7 +32,7 @@ await play(async (browser) => {
   // The run says so, in its view and in the list, and the library has its version.
   await at(`runs/${run}`);
   await page.getByText("completed", { exact: true }).first().waitFor();
-  await page.getByText(`repaired: ${REASON}`).waitFor();
+  await page.getByText(`Repaired: ${REASON}`).waitFor();
   await page.locator('.diagram g[data-outcome="ok"]').first().waitFor();
   await isAccessible(page);
   await shot(page, "repaired-run");

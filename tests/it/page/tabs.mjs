@@ -69,6 +69,26 @@ await play(async (browser) => {
   assert.equal(await holder(first), `held by ${name}`);
   await second.keyboard.type("echo second-$((40+2))\n");
   await sees(first, /^second-42/);
+
+  // A hidden tab receives no screen, and the latest one once it is shown. The refusal comes after the tab has said that it is hidden.
+  let screens = 0;
+  first.on("websocket", (socket) => socket.on("framereceived", ({ payload }) => (screens += JSON.parse(payload).is === "screen" ? 1 : 0)));
+  await first.addInitScript(() => Object.defineProperty(document, "hidden", { value: true, configurable: true }));
+  await first.reload();
+  const refused = first.getByRole("alert").filter({ hasText: `${name} has held this terminal since` });
+  await take(first).evaluate((button) => {
+    button.disabled = false;
+    button.click();
+  });
+  await refused.waitFor();
+  await second.keyboard.type("echo hidden-$((40+2))\n");
+  await sees(second, /^hidden-42/);
+  assert.equal(screens, 0);
+  await first.evaluate(() => {
+    Object.defineProperty(document, "hidden", { value: false });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  await sees(first, /^hidden-42/);
   const { screen_content: shown } = await tell({ agent: "looks" });
   assert.ok(!/of-the-/.test(shown), `a tab without the hold typed:\n${shown}`);
   isClean(first);

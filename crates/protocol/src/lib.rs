@@ -16,6 +16,7 @@ mod daemon;
 mod follow;
 #[cfg(test)]
 mod fuzz;
+mod hosts;
 mod inputs;
 mod library;
 mod message;
@@ -53,6 +54,7 @@ pub use visible::{is_format, visible};
 pub use approver::*;
 pub use capture::*;
 pub use daemon::*;
+pub use hosts::*;
 pub use inputs::*;
 pub use library::*;
 pub use metrics::*;

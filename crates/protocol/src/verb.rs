@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
 use crate::{
-    approver, capture, daemon, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs, screens,
-    terminals, tools,
+    approver, capture, daemon, hosts, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs,
+    screens, terminals, tools,
 };
 
 /// Something that can be asked of the daemon. The type holds the parameters.
@@ -217,6 +217,8 @@ verbs! {
     tools::ListTools => ListToolsReply, "LIST_TOOLS", None, "List workflows that are tools", READS;
     tools::CallTool => RunReply, "CALL_TOOL", None, "Call a workflow that is a tool", ACTS_ONCE;
     tools::Watch => WatchReply, "WATCH", None, "Be told of changes", READS;
+    hosts::ListHosts => ListHostsReply, "LIST_HOSTS", None, "List other machines", READS;
+    hosts::CheckHost => CheckHostReply, "CHECK_HOST", None, "Connect to a machine", LOOKS_OUT;
     remote::ListRemoteWorkflows => ListRemoteWorkflowsReply, "LIST_REMOTE_WORKFLOWS", Some("list_remote_workflows"), "List remote workflows", READS;
     remote::RefreshWorkflows => RefreshWorkflowsReply, "REFRESH_WORKFLOWS", Some("refresh_workflows"), "Look for remote workflows", LOOKS_OUT;
     remote::CheckWorkflowStatus => CheckWorkflowStatusReply, "CHECK_WORKFLOW_STATUS", Some("check_workflow_status"), "Ask how a remote run is", LOOKS_OUT;

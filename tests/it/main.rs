@@ -16,6 +16,7 @@ mod durable;
 mod events;
 mod functions;
 mod gates;
+mod hosts;
 mod http;
 mod library;
 mod loading;
@@ -32,6 +33,8 @@ mod pauses;
 mod people;
 mod settings;
 mod setup;
+#[path = "../../crates/terminal/tests/it/ssh_server.rs"]
+mod ssh_server;
 mod stories;
 mod survival;
 mod trials;

@@ -18,7 +18,7 @@ const { advance, clockTime, takeDue } = await import(new URL("playback.js", modu
 const { inView } = await import(new URL("long_list.js", modules));
 const { askedOf, filterOf, isOf, queryOf } = await import(new URL("run_filter.js", modules));
 const { addEvent, duration, emptyTimeline, flatten, lanes, layOut } = await import(new URL("timeline.js", modules));
-const { size, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
+const { size, terminalPlace, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
 const { valueOf } = await import(new URL("form.js", modules));
 
 const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
@@ -106,9 +106,14 @@ test("states of terminals are what the daemon knows", () => {
     [{ busy: true, awaiting_input: true }, "waits for input"],
     [{ busy: true }, "busy"],
     [{}, "running"],
+    [{ state: "exited", exit_code: 3, host: "build", host_lost_since: "2026-01-01T00:00:00Z" }, "host lost 3 min ago"],
   ];
-  for (const [terminal, word] of words) assert.equal(terminalState(terminal).word, word);
+  for (const [terminal, word] of words) assert.equal(terminalState(terminal, Date.parse("2026-01-01T00:03:00Z")).word, word);
   assert.equal(timeAgo("2026-01-01T00:00:00Z", Date.parse("2026-01-01T02:03:00Z")), "2 h ago");
+});
+
+test("a directory stands behind the name of its machine", () => {
+  assert.deepEqual([{ cwd: "/srv" }, { cwd: "/srv", host: "build" }, { host: "build" }, {}].map(terminalPlace), ["/srv", "build:/srv", "build:", ""]);
 });
 
 test("a field of a form is a value of its type, or the text that the server refuses", () => {

@@ -13,7 +13,7 @@ import { apply, blank } from "./screen.js";
 import { scrollback } from "./scrollback.js";
 import { listen } from "./store.js";
 import { showTitle } from "./title.js";
-import { terminalName, terminalState, visible } from "./words.js";
+import { terminalName, terminalPlace, terminalState, visible } from "./words.js";
 
 export const title = "Terminal";
 
@@ -168,14 +168,14 @@ export function show(into, parts) {
     listen(({ terminals }) => {
       const known = terminals.find((terminal) => terminal.session_id === id || terminal.name === id);
       if (!known) return;
-      const { word, tone } = terminalState(known);
+      const { word, tone } = terminalState(known, Date.now());
       setText(name, terminalName(known));
       setText(state, word);
       state.dataset["tone"] = tone;
       heldBy = known.held_by ?? null;
       isOver = known.state === "exited";
       showHolder();
-      setText(place, [known.cwd, known.opened_by && `opened by ${known.opened_by}`, `${known.cols} × ${known.rows}`].filter(Boolean).join(" · "));
+      setText(place, [terminalPlace(known), known.opened_by && `opened by ${known.opened_by}`, `${known.cols} × ${known.rows}`].filter(Boolean).join(" · "));
       showTitle(terminalName(known));
     }),
   ];

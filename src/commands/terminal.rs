@@ -282,9 +282,14 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 
 /// Returns the state of a terminal in words: above all whether it waits for the person. Nothing else is known of a terminal whose
 /// machine is not connected.
-pub(crate) fn state(session: &SessionInfo) -> String {
+fn state(session: &SessionInfo) -> String {
+    state_at(session, None)
+}
+
+/// As [`state`], at the moment `now`, if one is given.
+pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
     if let Some(since) = &session.host_lost_since {
-        return format!("host lost {}", print::ago(since));
+        return format!("host lost {}", print::ago_at(since, now));
     }
     match (session.state.as_str(), session.exit_code) {
         ("exited", Some(code)) => return format!("exited {code}"),
@@ -316,16 +321,15 @@ pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
         format!("{}x{}", session.cols, session.rows),
         or_dash(&session.opened_by),
         print::fitted(&print::visible(&session.command), 40),
-        directory(session),
+        directory(session).unwrap_or_else(|| "-".to_owned()),
     ]
 }
 
 /// Returns the directory of a terminal, behind the name of its machine as scp(1) writes it.
-fn directory(session: &SessionInfo) -> String {
-    match (&session.host, &session.cwd) {
-        (Some(host), cwd) => format!("{host}:{}", cwd.as_deref().unwrap_or_default()),
-        (None, Some(cwd)) => cwd.clone(),
-        (None, None) => "-".to_owned(),
+pub(crate) fn directory(session: &SessionInfo) -> Option<String> {
+    match &session.host {
+        Some(host) => Some(format!("{host}:{}", session.cwd.as_deref().unwrap_or_default())),
+        None => session.cwd.clone(),
     }
 }
 

@@ -233,7 +233,7 @@ impl Model {
         };
         let gates = self.gates().into_iter().map(|(run, gate)| self.gate_row(run, gate));
         let locked = self.runs.iter().filter(|run| run.locked).map(|run| self.locked_row(run));
-        let terminals = self.terminals.iter().map(terminal_row);
+        let terminals = self.terminals.iter().map(|session| terminal_row(session, &self.now));
         let runs = self.runs.iter().map(|run| self.run_row(run));
         gates.chain(locked).chain(terminals).chain(runs).filter(has).collect()
     }
@@ -370,11 +370,12 @@ pub(crate) fn lines(list: &[Row]) -> Vec<ListLine> {
     Section::ALL.into_iter().flat_map(section).collect()
 }
 
-fn terminal_row(session: &SessionInfo) -> Row {
-    let state = print::visible(&terminal::state(session));
+fn terminal_row(session: &SessionInfo, now: &str) -> Row {
+    let state = print::visible(&terminal::state_at(session, Some(now)));
     let (mark, tone) = match state.split(' ').next() {
         Some("exited") if state == "exited 0" => ("✓", Tone::Quiet),
         Some("exited") => ("✗", Tone::Bad),
+        Some("host") => ("!", Tone::Bad),
         Some("held") => ("●", Tone::Waits),
         Some("asks" | "waits") => ("?", Tone::Waits),
         Some("busy") => ("▸", Tone::Plain),
@@ -382,7 +383,8 @@ fn terminal_row(session: &SessionInfo) -> Row {
     };
     let name = session.name.as_deref().map_or_else(|| session.session_id.clone(), print::visible);
     let by = session.opened_by.as_deref().map(|by| format!(" by {}", print::visible(by))).unwrap_or_default();
-    let folder = session.cwd.as_deref().map(|folder| format!(" in {}", print::visible(folder))).unwrap_or_default();
+    let folder =
+        terminal::directory(session).map(|folder| format!(" in {}", print::visible(&folder))).unwrap_or_default();
     Row {
         id: RowId { section: Section::Terminals, id: session.session_id.clone() },
         mark,

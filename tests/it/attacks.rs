@@ -1,6 +1,5 @@
 //! Attacks on gates for people, with the means of an agent, on the real binary. Every known way to pass for a person is
 //! a row here.
-//! found is a row here.
 
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, eventually_blocking};

@@ -382,6 +382,8 @@ fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
     std::fs::create_dir_all(&below).unwrap();
     let runs =
         |arguments: &[&str]| CommandOutput::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
+    // A directory of that name is no workflow.
+    std::fs::create_dir(below.join("nap")).unwrap();
     assert!(runs(&["workflow", "test", "nap"]).well().contains("✓ completed after 2.0 s, 1 state"));
     assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
     refused(

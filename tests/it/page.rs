@@ -58,13 +58,23 @@ impl PageHome {
         Some(self.home.runs(&command).json())
     }
 
+    /// Returns the token of the server.
+    fn token(&self) -> String {
+        let token = self.home.runs(&["serve", "token", "--json"]).json();
+        std::fs::read_to_string(token["file"].as_str().unwrap()).unwrap().trim().to_owned()
+    }
+
+    /// Has the person get a ticket. Returns the origin of the page, and the ticket.
+    fn ticket(&self) -> (String, String) {
+        let open = self.person("open --print");
+        let (origin, ticket) = open.split_once("/#ticket=").unwrap();
+        (origin.to_owned(), ticket.to_owned())
+    }
+
     /// Sends a request with the token of the server, as an agent does. Returns the reply with its `status`.
     fn posts(&self, path: &str, body: &Value) -> Value {
-        let token = self.home.runs(&["serve", "token", "--json"]).json();
-        let token = std::fs::read_to_string(token["file"].as_str().unwrap()).unwrap();
-        let open = self.person("open --print");
-        let origin = open.split("/#").next().unwrap();
-        let header = format!("Authorization: Bearer {}", token.trim());
+        let header = format!("Authorization: Bearer {}", self.token());
+        let (origin, _) = self.ticket();
         let mut curl = Command::new("curl");
         curl.args(["-s", "-w", "\n%{http_code}", "-H", &header, "-H", "Content-Type: application/json", "-d"]);
         let said = CommandOutput::of(&curl.arg(body.to_string()).arg(format!("{origin}{path}")).output().unwrap());
@@ -74,20 +84,25 @@ impl PageHome {
         reply
     }
 
-    /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
-    fn plays(&self, story: &str, mut does: impl FnMut(&Self, &Value) -> Value) {
-        let Some(browser) = browser() else {
-            return skip(story);
-        };
+    /// Returns the command that plays a story, which is given this; none without a browser.
+    fn player(&self, story: &str, given: &Value) -> Option<Command> {
+        let browser = browser()?;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
         let modules = installed(Path::new("playwright/installed"));
         let modules = modules.ancestors().nth(2).expect("the file is in a directory of the target directory");
         let mut player: Command = node(&self.home);
-        player.arg(folder.join(story)).env("MODULES", modules).env("CHROMIUM", browser);
-        player.env("STORY", json!({"url": self.person("open --print")}).to_string());
+        player.arg(folder.join(story)).env("MODULES", modules).env("CHROMIUM", browser).env("STORY", given.to_string());
         if let Some(shots) = std::env::var_os("STEPLATCH_PAGE_SHOTS") {
             player.env("SHOTS", shots);
         }
+        Some(player)
+    }
+
+    /// Plays a story that begins with the address of the page. `does` carries out what the story asks for.
+    fn plays(&self, story: &str, mut does: impl FnMut(&Self, &Value) -> Value) {
+        let Some(mut player) = self.player(story, &json!({"url": self.person("open --print")})) else {
+            return skip(story);
+        };
         let mut player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut answers = player.stdin.take().unwrap();
         for line in BufReader::new(player.stdout.take().unwrap()).lines() {
@@ -161,6 +176,13 @@ fn a_person_watches_a_terminal_takes_it_over_types_and_hands_it_back() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
     page.plays("terminal.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| as_agent(&agent, wanted)));
+}
+
+#[test]
+fn of_two_tabs_one_holds_a_terminal_and_the_other_says_who_does() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.plays("tabs.mjs", |_, wanted| as_agent(&agent, wanted));
 }
 
 #[test]
@@ -331,16 +353,26 @@ fn the_pictures_of_the_documentation_can_be_made() {
             drop(agent.calls("open_terminal", json!({"shell": "bash", "name": name, "cols": 80, "rows": 22})));
             agent.calls("send_input", json!({"session_id": name, "input_text": wanted["types"]}))
         }
-        None if wanted["calls"].is_string() => agent.calls(wanted["calls"].as_str().unwrap(), wanted["with"].clone()),
-        None if wanted["writes"].is_string() => {
-            std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
-            json!({"directory": page.home.path()})
-        }
-        None => {
-            let run = json!({"workflow_definition": wanted["starts"], "wait_seconds": 5, "save_on_success": false});
-            agent.begins("run_workflow", run).answer()["result"]["structuredContent"].clone()
-        }
+        None if wanted["starts"].is_object() => started(&agent, &wanted["starts"]),
+        None => with_tools(page, &agent, wanted),
     });
+}
+
+/// Has the agent call a tool, or changes the program that it drives.
+fn with_tools(page: &PageHome, agent: &Agent, wanted: &Value) -> Value {
+    if let Some(tool) = wanted["calls"].as_str() {
+        return agent.calls(tool, wanted["with"].clone());
+    }
+    std::fs::write(page.home.path().join("setup.sh"), wanted["writes"].as_str().unwrap()).unwrap();
+    json!({"directory": page.home.path()})
+}
+
+#[test]
+fn a_patch_is_judged_and_accepted_and_every_place_says_that_the_run_is_repaired() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.plays("repair.mjs", |page, wanted| with_tools(page, &agent, wanted));
 }
 
 #[test]
@@ -360,6 +392,53 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_for_a_passkey() {
     let command = format!("{STEPLATCH} gates passkey add --print; echo exit-code-$?");
     let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(told.to_string().contains("in a terminal of their own"), "{told}");
+}
+
+#[test]
+fn an_agent_with_everything_and_a_browser_of_its_own_passes_for_no_person() {
+    let page = PageHome::new();
+    let agent = Agent::new(&page.home);
+    let gate = json!({"prompt": "Release?", "choices": ["yes", "no"], "answered_by": "human"});
+    let asking = json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": gate}}}});
+    let waiting = started(&agent, &asking);
+    let gate = &waiting["pending_gate"];
+    let (origin, _) = page.ticket();
+    let given = json!({
+        "origin": origin, "token": page.token(), "steplatch": STEPLATCH,
+        "run": waiting["run_id"], "gate": gate["gate_id"], "digest": gate["digest"],
+    });
+    let Some(player) = page.player("agent.mjs", &given) else {
+        return skip("agent.mjs");
+    };
+    // The terminal keeps the browser, so that it is the agent's whatever it says.
+    let variables = player.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', r"'\''"));
+    let variables: Vec<String> =
+        variables.map(|(name, value)| format!("export {}={}\n", name.display(), quoted(value))).collect();
+    let words: Vec<String> = [player.get_program()].into_iter().chain(player.get_args()).map(quoted).collect();
+    let script = page.home.path().join("attack.sh");
+    std::fs::write(&script, format!("{}{}\necho attack-ended-$?\n", variables.concat(), words.join(" "))).unwrap();
+    let opened = agent.calls("open_terminal", json!({"shell": "bash", "name": "attack"}));
+    let types =
+        |text: String| agent.calls("send_input", json!({"session_id": opened["session_id"], "input_text": text}));
+    let waits = |pattern: &str| {
+        let wait = json!({"session_id": opened["session_id"], "pattern": pattern, "since": 0, "timeout": 120, "screen": "full"});
+        agent.calls("await_output", wait)
+    };
+    types(format!("sh {}\n", script.display()));
+    let said = waits("^\"steals\"|attack-ended-\\d+");
+    assert_eq!(said["match_text"], "\"steals\"", "{}", said["screen_content"].as_str().unwrap());
+    types(format!("{}\n", json!({"ticket": page.ticket().1})));
+    let said = waits("attack-ended-\\d+");
+    assert_eq!(said["match_text"], "attack-ended-0", "{}", said["screen_content"].as_str().unwrap());
+
+    let run = agent.calls("get_run", json!({"run_id": waiting["run_id"]}));
+    assert_eq!((&run["status"], &run["pending_gate"]["digest"]), (&json!("waiting"), &gate["digest"]), "{run:#}");
+    assert_eq!(page.home.runs(&["gates", "passkey", "list", "--json"]).json()["passkeys"], json!([]));
+    assert_eq!(page.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
+    page.home.answers(waiting["run_id"].as_str().unwrap(), "yes").well();
+    let run = agent.calls("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
+    assert_eq!(run["status"], "completed", "the person answers: {run:#}");
 }
 
 #[tokio::test]

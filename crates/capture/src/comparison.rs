@@ -9,7 +9,8 @@ use crate::golden::{Golden, GoldenStep};
 const MOST: usize = 100;
 const LONGEST: usize = 4000;
 
-/// Returns what the states of a run did, in order. Only commands have an output that can be compared.
+/// Returns what the states of a run did, in order. Only commands have an output that can be compared; of inputs and waits, what
+/// they found can.
 #[must_use]
 pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
     let step = |event: &RunEvent| {
@@ -20,6 +21,7 @@ pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
             exit_code: result["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
             answer: result["answer"].as_str().map(str::to_owned),
             has_output: result["output"].is_string(),
+            found: result["match_text"].as_str().map(str::to_owned),
             varies: false,
         }
     };
@@ -85,6 +87,20 @@ mod tests {
         };
         let started = event("workflow_started", json!({"input": input}));
         std::iter::once(started).chain(outputs.iter().enumerate().map(state)).collect()
+    }
+
+    #[test]
+    fn another_question_is_a_difference() {
+        let asked = |question: &str| {
+            let mut all = events(&json!({}), &["done"]);
+            all[1].data.insert("result".to_owned(), json!({"match_text": question, "exit_code": null}));
+            all
+        };
+        let (one, other) = (asked("Install 3 files? "), asked("Remove 3 files? "));
+        let compared = compare_runs(("one", &one), ("other", &other));
+        let [difference] = &compared.differences[..] else { panic!("{compared:?}") };
+        assert_eq!((difference.what.as_str(), difference.observed.as_str()), ("match", "Remove 3 files? "));
+        assert!(compare_runs(("one", &one), ("other", &asked("Install 12 files? "))).same, "numbers differ each time");
     }
 
     #[test]

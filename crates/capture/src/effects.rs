@@ -1,6 +1,9 @@
 //! What commands do: which programs they run, and whether they cannot be taken back. A captured machine does not run the
 //! latter without a person's yes.
 
+use serde_json::Value;
+use steplatch_workflow::{Definition, State, Weakening, tool};
+
 /// Programs and the words behind them that make a command irreversible. No words: whatever its arguments are.
 const IRREVERSIBLE: [(&str, &[&str]); 26] = [
     ("dd", &[]),
@@ -56,6 +59,36 @@ pub(crate) fn is_irreversible(command: &str) -> bool {
         let is_named = |name: &str| program == name || (name == "mkfs" && program.starts_with("mkfs."));
         IRREVERSIBLE.iter().any(|(name, wanted)| is_named(name) && (wanted.is_empty() || wanted.iter().any(has)))
     })
+}
+
+/// Names what new states of a patched machine type that cannot be taken back. A capture puts a gate before it.
+#[must_use]
+pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
+    let is_new = |state: &&State| before.state(state.name()).is_none();
+    let named = |state: &State| {
+        let mut texts = Vec::new();
+        state.action().params().values().for_each(|value| texts_in(value, &mut texts));
+        let input = texts.into_iter().find(|text| is_irreversible(text))?;
+        let input: String = input.trim().chars().take(LONGEST_SHOWN).collect();
+        let name = state.name();
+        Some(Weakening {
+            place: format!("/states/{name}/action"),
+            what: format!("the new state '{name}' does what cannot be taken back: '{input}'"),
+        })
+    };
+    after.states().iter().filter(is_new).filter(|state| state.action().tool() != tool::GATE).filter_map(named).collect()
+}
+
+/// The most characters of an input that a sentence shows.
+const LONGEST_SHOWN: usize = 120;
+
+fn texts_in<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
+    match value {
+        Value::String(text) => texts.push(text),
+        Value::Array(items) => items.iter().for_each(|item| texts_in(item, texts)),
+        Value::Object(fields) => fields.values().for_each(|field| texts_in(field, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Returns the commands of a line.

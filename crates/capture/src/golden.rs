@@ -75,6 +75,9 @@ pub struct GoldenStep {
     /// Of a state of a run: whether `prints` is the whole output of a command, so that it can be compared.
     #[serde(skip)]
     pub has_output: bool,
+    /// Of a state of a run that waited: what it found, such as the question of a program.
+    #[serde(skip)]
+    pub found: Option<String>,
 }
 
 /// Why a text is no golden transcript.
@@ -168,6 +171,11 @@ impl Golden {
             };
             if is_other_code {
                 differs("exit_code", code(golden.exit_code), code(step.exit_code));
+            }
+            if let (Some(recorded), Some(observed)) = (&golden.found, &step.found)
+                && normalised(recorded) != normalised(observed)
+            {
+                differs("match", recorded.clone(), observed.clone());
             }
             if is_command && !golden.varies && normalised(&step.prints) != normalised(&golden.prints) {
                 differs("output", golden.prints.clone(), step.prints.clone());

@@ -154,6 +154,15 @@ fn a_date_and_a_host_that_are_typed_are_named_unless_they_are_inputs() {
     let moment = Moment { input, printed: String::new(), output: None };
     let log = SessionLog { shell: "bash".to_owned(), moments: vec![moment], ..SessionLog::default() };
     let around = Surroundings { host: "mill".to_owned(), ..Surroundings::default() };
+    // In the time zone of the host it may be another day.
+    let at = |timestamp: &str| {
+        let mut log = log.clone();
+        log.moments[0].input.timestamp = timestamp.to_owned();
+        let undecided = capture(&[log], &around, &CaptureRequest::default()).undecided;
+        undecided.iter().any(|one| one.contains("types the date '2026-01-31'"))
+    };
+    assert!(at("2026-02-01T03:00:00Z") && at("2026-01-30T22:00:00Z") && at("2026-02-02T00:00:00Z"));
+    assert!(!at("2026-02-04T00:00:00Z") && !at("nonsense"));
     let undecided = |inputs: &[(&str, &str)]| {
         let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         capture(std::slice::from_ref(&log), &around, &CaptureRequest { inputs, ..CaptureRequest::default() }).undecided

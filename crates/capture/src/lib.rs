@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use comparison::{compare_runs, run_steps};
-pub use effects::programs;
+pub use effects::{irreversible_inputs, programs};
 pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
 pub use import::{
     Imported, RecordedScreen, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::ToSpan as _;
+use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
@@ -10,7 +12,7 @@ use crate::against::{Alignment, Difference, align};
 use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
 use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question, stands_in};
-use crate::session_log::{SessionLog, Surroundings};
+use crate::session_log::{MASK, SessionLog, Surroundings};
 use crate::template::{Binding, Use, replaced, typed};
 use crate::turn::{Act, Ending, Turn, seconds_between, turns};
 use crate::{CaptureRequest, Captured, GoldenStep, Guess, LeftOut, noise};
@@ -21,9 +23,6 @@ const LONGEST: f64 = 3600.0;
 
 /// How much longer a state waits than it took when it was recorded.
 const ROOM: f64 = 5.0;
-
-/// What stands in texts in place of a secret.
-const MASK: &str = "••••••";
 
 /// The state that a run fails in where a person said no.
 const DECLINED: &str = "declined";
@@ -319,18 +318,15 @@ impl Writer<'_> {
         template
     }
 
-    /// Names a date in what is typed, where it is the day on which it was typed: the next run is on another day.
+    /// Names a date in what is typed, where it is the day on which it was typed, or one beside it: the next run is on another
+    /// day.
     fn note_date(&mut self, state: &str, typed: &str, turn: &Turn) {
-        let Some((year, month, day)) = date(&turn.timestamp) else { return };
-        let forms = [
-            format!("{year}-{month}-{day}"),
-            format!("{year}{month}{day}"),
-            format!("{year}/{month}/{day}"),
-            format!("{day}.{month}.{year}"),
-            format!("{month}/{day}/{year}"),
-            format!("{day}/{month}/{year}"),
-        ];
-        if let Some(form) = forms.iter().find(|form| typed.contains(form.as_str())) {
+        let Some(day) = date(&turn.timestamp) else { return };
+        // The log has the day in UTC. That of the host, in any time zone, and the one before or behind it are at most two
+        // days from it.
+        let days = (-2..=2).filter_map(|days| day.checked_add(days.days()).ok());
+        let mut forms = days.flat_map(forms_of_date);
+        if let Some(form) = forms.find(|form| contains_number(typed, form)) {
             let sentence =
                 format!("state '{state}' types the date '{form}': give it as an input to make it an argument");
             self.captured.undecided.push(sentence);
@@ -804,10 +800,29 @@ fn open_state(log: usize) -> String {
     if log == 0 { "open".to_owned() } else { format!("open_{}", log + 1) }
 }
 
-/// Returns year, month and day of a moment (ISO 8601).
-fn date(timestamp: &str) -> Option<(&str, &str, &str)> {
-    let mut parts = timestamp.split_once('T')?.0.split('-');
-    Some((parts.next()?, parts.next()?, parts.next()?))
+/// Returns the day of a moment (ISO 8601, UTC).
+fn date(timestamp: &str) -> Option<Date> {
+    timestamp.split_once('T')?.0.parse().ok()
+}
+
+/// Returns the forms in which a day is typed.
+fn forms_of_date(day: Date) -> [String; 6] {
+    let (year, month, day) = (format!("{:04}", day.year()), format!("{:02}", day.month()), format!("{:02}", day.day()));
+    [
+        format!("{year}-{month}-{day}"),
+        format!("{year}{month}{day}"),
+        format!("{year}/{month}/{day}"),
+        format!("{day}.{month}.{year}"),
+        format!("{month}/{day}/{year}"),
+        format!("{day}/{month}/{year}"),
+    ]
+}
+
+/// Whether a text has a number that is not part of a longer one.
+fn contains_number(text: &str, number: &str) -> bool {
+    let is_digit = |sign: Option<char>| sign.is_some_and(|sign| sign.is_ascii_digit());
+    text.match_indices(number)
+        .any(|(at, _)| !is_digit(text[..at].chars().next_back()) && !is_digit(text[at + number.len()..].chars().next()))
 }
 
 /// Returns how long a state waits that took so many seconds.

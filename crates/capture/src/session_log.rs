@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use steplatch_protocol::InputRecord;
 
+/// What stands in texts in place of a secret.
+pub(crate) const MASK: &str = "••••••";
+
 /// The log of one terminal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionLog {

@@ -6,7 +6,7 @@
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
-use crate::session_log::{Moment, SessionLog};
+use crate::session_log::{MASK, Moment, SessionLog};
 
 /// An input, and what came of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,6 +209,7 @@ impl Reader<'_> {
             return next;
         }
         let is_plain = typed.iter().all(|at| is_plain(&self.moments[*at].input)) && taken.len() == 1;
+        let text = if is_plain { shown_lines(&text, &self.printed_from(at)) } else { text };
         for (index, &entered) in taken.iter().enumerate() {
             let is_last = index + 1 == taken.len();
             let input = &self.moments[entered].input;
@@ -405,6 +406,21 @@ fn act_of(input: &InputRecord) -> Act {
     }
 }
 
+/// Returns lines that were typed at once at a prompt, with a mask in place of those behind the first one that were not shown:
+/// the program that the first one started may have read them without an echo, as a password.
+fn shown_lines(text: &str, printed: &str) -> String {
+    if !text.trim_end_matches('\n').contains('\n') {
+        return text.to_owned();
+    }
+    let without_blanks = |text: &str| text.chars().filter(|sign| !sign.is_whitespace()).collect::<String>();
+    let printed = without_blanks(printed);
+    let line = |(index, line): (usize, &str)| {
+        let is_shown = index == 0 || printed.contains(&without_blanks(line));
+        if is_shown { line.to_owned() } else { format!("{MASK}{}", if line.ends_with('\n') { "\n" } else { "" }) }
+    };
+    text.split_inclusive('\n').enumerate().map(line).collect()
+}
+
 /// Returns the text of an input, as a line editor leaves it.
 fn edited(input: &InputRecord) -> String {
     match act_of(input) {
@@ -445,6 +461,13 @@ mod tests {
         assert_eq!(question("(p=0x0, n=41) at crash.c:2\n2\tint at()\n(gdb) print n\n$1 = 41\n(gdb) "), Some("(gdb) "));
         assert_eq!(question("print n\n$1 = 41\n(gdb) print n\n"), None, "it waited");
         assert_eq!(question("41\n$1 = 41\n"), None, "it echoes nothing");
+    }
+
+    #[test]
+    fn lines_behind_the_first_one_that_were_not_shown_are_masked() {
+        assert_eq!(shown_lines("login\nhunter2\n", "$ login\nPassword: \nWelcome\n"), "login\n••••••\n");
+        assert_eq!(shown_lines("cat <<E\na b\nE\n", "$ cat <<E\n> a  b\n> E\n"), "cat <<E\na b\nE\n");
+        assert_eq!(shown_lines("make\n", ""), "make\n");
     }
 
     #[test]

@@ -91,6 +91,17 @@ pub enum CreateError {
     Folder(#[from] FolderError),
 }
 
+/// Why a workflow was not replaced.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplaceError {
+    /// It is gone, or its file is broken.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The new definition cannot be written.
+    #[error(transparent)]
+    Write(#[from] CreateError),
+}
+
 /// What is wrong with one file of a library, as words that follow "is broken: ".
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {

@@ -26,7 +26,7 @@ mod signature;
 mod versions;
 
 pub use document::{Metadata, Status, Stored};
-pub use error::{CreateError, FileError, FolderError, LookupError};
+pub use error::{CreateError, FileError, FolderError, LookupError, ReplaceError};
 pub use folder::Stamp;
 pub use function_file::{Counts, Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 pub use index::{Broken, Entry, Listing};

@@ -9,7 +9,7 @@ use steplatch_ids::WorkflowName;
 use crate::document::{self, LARGEST, Metadata, Status, Stored, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::index::{self, Index, Listing};
-use crate::{Author, CreateError, FolderError, LookupError, Signature};
+use crate::{Author, CreateError, FolderError, LookupError, ReplaceError, Signature};
 
 /// The longest name, in characters: see [`WorkflowName`].
 const LONGEST_NAME: usize = 64;
@@ -63,25 +63,68 @@ impl Library {
         check_length(definition)?;
         let hash = Signature::of(definition);
         let locked = FolderLock::wait(&self.folder)?;
-        let metadata = match self.read(&name) {
-            Err(LookupError::NotFound { .. }) => self.first(&name, hash, Status::Draft)?,
+        match self.read(&name) {
+            Err(LookupError::NotFound { .. }) => {}
             _ if !overwrite => return Err(CreateError::Exists { name }),
-            Ok(old) if old.metadata.hash == hash => {
-                let mut stored = old;
-                stored.definition = definition.clone();
-                self.put(&locked, &stored)?;
-                return Ok(stored);
-            }
-            Ok(old) => {
-                let replaced = self.record_replaced(&locked, &old)?;
-                let version = self.next_version(&name, replaced)?;
-                Metadata { hash, version, status: Status::Draft, ..old.metadata }
-            }
-            Err(LookupError::Broken { .. }) => self.first(&name, hash, Status::Draft)?,
+            Ok(old) => return self.put_next(&locked, old, definition, author),
+            Err(LookupError::Broken { .. }) => {}
             Err(LookupError::Folder(error)) => return Err(error.into()),
-        };
+        }
+        let metadata = self.first(&name, hash, Status::Draft)?;
         let stored = Stored { name, definition: definition.clone(), metadata };
         self.put_new(&locked, &stored, author)?;
+        Ok(stored)
+    }
+
+    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns nothing where the workflow has
+    /// another definition by now. Where it has `after`, a process that was killed may have left the version without its
+    /// author, which is added.
+    ///
+    /// # Errors
+    /// When there is none of that name, its file is broken, `after` is too long, or the directory cannot be written.
+    pub fn replace(
+        &self,
+        name: &WorkflowName,
+        (before, after): (&Value, &Value),
+        author: &Author,
+    ) -> Result<Option<Stored>, ReplaceError> {
+        check_length(after)?;
+        if !self.folder.is_dir() {
+            return Err(LookupError::NotFound { name: name.clone() }.into());
+        }
+        let locked = FolderLock::wait(&self.folder).map_err(CreateError::from)?;
+        let current = self.read(name)?;
+        if current.definition == *after {
+            if !self.has_record(&current) {
+                self.record_saved(&locked, &current, author).map_err(CreateError::from)?;
+            }
+            return Ok(Some(current));
+        }
+        if current.definition != *before {
+            return Ok(None);
+        }
+        Ok(Some(self.put_next(&locked, current, after, author)?))
+    }
+
+    /// Puts a definition in the place of another one: as the next version, unless it does the same.
+    fn put_next(
+        &self,
+        locked: &FolderLock<'_>,
+        mut old: Stored,
+        definition: &Value,
+        author: &Author,
+    ) -> Result<Stored, CreateError> {
+        let hash = Signature::of(definition);
+        if old.metadata.hash == hash {
+            old.definition = definition.clone();
+            self.put(locked, &old)?;
+            return Ok(old);
+        }
+        let replaced = self.record_replaced(locked, &old)?;
+        let version = self.next_version(&old.name, replaced)?;
+        let metadata = Metadata { hash, version, status: Status::Draft, ..old.metadata };
+        let stored = Stored { name: old.name, definition: definition.clone(), metadata };
+        self.put_new(locked, &stored, author)?;
         Ok(stored)
     }
 

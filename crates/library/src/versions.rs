@@ -212,6 +212,12 @@ impl Library {
         Ok(version)
     }
 
+    /// Whether the version that a workflow has now is recorded as it is.
+    pub(crate) fn has_record(&self, stored: &Stored) -> bool {
+        let Stored { name, metadata, .. } = stored;
+        self.read_version(name, metadata.version).is_some_and(|known| known.hash == metadata.hash)
+    }
+
     /// Records what was saved just now, and forgets the oldest versions beyond the limit.
     pub(crate) fn record_saved(
         &self,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{InvalidId, WorkflowName};
-use steplatch_library::{CreateError, FolderError, LookupError, VersionError};
+use steplatch_library::{CreateError, FolderError, LookupError, ReplaceError, VersionError};
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
@@ -428,6 +428,15 @@ impl FolderCause for CreateError {
 impl FolderCause for LookupError {
     fn with_folder(&self) -> Option<&FolderError> {
         if let Self::Folder(error) = self { Some(error) } else { None }
+    }
+}
+
+impl FolderCause for ReplaceError {
+    fn with_folder(&self) -> Option<&FolderError> {
+        match self {
+            Self::Lookup(error) => error.with_folder(),
+            Self::Write(error) => error.with_folder(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use steplatch_capture::Golden;
 use steplatch_ids::WorkflowName;
-use steplatch_library::{Author, CreateError, Library, LookupError};
+use steplatch_library::{Author, Library, ReplaceError};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{
     Definition, LastScreen, Limits, Rehearsal, RehearsalEnd, RehearsalStep, State, Stubs, rehearse,
@@ -55,17 +55,14 @@ pub enum SaveRepairError {
     /// The disk does not answer.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The workflow is gone, or its file is broken.
-    #[error("{}", with_causes(.0))]
-    Lookup(#[from] LookupError),
     /// The workflow was changed since the run began.
     #[error(
         "'{0}' was changed in the library since the run began, so the patch is not saved there; propose it to a run of the current version"
     )]
     Changed(WorkflowName),
-    /// It cannot be written.
+    /// The workflow is gone, its file is broken, or it cannot be written.
     #[error("{}", with_causes(.0))]
-    Write(#[from] CreateError),
+    Replace(#[from] ReplaceError),
 }
 
 impl Workflows {
@@ -132,15 +129,9 @@ impl Workflows {
     ) -> Result<u32, SaveRepairError> {
         let (library, name) = (Library::open(folder), name.clone());
         let author = Author { by: Some(by), through: Some("repair".to_owned()), reason: Some(reason) };
-        let saving = move || {
-            let current = library.get(&name)?;
-            if current.definition == after {
-                return Ok(current.metadata.version);
-            }
-            if current.definition != before {
-                return Err(SaveRepairError::Changed(name));
-            }
-            Ok(library.create(&after, true, &author)?.metadata.version)
+        let saving = move || match library.replace(&name, (&before, &after), &author)? {
+            Some(stored) => Ok(stored.metadata.version),
+            None => Err(SaveRepairError::Changed(name)),
         };
         self.disk.writing(saving).await?
     }

@@ -204,7 +204,7 @@ pub struct RunComparison {
 pub struct RunDifference {
     /// The state
     pub state: String,
-    /// What differs: state, exit_code or output
+    /// What differs: state, exit_code, output, or match (what a wait found)
     pub what: String,
     /// What the run did
     pub recorded: String,
@@ -330,6 +330,9 @@ pub struct GateInfo {
     pub prompt: String,
     /// What can be answered; nothing where any text or a form can
     pub choices: Vec<String>,
+    /// Those choices that only a person takes, because they lead past a gate for a person
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices_for_person: Vec<String>,
     /// What is to be filled in: a JSON Schema of an object with flat fields
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]

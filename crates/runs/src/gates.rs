@@ -259,10 +259,14 @@ impl Runs {
         given: &GateAnswer,
     ) -> Result<VerifiedAnswer, AnswerError> {
         let approver = &self.shared.approver;
-        let human = gate.is_for_person();
+        let passes_gate =
+            || gate.read(info, given).is_ok_and(|choice| gate.choices_for_person.iter().any(|one| *one == choice));
+        let human = gate.is_for_person() || passes_gate();
         // An agent cannot approve its own request.
         if human && given.decides {
-            return Err(PersonRefusal::Agent.into());
+            let gate_id = info.gate_id.clone();
+            let behind = AnswerError::BehindGate { gate: gate_id };
+            return Err(if gate.is_for_person() { PersonRefusal::Agent.into() } else { behind });
         }
         match caller.no_person().await.filter(|_| human) {
             // The passphrase, or a signature, proves what the kernel hides.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_access::Caller;
+use steplatch_capture::irreversible_inputs;
 use steplatch_ids::StepId;
 use steplatch_project::{RecordingCheck, RecordingError};
 use steplatch_protocol::{ProposePatch, ProposePatchReply};
 use steplatch_sessions::TerminalTools;
-use steplatch_workflow::{Definition, Input, PatchError, Proposal, line_diff, patched, weakenings};
+use steplatch_workflow::{Definition, Input, PatchError, Proposal, asks_about_patch, line_diff, patched, weakenings};
 
 use crate::lookup::RunLookupError;
 use crate::run::{Disposition, Run, RunState};
@@ -35,6 +36,14 @@ enum ProposalError {
     NotStopped {
         /// The state of the run.
         state: RunState,
+    },
+    /// A person is asked about a patch already.
+    #[error(
+        "a patch of this run is proposed already, and a person decides about it first: gate {gate}; get_run with wait_seconds waits for it"
+    )]
+    Pending {
+        /// The gate that asks about it.
+        gate: StepId,
     },
     /// Several runs below the named one wait.
     #[error("several runs wait; name one of them: {}", .0.join(", "))]
@@ -104,7 +113,8 @@ impl Runs {
         let after = patched(&before, &step.place, &verb.patch, &TerminalTools)?;
         reply.difference = difference(&before, &after);
         let RecordingCheck { checked, lines } = self.check_recordings(&run, &before, &after).await?;
-        let weakened = weakenings(&before, &after, &lines);
+        let mut weakened = weakenings(&before, &after, &lines);
+        weakened.extend(irreversible_inputs(&before, &after));
         reply.weakens = weakened.iter().map(ToString::to_string).collect();
         reply.checked.clone_from(&checked);
         let words = (reason.trim_end_matches('.').to_owned(), caller.who().await);
@@ -126,7 +136,14 @@ impl Runs {
         let mut all: Vec<_> = self.family(&named).into_iter().filter_map(stopped).collect();
         match (all.pop(), all.is_empty()) {
             (Some(only), true) => Ok(only),
-            (None, _) => Err(ProposalError::NotStopped { state: named.state() }),
+            (None, _) => {
+                let mut open = self.family(&named).into_iter().flat_map(|run| run.progress().gates);
+                let pending = open.find(|gate| asks_about_patch(&gate.step));
+                Err(match pending {
+                    Some(gate) => ProposalError::Pending { gate: gate.step },
+                    None => ProposalError::NotStopped { state: named.state() },
+                })
+            }
             (Some(last), false) => {
                 let runs = all.iter().chain([&last]).map(|(run, ..)| run.id.to_string()).collect();
                 Err(ProposalError::Several(runs))

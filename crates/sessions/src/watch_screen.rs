@@ -30,11 +30,11 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the screen of a host of an older version is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A picture that comes within this time was there when it was asked for.
-const AT_ONCE: Duration = Duration::from_millis(5);
+/// A screen onto which so many pieces of output were drawn between two looks can not be read.
+const FLOOD_PIECES: u64 = 8;
 
-/// After so many such pictures in a row, a third of a second, a screen is looked at less often …
-const FLOOD: u32 = 20;
+/// After so many such looks in a row, a third of a second, a screen is looked at less often …
+const FLOOD_LOOKS: u32 = 20;
 
 /// … with this time in between.
 const FLOOD_INTERVAL: Duration = Duration::from_millis(33);
@@ -158,19 +158,20 @@ impl ScreenEvents {
         let (mut known, mut shown) = (None, None);
         let mut pace = FramePace::new(self.interval);
         loop {
-            let asked = Instant::now();
             let update = match self.next(known).await {
                 Ok(update) => update,
                 Err(_) => return sink.event(request_id, &ScreenEvent::ScreenClosed).await,
             };
-            let due = Instant::now() + pace.after(asked.elapsed());
+            let pieces = known.map_or(0, |known| update.version.wrapping_sub(known));
+            let due = Instant::now() + pace.after(pieces);
             known = Some(update.version);
             let screen = Shown::of(update, &self.secrets);
             if let Some(change) = screen.change_from(shown.as_ref()) {
                 sink.event(request_id, &ScreenEvent::ScreenChanged(Box::new(change))).await?;
                 shown = Some(screen);
-                sleep_until(due).await;
             }
+            // Also what looks the same was a look: a program that prints one line again and again draws all the time.
+            sleep_until(due).await;
         }
     }
 
@@ -195,12 +196,13 @@ impl ScreenEvents {
     }
 }
 
-/// The time between two pictures of a screen. A screen that has changed again whenever it is looked at is a flood, which is
-/// looked at half as often: it can not be read, and each look costs the daemon and the host of the terminal.
+/// The time between two looks at a screen. A flood of output is looked at half as often: it can not be read, and each look
+/// costs the daemon and the host of the terminal. It is told by the output and not by the clock, so that a busy machine
+/// changes nothing.
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,
-    /// How many pictures in a row were there at once.
+    /// How many looks in a row met a flood.
     in_a_row: u32,
 }
 
@@ -209,10 +211,10 @@ impl FramePace {
         Self { interval, in_a_row: 0 }
     }
 
-    /// Returns the time to the next picture, after one that was waited for so long.
-    fn after(&mut self, waited: Duration) -> Duration {
-        self.in_a_row = if waited < AT_ONCE { self.in_a_row.saturating_add(1) } else { 0 };
-        if self.in_a_row < FLOOD { self.interval } else { self.interval.max(FLOOD_INTERVAL) }
+    /// Returns the time to the next look, after one before which so many pieces of output were drawn.
+    fn after(&mut self, pieces: u64) -> Duration {
+        self.in_a_row = if pieces >= FLOOD_PIECES { self.in_a_row.saturating_add(1) } else { 0 };
+        if self.in_a_row < FLOOD_LOOKS { self.interval } else { self.interval.max(FLOOD_INTERVAL) }
     }
 }
 
@@ -340,14 +342,14 @@ mod tests {
     fn a_flood_is_looked_at_half_as_often_until_it_pauses() {
         let interval = Duration::from_millis(15);
         let mut pace = FramePace::new(interval);
-        let (at_once, idle) = (Duration::from_millis(1), Duration::from_millis(8));
-        for _ in 1..FLOOD {
-            assert_eq!(pace.after(at_once), interval);
+        for _ in 1..FLOOD_LOOKS {
+            assert_eq!(pace.after(FLOOD_PIECES), interval);
         }
-        assert_eq!([pace.after(at_once), pace.after(at_once)], [FLOOD_INTERVAL; 2]);
-        assert_eq!([pace.after(idle), pace.after(at_once)], [interval; 2], "the next change is shown at once");
+        assert_eq!([pace.after(1000), pace.after(FLOOD_PIECES)], [FLOOD_INTERVAL; 2]);
+        assert_eq!([pace.after(1), pace.after(1000)], [interval; 2], "the next change is shown at once");
+        assert!((0..100).all(|_| pace.after(FLOOD_PIECES - 1) == interval), "a film is no flood");
         let mut slow = FramePace::new(Duration::from_millis(500));
-        assert!((0..100).all(|_| slow.after(at_once) == Duration::from_millis(500)));
+        assert!((0..100).all(|_| slow.after(1000) == Duration::from_millis(500)));
     }
 
     fn shown(texts: &[&str]) -> Shown {

@@ -15,13 +15,15 @@ use crate::wait::Reason;
 /// The most entries that are held.
 const MOST_ENTRIES: usize = 4096;
 
-/// The most bytes of the entries that are held: their texts, and what each entry takes besides. The allocator takes up to a
-/// third more, so that a log stays below 1 MiB.
-const MOST_BYTES: usize = 768 << 10;
+/// The most bytes of the entries that are held: each allocation with its capacity. What the allocator leaves unused between
+/// them was up to two fifths more, so that a log stays below 1 MiB.
+const MOST_BYTES: usize = 640 << 10;
 
-/// What an entry takes besides its texts: itself, its place in the log, and the rounding and bookkeeping of its
-/// allocations, of which most entries have four.
-const ENTRY_BYTES: usize = size_of::<LoggedInput>() + size_of::<Box<LoggedInput>>() + 5 * 16;
+/// What the allocator takes for one allocation: its header, and the rounding of its size.
+const ALLOCATION_BYTES: usize = 16;
+
+/// What an entry takes besides its texts: itself, and its place in the log.
+const ENTRY_BYTES: usize = size_of::<LoggedInput>() + ALLOCATION_BYTES + size_of::<Box<LoggedInput>>();
 
 /// The most bytes of one text. The rest is cut off, which [`LoggedText::cut`] says.
 const LONGEST_TEXT: usize = 64 << 10;
@@ -190,17 +192,44 @@ impl CommandOutcome {
     }
 }
 
+/// Returns the bytes of memory that a text takes besides its place.
+fn text_bytes(text: &String) -> usize {
+    if text.capacity() == 0 { 0 } else { text.capacity() + ALLOCATION_BYTES }
+}
+
+fn list_bytes(texts: &Vec<String>) -> usize {
+    let places = if texts.capacity() == 0 { 0 } else { texts.capacity() * size_of::<String>() + ALLOCATION_BYTES };
+    places + texts.iter().map(text_bytes).sum::<usize>()
+}
+
+fn optional_bytes(text: Option<&String>) -> usize {
+    text.map_or(0, text_bytes)
+}
+
+impl CommandOutcome {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Refused(error) => text_bytes(error),
+            Self::Ended { .. } | Self::Left { .. } => 0,
+        }
+    }
+}
+
 impl LoggedAction {
     /// Returns the bytes of its texts.
     fn bytes(&self) -> usize {
+        let of_outcome = |outcome: &Option<CommandOutcome>| outcome.as_ref().map_or(0, CommandOutcome::bytes);
         match self {
-            Self::Typed { text, keys } => text.text.len() + keys.iter().map(String::len).sum::<usize>(),
-            Self::Attached { bytes } => bytes.text.len(),
-            Self::Command { command, directory, .. } => command.text.len() + directory.as_ref().map_or(0, String::len),
-            Self::Entered { line, .. } => line.as_ref().map_or(0, |line| line.text.len()),
+            Self::Typed { text, keys } => text_bytes(&text.text) + list_bytes(keys),
+            Self::Attached { bytes } => text_bytes(&bytes.text),
+            Self::Command { command, directory, outcome } => {
+                text_bytes(&command.text) + optional_bytes(directory.as_ref()) + of_outcome(outcome)
+            }
+            Self::Entered { line, outcome } => {
+                optional_bytes(line.as_ref().map(|line| &line.text)) + of_outcome(outcome)
+            }
             Self::Waited { patterns, matched, .. } => {
-                let matched = matched.as_ref().map_or(0, |(_, text)| text.text.len());
-                patterns.iter().map(String::len).sum::<usize>() + matched
+                list_bytes(patterns) + optional_bytes(matched.as_ref().map(|(_, text)| &text.text))
             }
             Self::Hidden { .. } | Self::Resized(_) | Self::Signalled(_) => 0,
         }
@@ -208,10 +237,10 @@ impl LoggedAction {
 }
 
 impl LoggedInput {
-    /// Returns the bytes of memory that it takes, about.
+    /// Returns the bytes of memory that it takes.
     fn bytes(&self) -> usize {
-        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let texts = length(&self.by) + length(&self.screen) + length(&self.directory);
+        let texts = [&self.by, &self.screen, &self.directory];
+        let texts: usize = texts.into_iter().map(|text| optional_bytes(text.as_ref())).sum();
         ENTRY_BYTES + texts + self.context.bytes() + self.action.bytes()
     }
 }
@@ -219,7 +248,7 @@ impl LoggedInput {
 impl InputContext {
     fn bytes(&self) -> usize {
         match self {
-            Self::Password { row } | Self::Program { row } => row.len(),
+            Self::Password { row } | Self::Program { row } => text_bytes(row),
             Self::Prompt | Self::FullScreen => 0,
         }
     }
@@ -251,6 +280,7 @@ impl InputLog {
     /// Adds an entry, and returns its number. What a person types key by key in an attached terminal is one entry a line.
     pub(crate) fn add(&mut self, by: Option<&str>, moment: Moment, action: LoggedAction) -> u64 {
         if let Some(number) = self.continue_line(by, &moment.context, &action) {
+            self.drop_oldest();
             return number;
         }
         self.newest += 1;
@@ -259,12 +289,17 @@ impl InputLog {
         let entry = LoggedInput { number, at, by, offset, context, screen, directory, took: None, action };
         self.bytes += entry.bytes();
         self.entries.push_back(Box::new(entry));
+        self.drop_oldest();
+        number
+    }
+
+    /// Drops the oldest entries beyond the bounds.
+    fn drop_oldest(&mut self) {
         while self.entries.len() > MOST_ENTRIES || (self.bytes > MOST_BYTES && self.entries.len() > 1) {
             if let Some(dropped) = self.entries.pop_front() {
                 self.bytes -= dropped.bytes();
             }
         }
-        number
     }
 
     /// Whether the newest entry is of something that is not shown.
@@ -284,9 +319,10 @@ impl InputLog {
                     && !line.text.ends_with(LINE_ENDS)
                     && line.text.len() + bytes.text.len() <= LONGEST_TEXT =>
             {
+                let before = text_bytes(&line.text);
                 line.text.push_str(&bytes.text);
                 line.cut = bytes.cut;
-                self.bytes += bytes.text.len();
+                self.bytes += text_bytes(&line.text) - before;
             }
             (LoggedAction::Hidden { entered: line }, LoggedAction::Hidden { entered }) if !*line => *line = *entered,
             _ => return None,
@@ -300,9 +336,12 @@ impl InputLog {
         let index = number.checked_sub(oldest).and_then(|index| usize::try_from(index).ok());
         let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) else { return };
         if let LoggedAction::Command { outcome, .. } | LoggedAction::Entered { outcome, .. } = &mut entry.action {
+            self.bytes += ended.bytes();
+            self.bytes -= outcome.as_ref().map_or(0, CommandOutcome::bytes);
             *outcome = Some(ended);
             entry.took = entry.at.elapsed().ok();
         }
+        self.drop_oldest();
     }
 
     /// Returns the entries from this number on.
@@ -340,10 +379,26 @@ mod tests {
         for _ in 0..40 {
             log.add(None, at(0), typed(&"x".repeat(2 * LONGEST_TEXT)));
         }
-        let held: usize = log.from(0).iter().map(LoggedInput::bytes).sum();
+        let held: usize = log.entries.iter().map(|entry| entry.bytes()).sum();
         assert!(held <= MOST_BYTES && log.bytes == held, "{held} {}", log.bytes);
         let LoggedAction::Typed { text, .. } = &log.from(0)[0].action else { panic!("typed") };
         assert!(text.cut && text.text.len() == LONGEST_TEXT);
+    }
+
+    #[test]
+    fn keys_count_with_what_each_takes() {
+        let mut log = InputLog::default();
+        for _ in 0..100 {
+            let keys = vec!["up".to_owned(); 1000];
+            log.add(None, at(0), LoggedAction::Typed { text: "".into(), keys });
+        }
+        // A key has a place in its list and an allocation of its own.
+        let most = MOST_BYTES / (1000 * (size_of::<String>() + ALLOCATION_BYTES));
+        assert!(log.from(0).len() <= most, "{}", log.from(0).len());
+        for piece in ["x".repeat(40_000), "y".repeat(20_000)] {
+            log.add(None, at(0), attached(&piece));
+        }
+        assert_eq!(log.bytes, log.entries.iter().map(|entry| entry.bytes()).sum::<usize>());
     }
 
     #[test]

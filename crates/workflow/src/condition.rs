@@ -115,6 +115,12 @@ impl Condition {
         self.tests.iter().any(Test::requires_timeout)
     }
 
+    /// Returns whether it holds only after something that the action brought about, so that it does not hold more often
+    /// where the action has less time.
+    pub(crate) fn demands_output(&self) -> bool {
+        !self.tests.is_empty() && self.tests.iter().all(Test::demands_output)
+    }
+
     /// Returns in words why the condition holds, or `None` if it does not. The part that a gate judges is left out.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();

@@ -37,7 +37,7 @@ use crate::tool;
 use crate::variables::{VISITS, Variables};
 pub use gate::NONE_OF_THESE;
 use parallel::NotEntered;
-pub use repair::accepted_patch;
+pub use repair::{accepted_patch, asks_about_patch};
 pub(crate) use unknown::choices as goes_on;
 
 /// Something that happened outside and that a run must react to.
@@ -928,7 +928,7 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
         let described = |because| Ok((because, condition.described(ending.rules, variables)?));
         match condition.holds(ending, variables).and_then(|because| because.map(described).transpose()) {
             Ok(None) => {}
-            Ok(Some((_, Some(description)))) => choices.push(Choice { description, next_state: to }),
+            Ok(Some((_, Some(description)))) => choices.push(Choice { description, next_state: to, for_person: false }),
             Ok(Some((because, None))) => {
                 chosen = Some(Branch::Go { to, because });
                 break;

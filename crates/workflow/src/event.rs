@@ -620,6 +620,9 @@ pub struct Choice {
     pub description: String,
     /// Where it leads.
     pub next_state: String,
+    /// Whether only a person takes it: it leads past a gate that only a person opens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_person: bool,
 }
 
 /// A side of a contract with the shell.

@@ -174,6 +174,17 @@ impl Gate {
         }
     }
 
+    /// Returns the choices that only a person takes, at a gate that an agent may answer otherwise.
+    #[must_use]
+    pub fn choices_for_person(&self) -> Vec<&str> {
+        match &self.asks {
+            GateRequest::Judgement { choices, .. } => {
+                choices.iter().filter(|choice| choice.for_person).map(|choice| choice.description.as_str()).collect()
+            }
+            GateRequest::Patch { .. } | GateRequest::Answer { .. } => Vec::new(),
+        }
+    }
+
     /// Returns the form to be filled in, where one choice or text is not enough.
     #[must_use]
     pub fn form(&self) -> Option<&Value> {

@@ -38,8 +38,8 @@ pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, workflow_signature};
 pub use decide::{
-    Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, accepted_patch, decide, resume,
-    wants_last_screens, wants_screen,
+    Branch, Continuation, Decision, Effect, Input, NONE_OF_THESE, Start, accepted_patch, asks_about_patch, decide,
+    resume, wants_last_screens, wants_screen,
 };
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,

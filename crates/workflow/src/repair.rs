@@ -4,13 +4,13 @@
 //! machine has to be valid, and everything in it that a person should look at twice is named by [`weakenings`].
 
 mod alternatives;
-mod paths;
+pub(crate) mod paths;
 mod proposal;
 mod weakening;
 
 use serde_json::Value;
 
-use crate::definition::{Definition, Problems, ToolCatalog};
+use crate::definition::{Definition, LONGEST_DOCUMENT, Problems, ToolCatalog};
 pub use proposal::{ACCEPT_AND_ASK, DECLINE, Proposal};
 pub use weakening::{Weakening, weakenings};
 
@@ -19,6 +19,9 @@ const LONGEST: usize = 64 * 1024;
 
 /// The most operations of a patch.
 const MOST_OPERATIONS: usize = 200;
+
+/// The deepest document, as the reader of JSON has it.
+const DEEPEST: usize = 127;
 
 /// Why a patch is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -34,6 +37,9 @@ pub enum PatchError {
     /// One of its operations does not fit the workflow.
     #[error("the patch does not fit the workflow: {0}")]
     DoesNotFit(String),
+    /// The document grows beyond what is read.
+    #[error("the patch makes a workflow of more than {LONGEST_DOCUMENT} bytes or {DEEPEST} levels")]
+    TooLarge,
     /// It changes nothing.
     #[error("the patch changes nothing")]
     Nothing,
@@ -54,6 +60,50 @@ pub enum PatchError {
     StateGone(String),
 }
 
+/// Returns a document with the operations of a patch applied. A copy may double the document, so its size and depth are
+/// checked behind each operation.
+fn applied(document: &Value, operations: &json_patch::Patch) -> Result<Value, PatchError> {
+    let mut document = document.clone();
+    for operation in &operations.0 {
+        let one = std::slice::from_ref(operation);
+        json_patch::patch(&mut document, one).map_err(|error| PatchError::DoesNotFit(error.to_string()))?;
+        if !is_within_bounds(&document) {
+            // A document that is too deep is taken apart level by level: its destructor is recursive.
+            let mut open = vec![document];
+            while let Some(value) = open.pop() {
+                match value {
+                    Value::Array(items) => open.extend(items),
+                    Value::Object(fields) => open.extend(fields.into_iter().map(|(_, value)| value)),
+                    _ => {}
+                }
+            }
+            return Err(PatchError::TooLarge);
+        }
+    }
+    Ok(document)
+}
+
+/// Whether a document is no longer and no deeper than one that is read from a file, by its values and texts.
+fn is_within_bounds(document: &Value) -> bool {
+    let (mut bytes, mut open) = (0, vec![(document, 1)]);
+    while let Some((value, depth)) = open.pop() {
+        if depth > DEEPEST || bytes > LONGEST_DOCUMENT {
+            return false;
+        }
+        bytes += 1;
+        match value {
+            Value::String(text) => bytes += text.len(),
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(fields) => {
+                bytes += fields.keys().map(String::len).sum::<usize>();
+                open.extend(fields.values().map(|value| (value, depth + 1)));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    bytes <= LONGEST_DOCUMENT
+}
+
 /// Returns a machine with a patch applied, for a run that waits in `state`.
 ///
 /// # Errors
@@ -71,8 +121,7 @@ pub fn patched(
     }
     let operations: json_patch::Patch =
         serde_json::from_value(patch.clone()).map_err(|error| PatchError::NotAPatch(error.to_string()))?;
-    let mut document = definition.document().clone();
-    json_patch::patch(&mut document, &operations).map_err(|error| PatchError::DoesNotFit(error.to_string()))?;
+    let document = applied(definition.document(), &operations)?;
     if document == *definition.document() {
         return Err(PatchError::Nothing);
     }

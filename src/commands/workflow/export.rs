@@ -100,6 +100,16 @@ impl Export {
             ))
         })?;
         let header = recording.map(|recording| &recording.header);
+        // A proof is of what the workflow did then.
+        let hash = described.metadata.as_ref().map(|metadata| metadata.hash.as_str());
+        let proof = header.and_then(|header| header.proof.as_ref());
+        let proved = proof.filter(|proof| hash == Some(proof.hash.as_str()));
+        if proof.is_some() && proved.is_none() {
+            print::note(&format!(
+                "'{0}' was changed since it was proved, so the skill does not say that it is: steplatch workflow prove {0}",
+                self.workflow
+            ));
+        }
         let target = format!("scripts/{}.json", self.workflow);
         let skill = Skill {
             name,
@@ -109,7 +119,7 @@ impl Export {
             arguments: &described.arguments,
             machine: Some(&machine),
             captured: header.map(|header| header.captured.as_str()),
-            proved: header.and_then(|header| header.proof.as_ref()).map(|proof| proof.at.as_str()),
+            proved: proved.map(|proof| proof.at.as_str()),
         };
         let mut files = vec![("SKILL.md".to_owned(), skill.text())];
         files.extend(skill.steps().map(|steps| (STEPS.to_owned(), steps)));

@@ -6,6 +6,7 @@ use steplatch_capture::Golden;
 use steplatch_ids::WorkflowName;
 use steplatch_protocol::{DaemonPaths, DescribeWorkflow};
 
+use super::source;
 use crate::failure::Failure;
 use crate::front;
 
@@ -32,9 +33,8 @@ pub(super) fn path(file: &Path) -> PathBuf {
 
 /// Returns the file of a workflow.
 async fn file(workflow: &str, place: &DaemonPaths) -> Result<Option<PathBuf>, Failure> {
-    let path = Path::new(workflow);
-    if path.exists() || workflow.parse::<WorkflowName>().is_err() {
-        return Ok(Some(path.to_owned()));
+    if source::is_given_as_file(workflow) || workflow.parse::<WorkflowName>().is_err() {
+        return Ok(Some(workflow.into()));
     }
     let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(reply.file.map(PathBuf::from))

@@ -16,8 +16,9 @@ use crate::commands::run::{run_to_its_end, variable};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::question::Person;
 use crate::typed_inputs::typed_inputs;
-use crate::{completion, front, run_steps};
+use crate::{completion, front, run_steps, secret_arguments};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
 ///
@@ -32,9 +33,12 @@ pub(crate) struct Prove {
     /// Another value of an argument, for one more run (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
-    /// Take over into the recording what the runs printed, where only that differs
+    /// Take over into the recording what the runs printed, where only that differs: shows the difference and asks
     #[arg(long)]
     update: bool,
+    /// Take it over without asking
+    #[arg(long, requires = "update")]
+    yes: bool,
     /// Print the proof, or the differences, as JSON
     #[arg(long)]
     json: bool,
@@ -69,8 +73,8 @@ impl Prove {
         let only_output = differences.iter().all(|difference| difference.what == "output");
         if !differences.is_empty() {
             show(&differences, self.json)?;
-            if !self.update || !only_output {
-                if only_output {
+            if !only_output || !self.takes_over().await? {
+                if only_output && !self.update {
                     print::note("only outputs differ: --update takes them over into the recording");
                 }
                 print::error("not proved");
@@ -97,17 +101,37 @@ impl Prove {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Runs the workflow as often as a proof takes.
+    /// Returns whether what was printed is taken over into the recording: a person says so, who has seen the difference.
+    ///
+    /// # Errors
+    /// When there is no person to be asked.
+    async fn takes_over(&self) -> Result<bool, Failure> {
+        if !self.update || self.yes {
+            return Ok(self.update);
+        }
+        let Some(mut person) = Person::here() else {
+            return Err(Failure::usage("--update asks a person: run it in a terminal, or add --yes"));
+        };
+        person.listen();
+        print::ask("Take this over into the recording? [y/N] ")?;
+        let answer = person.line().await.unwrap_or_default();
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
+    /// Runs the workflow as often as a proof takes. Secrets are asked for once.
     ///
     /// # Errors
     /// When a run does not complete.
     async fn runs(&self, place: &DaemonPaths, definition: &Definition, golden: &Golden) -> Result<Runs, Failure> {
         let daemon = front::steady(place)?;
+        let mut secrets = RunWorkflow { workflow_name: Some(self.workflow.clone()), ..RunWorkflow::default() };
+        secret_arguments::ask(&daemon, &mut secrets).await?;
+        let secrets = secrets.initial_variables.unwrap_or_default();
         let mut runs = Runs::default();
         let others = usize::from(!self.input.is_empty());
         for turn in 0..TIMES + others {
             let recorded = golden.header.inputs.iter().map(|(name, value)| (name.clone(), text(value)));
-            let mut variables: BTreeMap<String, String> = recorded.collect();
+            let mut variables: BTreeMap<String, String> = recorded.chain(secrets.clone()).collect();
             let is_other = turn >= TIMES;
             if is_other {
                 variables.extend(self.input.iter().cloned());

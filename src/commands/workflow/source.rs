@@ -23,7 +23,7 @@ pub(super) enum WorkflowSource {
 /// Reads the workflow in a file or, if `workflow` is not a file, the saved workflow of that name.
 pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<WorkflowSource, Failure> {
     // Only a possible name needs the daemon; a path with an extension never is one.
-    let is_name = !Path::new(workflow).exists() && workflow.parse::<WorkflowName>().is_ok();
+    let is_name = !is_given_as_file(workflow) && workflow.parse::<WorkflowName>().is_ok();
     if !is_name {
         return Ok(match std::fs::read_to_string(workflow) {
             Ok(text) => WorkflowSource::Workflow(Box::new(Definition::from_text(&text, &TerminalTools))),
@@ -39,6 +39,12 @@ pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Workflow
             WorkflowSource::Nothing(format!("there is no file of that name. {error}"))
         }
     })
+}
+
+/// Whether `workflow` is a file, which may be a pipe. A directory is none: programs make directories that are called like a workflow.
+pub(super) fn is_given_as_file(workflow: &str) -> bool {
+    let path = Path::new(workflow);
+    path.exists() && !path.is_dir()
 }
 
 /// As [`read`], but only for a valid workflow.

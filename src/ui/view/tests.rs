@@ -229,6 +229,28 @@ fn what_waits_comes_first_then_terminals_and_runs() {
 }
 
 #[test]
+fn a_terminal_of_another_machine_says_which_and_since_when_it_is_not_connected() {
+    let [mut here, mut lost] = <[SessionInfo; 2]>::try_from(terminals()).unwrap();
+    here.host = Some("build".to_owned());
+    lost.host = Some("db".to_owned());
+    lost.host_lost_since = Some("2026-01-01T09:58:00Z".to_owned());
+    let mut desk = Desk::of(90, 10);
+    desk.happens(UiEvent::Lists { terminals: vec![here, lost], runs: Vec::new(), needs_passphrase: false });
+    desk.looks(&expect![[r#"
+        | steplatch  nothing waits for you
+        | Waits for you nothing
+        | Terminals 2
+        |  ▸ build      busy                 bash in build:/srv, by claude
+        |  ! term_yyyy  host lost 3 min ago  ssh db in db:
+        | Runs none; start one with: steplatch run
+        |
+        |
+        |
+        | ↑↓ select  enter attach  t take over  q leave  ? help  / filter  tab section  g go to id
+    "#]]);
+}
+
+#[test]
 fn a_wide_screen_has_the_preview_beside_the_list() {
     let mut desk = Desk::usual(130, 16);
     desk.presses(&[Key::Down]);

@@ -79,17 +79,24 @@ export function isClean(page) {
   assert.deepEqual(page.mistakes, []);
 }
 
-/** Fails if the accessibility checker finds something, in light and in dark. */
+/** The width of a telephone, in pixels. */
+const PHONE = 390;
+
+/** Fails if the accessibility checker finds something: in light, in dark, and on the width of a telephone, which nothing exceeds. */
 export async function isAccessible(page) {
-  for (const colorScheme of ["light", "dark"]) {
+  const size = page.viewportSize();
+  for (const [colorScheme, width] of [["light", size.width], ["dark", size.width], ["light", PHONE]]) {
     await page.emulateMedia({ colorScheme });
+    if (width !== page.viewportSize().width) await page.setViewportSize({ ...size, width });
     // The checker is evaluated through the browser's protocol, which the policy of the page does not cover. The colours of
     // screens are those of their programs.
     const found = await page.evaluate(`(() => { ${AXE}; return axe.run({ exclude: [".screen"] }, { resultTypes: ["violations"] }); })()`);
-    const told = found.violations.map((one) => `${colorScheme} ${one.id}: ${one.nodes.map((node) => `${node.html} ${node.failureSummary}`).join("\n  ")}`);
+    const told = found.violations.map((one) => `${colorScheme} ${width} ${one.id}: ${one.nodes.map((node) => `${node.html} ${node.failureSummary}`).join("\n  ")}`);
     assert.deepEqual(told, []);
   }
-  await page.emulateMedia({ colorScheme: "light" });
+  const whole = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(whole <= PHONE, `the page is ${whole} pixels wide on a telephone`);
+  await page.setViewportSize(size);
 }
 
 /** Takes a picture in light and in dark, if pictures are wanted. */

@@ -8,7 +8,7 @@ const { cleanPaste, isForPage, keyName, keyText } = await import(new URL("keys.j
 const { apply, blank, cells, lastUsed, rowText, runsOf } = await import(new URL("screen.js", modules));
 const { beside } = await import(new URL("beside.js", modules));
 const { readDiagram, stateOf } = await import(new URL("diagram.js", modules));
-const { differences, nearby } = await import(new URL("differences.js", modules));
+const { differences, nearby, unified } = await import(new URL("differences.js", modules));
 const { jsonLines, placed } = await import(new URL("json_lines.js", modules));
 const { places } = await import(new URL("find.js", modules));
 const { addressAt, addresses, openable } = await import(new URL("links.js", modules));
@@ -18,7 +18,7 @@ const { advance, clockTime, takeDue } = await import(new URL("playback.js", modu
 const { inView } = await import(new URL("long_list.js", modules));
 const { askedOf, filterOf, isOf, queryOf } = await import(new URL("run_filter.js", modules));
 const { addEvent, duration, emptyTimeline, flatten, lanes, layOut } = await import(new URL("timeline.js", modules));
-const { size, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
+const { size, terminalPlace, terminalState, timeAgo, visible } = await import(new URL("words.js", modules));
 const { valueOf } = await import(new URL("form.js", modules));
 
 const press = (key, more = {}) => ({ key, ctrlKey: false, altKey: false, shiftKey: false, metaKey: false, isComposing: false, ...more });
@@ -106,9 +106,14 @@ test("states of terminals are what the daemon knows", () => {
     [{ busy: true, awaiting_input: true }, "waits for input"],
     [{ busy: true }, "busy"],
     [{}, "running"],
+    [{ state: "exited", exit_code: 3, host: "build", host_lost_since: "2026-01-01T00:00:00Z" }, "host lost 3 min ago"],
   ];
-  for (const [terminal, word] of words) assert.equal(terminalState(terminal).word, word);
+  for (const [terminal, word] of words) assert.equal(terminalState(terminal, Date.parse("2026-01-01T00:03:00Z")).word, word);
   assert.equal(timeAgo("2026-01-01T00:00:00Z", Date.parse("2026-01-01T02:03:00Z")), "2 h ago");
+});
+
+test("a directory stands behind the name of its machine", () => {
+  assert.deepEqual([{ cwd: "/srv" }, { cwd: "/srv", host: "build" }, { host: "build" }, {}].map(terminalPlace), ["/srv", "build:/srv", "build:", ""]);
 });
 
 test("a field of a form is a value of its type, or the text that the server refuses", () => {
@@ -212,6 +217,26 @@ test("two texts are compared line by line", () => {
   assert.deepEqual(all.filter(({ is }) => is !== "gone").map(({ text }) => text), others);
   const near = nearby(differences([..."abcdefgh"].join("\n"), [..."abcdXfgh"].join("\n")), 1);
   assert.deepEqual(near.map((line) => line && line.text), [null, "d", "e", "X", "f", null]);
+});
+
+test("a difference of a question is told by its lines, and keeps its text", () => {
+  const text = "--- setup\n+++ setup (patched)\n@@ -1,2 +1,2 @@\n same\n-gone\n+new\n";
+  const lines = unified(text);
+  assert.deepEqual(lines.map(({ is }) => is), ["left", "left", "left", "same", "gone", "new", "same"]);
+  assert.equal(lines.map((line) => line.text).join("\n"), text);
+  for (const other of ["", "--- a", "+ not one", "--- a\n+++ b\nno part"]) assert.equal(unified(other), null);
+});
+
+test("what a cancel ends is cancelled, and has not failed", () => {
+  const timeline = emptyTimeline();
+  const event = (event_type, data) => addEvent(timeline, { timestamp: "2026-01-01T00:00:00Z", event_type, data });
+  event("state_entered", { state: "ask", visit: 1, tool: "gate", params: {} });
+  for (const gate_id of ["one", "two", "three"]) event("gate_waiting", { gate_id });
+  event("gate_cancelled", { gate_id: "one" });
+  event("gate_timeout", { gate_id: "two" });
+  event("gate_answered", { gate_id: "three" });
+  event("workflow_cancelled", {});
+  assert.deepEqual(timeline.steps.map(({ outcome }) => outcome), ["cancelled", "cancelled", "failed", "ok"]);
 });
 
 test("a mistake is at the line of its place, or of what is around it", () => {

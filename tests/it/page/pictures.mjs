@@ -1,6 +1,7 @@
 // The pictures of the documentation: a wall of terminals, one of them, a question and a run on its diagram.
 
 import { given, isClean, open, play, tell } from "./browser.mjs";
+import { proposed } from "./proposal.mjs";
 
 /** Takes one picture, in light. */
 const picture = async (page, name) => {
@@ -77,24 +78,10 @@ await play(async (browser) => {
 
   // A captured workflow whose program asks in other words, and the patch that an agent proposes.
   await page.setViewportSize({ width: 1040, height: 860 });
-  const setup = (question) => `echo Reading package lists\nprintf '${question} '\nread -r agreed\n[ "$agreed" = y ] || exit 3\necho Installed.\n`;
-  const { directory } = await tell({ writes: setup("Continue? [y/n]") });
-  await tell({ calls: "open_terminal", with: { shell: "bash", name: "setup", working_directory: directory } });
-  await tell({ calls: "send_input", with: { session_id: "setup", input_text: "sh setup.sh\n", until: "input" } });
-  await tell({ calls: "send_input", with: { session_id: "setup", input_text: "y\n", until: "prompt" } });
-  const captured = await tell({ calls: "capture_workflow", with: { session_ids: ["setup"], name: "setup", save: true } });
-  const [state, { action }] = Object.entries(captured.workflow_definition.states).find(([, one]) => one.action.params.pattern);
-  await tell({ writes: setup("Proceed with the installation?") });
-  const stopped = await tell({ calls: "run_workflow", with: { workflow_name: "setup", wait_seconds: 20 } });
-  const value = `${action.params.pattern}|^Proceed with the installation\\? *\\Z`;
-  const proposed = await tell({
-    calls: "propose_patch",
-    with: { run_id: stopped.run_id, reason: "The installer asks in other words", patch: [{ op: "replace", path: `/states/${state}/action/params/pattern`, value }] },
-  });
-  if (!proposed.success) throw new Error(JSON.stringify(proposed));
+  const repairing = await proposed();
   // The proposal alone, and all of it.
   const { runs } = await tell({ calls: "list_runs", with: { state: "waiting" } });
-  for (const { run_id } of runs.filter((run) => run.run_id !== stopped.run_id)) await tell({ calls: "cancel_run", with: { run_id } });
+  for (const { run_id } of runs.filter((run) => run.run_id !== repairing)) await tell({ calls: "cancel_run", with: { run_id } });
   await page.setViewportSize({ width: 1040, height: 1010 });
   await page.goto(new URL("#/gates", page.url()).href);
   const question = page.getByRole("heading", { name: /proposes a patch/ });

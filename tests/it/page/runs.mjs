@@ -48,6 +48,9 @@ await play(async (browser) => {
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByText("cancelled", { exact: true }).first().waitFor();
 
+  await page.locator('.step[data-outcome="cancelled"]').first().waitFor();
+  await isAccessible(page);
+
   // Both beside each other.
   await page.getByLabel("Compare with another run").selectOption(first);
   await page.getByRole("heading", { name: "Two runs" }).waitFor();

@@ -92,16 +92,8 @@ await play(async (browser) => {
   assert.equal(told.handed_back.note, "the notes are in ./notes");
   assert.match(told.handed_back.output, /typed by hand/);
 
-  // Two tabs, one hold.
-  const second = await open(context, new URL(`#/terminals/${id}`, new URL(given.url).origin).href);
-  await sees(second, "typed by hand");
-  await second.getByRole("button", { name: "Take over" }).click();
-  await second.getByText("held by you").waitFor();
-  await page.getByRole("button", { name: "Take over" }).and(page.locator(":disabled")).waitFor();
-
   // All of the output, as text.
   await page.getByRole("button", { name: "Output" }).click();
   await page.locator(".scrollback .row", { hasText: "typed by hand" }).first().waitFor();
-  isClean(second);
   isClean(page);
 });

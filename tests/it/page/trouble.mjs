@@ -128,6 +128,17 @@ await play(async (browser) => {
   await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.getItem("loads")), "2", "it was loaded once more");
 
+  // A ticket that has expired or is none says so. A browser that is logged in goes on, and forgets it in the next view.
+  const noTicket = page.getByRole("alert").filter({ hasText: /^This ticket has expired or is none: .* get another one with: steplatch open$/ });
+  await page.goto(new URL("/#ticket=none", page.url()).href);
+  await noTicket.waitFor();
+  await page.getByRole("heading", { name: "Terminals" }).waitFor();
+  assert.ok(!page.url().includes("ticket"), page.url());
+  await isAccessible(page);
+  await at(`terminals/${id}`);
+  await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
+  await noTicket.waitFor({ state: "hidden" });
+
   // A session that is ended elsewhere acts on nothing more, a second later at the latest, also where the socket is open already.
   await tell({ run: ["serve", "sessions", "end", "--all", "--json"] });
   const ended = page.getByText("The session has ended");
@@ -138,8 +149,9 @@ await play(async (browser) => {
   }
   await ended.waitFor();
 
-  // A ticket that is none is refused in words.
+  // Without a session the ticket opens nothing.
   await page.goto(new URL("/#ticket=none", page.url()).href);
-  await page.getByRole("alert").waitFor();
+  await noTicket.waitFor();
+  await page.getByText("This browser is not logged in").waitFor();
   isClean(page);
 });

@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { beside } from "./beside.js";
+import { differenceLines } from "./difference_lines.js";
 import { differences, nearby } from "./differences.js";
 import { fill, h, icon } from "./dom.js";
 import { keep, on } from "./live.js";
@@ -52,13 +53,13 @@ export function showBeside(into, first, second) {
       h(level, {}, label),
       isSame
         ? h("p", { class: "hint" }, "The same in both.")
-        : h("pre", { class: "judged difference", tabindex: "0", "aria-label": label }, lines.map((line) => h("span", { class: "text-line", "data-is": line?.is ?? "left" }, `${{ same: "  ", gone: "− ", new: "+ " }[line?.is ?? "same"]}${line?.text ?? "…"}\n`))),
+        : h("pre", { class: "judged difference", tabindex: "0", "aria-label": label }, differenceLines(lines)),
     );
   }
 
   /** @param {Step | null} step */
   const cell = (step) =>
-    step ? h("span", { class: "chip", "data-tone": { ok: "good", failed: "bad", running: "busy", waiting: "wait", skipped: "soft" }[step.outcome] }, step.outcome, h("span", { class: "hint" }, duration((step.ended ?? Date.now()) - step.began))) : h("span", { class: "hint" }, "not executed");
+    step ? h("span", { class: "chip", "data-tone": { ok: "good", failed: "bad", running: "busy", waiting: "wait", cancelled: "soft" }[step.outcome] }, step.outcome, h("span", { class: "hint" }, duration((step.ended ?? Date.now()) - step.began))) : h("span", { class: "hint" }, "not executed");
 
   function draw() {
     isDue = false;

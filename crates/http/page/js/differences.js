@@ -63,6 +63,16 @@ function between(one, other) {
 }
 
 /**
+ * Reads a difference in the unified format, whose marks are part of its lines. `left` is what stands between its parts.
+ * @param {string} text
+ * @returns {{ is: Line["is"] | "left", text: string }[] | null} Nothing if the text is none.
+ */
+export function unified(text) {
+  if (!/^--- .*\n\+\+\+ .*\n@@ /.test(text)) return null;
+  return text.split("\n").map((line, index) => ({ is: index < 2 || line.startsWith("@@ ") ? "left" : line.startsWith("+") ? "new" : line.startsWith("-") ? "gone" : "same", text: line }));
+}
+
+/**
  * Leaves out lines that are the same and not near one that differs. `null` stands for those that are left out.
  * @param {Line[]} lines
  * @param {number} near

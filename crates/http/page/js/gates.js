@@ -5,6 +5,8 @@
 // moment after they appear or the window gets the focus.
 
 import { ApiError, ask } from "./api.js";
+import { textLine } from "./difference_lines.js";
+import { unified } from "./differences.js";
 import { announce, fill, h, setText } from "./dom.js";
 import { formFields, formValue } from "./form.js";
 import { registered, sign } from "./passkey.js";
@@ -52,6 +54,12 @@ export function show(into) {
     forget();
     for (const card of shown.values()) card.end();
   };
+}
+
+/** Returns what there is to judge: a difference with its lines in colours, any other text as it is. @param {string} text */
+function judged(text) {
+  const shown = visible(text);
+  return unified(shown)?.map((line) => textLine(line.is, line.text)) ?? shown;
 }
 
 /** @param {any} first */
@@ -190,7 +198,7 @@ function card(first) {
       context.length
         ? h("dl", { class: "context" }, context.flatMap(([name, value]) => [
             h("dt", {}, visible(name)),
-            h("dd", {}, h("pre", { class: "judged", tabindex: "0", "aria-label": name }, visible(typeof value === "string" ? value : JSON.stringify(value, null, 2)))),
+            h("dd", {}, h("pre", { class: "judged", tabindex: "0", "aria-label": name }, judged(typeof value === "string" ? value : JSON.stringify(value, null, 2)))),
           ]))
         : null,
       gate.shortened ? h("p", { class: "hint" }, "Parts of this are left out. All of it: ", h("code", {}, `steplatch gates show ${gate.gate_id}`)) : null,

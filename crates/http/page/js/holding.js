@@ -1,8 +1,22 @@
 // The keys of the terminals that this tab holds. They survive a reload, so that the hold does, too.
+//
+// A tab that is duplicated has a copy of the keys. A lock of the browser names the tab that uses a key: the copy holds
+// nothing.
 
-const KEY = "steplatch-holds";
+const KEY = "steplatch-held";
 
-/** @returns {Record<string, string>} */
+/** How long a key may still be in use by the document that a reload has ended, in milliseconds. */
+const CLAIM_TIME = 1000;
+
+/**
+ * What is kept of a hold: its key, and the size of the terminal before this tab changed it.
+ * @typedef {{ key: string, size?: { cols: number, rows: number } | undefined }} Hold
+ */
+
+/** Lets the locks of this tab go, by their keys. @type {Map<string, () => void>} */
+const locks = new Map();
+
+/** @returns {Record<string, Hold>} */
 function all() {
   try {
     return JSON.parse(sessionStorage.getItem(KEY) ?? "{}");
@@ -11,38 +25,63 @@ function all() {
   }
 }
 
-/** @param {Record<string, string>} holds */
+/** @param {Record<string, Hold>} holds */
 function store(holds) {
   sessionStorage.setItem(KEY, JSON.stringify(holds));
 }
 
 /**
- * Returns the key with which this tab holds a terminal, if it does.
+ * Returns the hold of this tab on a terminal, if it has one.
  * @param {string} terminal
- * @returns {string | null}
+ * @returns {Hold | null}
  */
-export function keyOf(terminal) {
+export function holdOf(terminal) {
   return all()[terminal] ?? null;
 }
 
 /**
  * Draws a key for a terminal.
  * @param {string} terminal
- * @returns {string}
+ * @returns {Hold}
  */
 export function drawKey(terminal) {
   const key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  store({ ...all(), [terminal]: key });
-  return key;
+  store({ ...all(), [terminal]: { key } });
+  claimKey(key);
+  return { key };
+}
+
+/**
+ * Claims a key for this tab.
+ * @param {string} key
+ * @returns {Promise<boolean>} Whether no other tab uses it.
+ */
+export function claimKey(key) {
+  if (locks.has(key)) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    const claimed = () => {
+      resolve(true);
+      return new Promise((/** @type {(_: void) => void} */ letGo) => locks.set(key, letGo));
+    };
+    navigator.locks.request(`steplatch-hold-${key}`, { signal: AbortSignal.timeout(CLAIM_TIME) }, claimed).catch(() => resolve(false));
+  });
+}
+
+/**
+ * Keeps the size that a terminal had before this tab changed it.
+ * @param {string} terminal
+ * @param {{ cols: number, rows: number }} size
+ */
+export function keepSize(terminal, size) {
+  const hold = holdOf(terminal);
+  if (hold) store({ ...all(), [terminal]: { ...hold, size } });
 }
 
 /** @param {string} terminal */
 export function forgetKey(terminal) {
-  const { [terminal]: _, ...others } = all();
+  const { [terminal]: hold, ...others } = all();
   store(others);
-}
-
-/** Returns whether this tab holds a terminal. */
-export function holdsAny() {
-  return Object.keys(all()).length > 0;
+  if (!hold) return;
+  locks.get(hold.key)?.();
+  locks.delete(hold.key);
 }

@@ -87,6 +87,8 @@ function take(message) {
       }
       pause = PAUSES[0] ?? 250;
       setLink(message["daemon"] ? "open" : "away");
+      // The server takes each connection for that of a tab that is shown.
+      if (document.hidden) send({ do: "visible", visible: false });
       for (const again of standing.values()) send(again());
       for (const input of unacknowledged) send(input);
       return;

@@ -55,10 +55,10 @@ const app = /** @type {HTMLElement} */ (document.getElementById("app"));
 /** Ends the view that is shown. @type {() => void} */
 let leave = () => {};
 
-/** @type {() => void} */
-let stopCounting = () => {};
+/** End what the frame listens to. @type {(() => void)[]} */
+let stops = [];
 
-/** @param {string} [problem] */
+/** @param {string | null} [problem] */
 function showLogin(problem) {
   leave();
   leave = () => {};
@@ -79,10 +79,11 @@ function showLogin(problem) {
   );
 }
 
-function showFrame() {
+/** @param {string | null} [problem] What is wrong with a ticket that this browser did not need. */
+function showFrame(problem) {
   const count = h("span", { class: "count", hidden: true });
-  stopCounting();
-  stopCounting = listen((lists) => {
+  for (const stop of stops) stop();
+  const stopCounting = listen((lists) => {
     const waiting = gates(lists).length;
     count.hidden = waiting === 0;
     fill(count, String(waiting), h("span", { class: "unseen" }, " open"));
@@ -93,7 +94,10 @@ function showFrame() {
   );
   const main = h("main", { id: "main", tabindex: "-1" });
   const trouble = h("p", { class: "trouble", role: "status", hidden: true });
-  live.on("link", ({ now }) => showLink(trouble, now));
+  const notice = h("p", { class: "problem notice", role: "alert", hidden: !problem }, problem ?? "");
+  const onLeave = () => (notice.hidden = true);
+  addEventListener("hashchange", onLeave);
+  stops = [stopCounting, live.on("link", ({ now }) => showLink(trouble, now)), () => removeEventListener("hashchange", onLeave)];
   live.connect();
   follow();
   fill(
@@ -108,7 +112,7 @@ function showFrame() {
         h("ul", {}, links),
         h("button", { class: "quiet go", onclick: openPalette, title: "ctrl-k" }, icon("search"), h("span", {}, "Go to…")),
       ),
-      h("div", { class: "content" }, trouble, main),
+      h("div", { class: "content" }, trouble, notice, main),
     ),
   );
   showView(main);
@@ -157,26 +161,24 @@ addEventListener("hashchange", () => {
 
 /** @param {{ login: string, passkey: string | null } | null} tickets */
 async function start(tickets) {
-  if (tickets) {
-    const problem = await logIn(tickets.login);
-    if (problem) {
-      showLogin(problem);
-      return;
-    }
-    if (tickets.passkey) {
-      passkey.setTicket(tickets.passkey);
-      history.replaceState(null, "", "#/passkey");
-    }
+  const problem = tickets ? await logIn(tickets.login) : null;
+  if (tickets?.passkey && !problem) {
+    passkey.setTicket(tickets.passkey);
+    history.replaceState(null, "", "#/passkey");
   }
+  // A browser that is logged in already goes on without the ticket.
   if (half() || (await askOtherTabs())) {
     try {
       await ask("GET", "/page/sessions");
     } catch {
-      if (!half()) return;
+      if (!half()) {
+        if (problem) showLogin(problem);
+        return;
+      }
     }
-    showFrame();
+    showFrame(problem);
   } else {
-    showLogin();
+    showLogin(problem);
   }
 }
 

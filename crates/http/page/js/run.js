@@ -55,12 +55,13 @@ export function show(into, parts) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const error = h("p", { class: "problem", hidden: true });
   const asked = h("p", { class: "trouble", hidden: true });
+  const repaired = h("p", { class: "hint", hidden: true });
   const pause = h("button", {}, "Pause");
   const resume = h("button", { hidden: true }, "Resume");
   const cancel = h("button", { class: "bad" }, "Cancel");
   const again = h("a", { class: "button", hidden: true }, "Run again");
   const other = h("select", { "aria-label": "Compare with another run", hidden: true });
-  const drawn = h("div", { class: "drawn" });
+  const drawn = h("div", { class: "drawn", tabindex: "0", role: "group", "aria-label": "Diagram" });
   const drawnCard = h("details", { class: "card", hidden: true }, h("summary", {}, "Diagram"), drawn);
   const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
   const abreast = h("div", { class: "abreast", "aria-hidden": "true", hidden: true });
@@ -71,6 +72,7 @@ export function show(into, parts) {
     problem,
     error,
     asked,
+    repaired,
     drawnCard,
     h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, abreast, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
   );
@@ -131,7 +133,7 @@ export function show(into, parts) {
     const button = h(
       "button",
       { class: "step", "data-outcome": step.outcome, "aria-pressed": String(chosen === step.key) },
-      h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✓", failed: "✗", running: "…", waiting: "?", skipped: "–" }[step.outcome]),
+      h("span", { class: "mark", "aria-hidden": "true" }, { ok: "✓", failed: "✗", running: "…", waiting: "?", cancelled: "–" }[step.outcome]),
       h("span", { class: "step-name" }, visible(step.name)),
       h("span", { class: "hint" }, step.kind),
       bar,
@@ -305,8 +307,9 @@ export function show(into, parts) {
     setText(state, run.paused ? "paused" : run.state);
     state.dataset["tone"] = TONES[run.state] ?? "soft";
     const took = duration((isOver ? Date.parse(run.completed_at) : Date.now()) - Date.parse(run.started_at));
-    const repaired = run.repairs?.length ? ` · repaired: ${run.repairs.map((/** @type {any} */ one) => visible(one.reason)).join("; ")}` : "";
-    setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${took}${repaired}`);
+    setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${took}`);
+    repaired.hidden = !run.repairs?.length;
+    setText(repaired, `Repaired: ${(run.repairs ?? []).map((/** @type {any} */ one) => visible(one.reason)).join("; ")}`);
     pause.hidden = isOver || Boolean(run.paused);
     resume.hidden = !run.paused;
     cancel.hidden = isOver;

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import { advance, LINE } from "./font.js";
-import { drawKey, forgetKey, keyOf } from "./holding.js";
+import { claimKey, drawKey, forgetKey, holdOf, keepSize } from "./holding.js";
 import { cleanPaste, isForPage, keyName, keyText } from "./keys.js";
 import { openable } from "./links.js";
 import { keep, on, send, type } from "./live.js";
@@ -13,7 +13,7 @@ import { apply, blank } from "./screen.js";
 import { scrollback } from "./scrollback.js";
 import { listen } from "./store.js";
 import { showTitle } from "./title.js";
-import { terminalName, terminalState, visible } from "./words.js";
+import { terminalName, terminalPlace, terminalState, visible } from "./words.js";
 
 export const title = "Terminal";
 
@@ -40,6 +40,12 @@ export function show(into, parts) {
   const behind = new Set();
   let isPaused = false;
   let isPainting = false;
+  /** Who holds the terminal, as the list says. @type {string | null} */
+  let heldBy = null;
+  /** Whether its program has ended. */
+  let isOver = false;
+  /** Whether another view is shown. */
+  let isLeft = false;
 
   // ---- elements ----
 
@@ -137,8 +143,8 @@ export function show(into, parts) {
         }
         case "gone":
           tell(message["error"] ?? "This terminal is closed.");
+          isOver = true;
           released();
-          take.disabled = true;
           close.disabled = true;
           break;
         case "held":
@@ -162,28 +168,45 @@ export function show(into, parts) {
     listen(({ terminals }) => {
       const known = terminals.find((terminal) => terminal.session_id === id || terminal.name === id);
       if (!known) return;
-      const { word, tone } = terminalState(known);
+      const { word, tone } = terminalState(known, Date.now());
       setText(name, terminalName(known));
       setText(state, word);
       state.dataset["tone"] = tone;
-      holder.hidden = !known.held_by;
-      setText(holder, key ? "held by you, in this tab" : `held by ${known.held_by ?? ""}`);
-      take.disabled = known.state === "exited" || Boolean(known.held_by && !key);
-      setText(place, [known.cwd, known.opened_by && `opened by ${known.opened_by}`, `${known.cols} × ${known.rows}`].filter(Boolean).join(" · "));
+      heldBy = known.held_by ?? null;
+      isOver = known.state === "exited";
+      showHolder();
+      setText(place, [terminalPlace(known), known.opened_by && `opened by ${known.opened_by}`, `${known.cols} × ${known.rows}`].filter(Boolean).join(" · "));
       showTitle(terminalName(known));
     }),
   ];
 
   // ---- holding ----
 
+  function showHolder() {
+    holder.hidden = !heldBy;
+    setText(holder, key ? "held by you, in this tab" : `held by ${heldBy ?? ""}`);
+    take.disabled = isOver || Boolean(heldBy && !key);
+  }
+
   /** @type {() => void} */
   let letGo = () => {};
 
-  function takeOver() {
-    key = keyOf(id) ?? drawKey(id);
+  /** @param {import("./holding.js").Hold} hold */
+  function takeOver(hold) {
+    const holding = hold.key;
+    key = holding;
+    sizeBefore = hold.size ?? null;
     problem.hidden = true;
-    const holding = key;
     letGo = keep(`hold ${id}`, () => ({ do: "hold", terminal: id, key: holding }));
+  }
+
+  /** Holds the terminal as before a reload or another view. A tab that was duplicated has a copy of the key. */
+  async function holdAgain() {
+    const hold = holdOf(id);
+    if (!hold) return;
+    const isOurs = await claimKey(hold.key);
+    if (!isOurs) forgetKey(id);
+    else if (!isLeft) takeOver(hold);
   }
 
   /** Asks before the tab is closed by a key that was meant for the terminal. @param {Event} event */
@@ -196,6 +219,7 @@ export function show(into, parts) {
     fit.hidden = false;
     compose.hidden = false;
     frame.classList.add("is-held");
+    showHolder();
     announce("You hold the terminal; nobody else can type");
     focus();
   }
@@ -209,6 +233,7 @@ export function show(into, parts) {
     compose.hidden = true;
     noteForm.hidden = true;
     frame.classList.remove("is-held");
+    showHolder();
   }
 
   function handBack() {
@@ -223,7 +248,7 @@ export function show(into, parts) {
     scale();
   }
 
-  take.addEventListener("click", takeOver);
+  take.addEventListener("click", () => takeOver(drawKey(id)));
   back.addEventListener("click", () => {
     back.hidden = true;
     noteForm.hidden = false;
@@ -235,6 +260,7 @@ export function show(into, parts) {
   });
   fit.addEventListener("click", () => {
     sizeBefore ??= { cols: screen.cols, rows: screen.rows };
+    keepSize(id, sizeBefore);
     const cell = TEXT.fitted * advance();
     const cols = Math.max(20, Math.floor((frame.clientWidth - 2) / cell));
     const rows = Math.max(5, Math.floor((innerHeight - frame.getBoundingClientRect().top - 16) / (TEXT.fitted * LINE)));
@@ -449,8 +475,9 @@ export function show(into, parts) {
   choose(offset === undefined ? "screen" : "output");
   const resized = new ResizeObserver(scale);
   resized.observe(frame);
-  if (keyOf(id)) takeOver();
+  holdAgain();
   return () => {
+    isLeft = true;
     removeEventListener("beforeunload", onLeave);
     document.removeEventListener("selectionchange", onSelection);
     document.removeEventListener("keydown", onKey);

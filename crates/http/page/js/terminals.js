@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
 import { listen } from "./store.js";
 import { thumbnail } from "./thumbnail.js";
-import { terminalName, terminalState, timeAgo } from "./words.js";
+import { terminalName, terminalPlace, terminalState, timeAgo } from "./words.js";
 
 export const title = "Terminals";
 
@@ -80,14 +80,14 @@ function card(id) {
     element,
     end: thumbnail(picture, id),
     update(terminal) {
-      const { word, tone } = terminalState(terminal);
+      const { word, tone } = terminalState(terminal, Date.now());
       setText(name, terminalName(terminal));
       setText(state, word);
       state.dataset["tone"] = tone;
       holder.hidden = !terminal.held_by;
       setText(holder, terminal.held_by ? `held by ${terminal.held_by}` : "");
       const last = timeAgo(new Date(terminal.last_activity * 1000).toISOString(), Date.now());
-      setText(more, [terminal.cwd, terminal.opened_by && `by ${terminal.opened_by}`, last].filter(Boolean).join(" · "));
+      setText(more, [terminalPlace(terminal), terminal.opened_by && `by ${terminal.opened_by}`, last].filter(Boolean).join(" · "));
     },
   };
 }

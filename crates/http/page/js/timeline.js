@@ -3,7 +3,7 @@
 /**
  * A step: something that began and, unless it is in progress, ended.
  * @typedef {{
- *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "skipped",
+ *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "cancelled",
  *   input: unknown, output: unknown, because: string, depth: number, terminal: string | null, offset: number | null, run: string | null,
  * }} Step
  */
@@ -11,6 +11,14 @@
 /**
  * @typedef {{ steps: Step[], open: Map<string, Step>, began: number | null, ended: number | null, error: string | null }} Timeline
  */
+
+/** How a step ends by an event. @type {Record<string, Step["outcome"]>} */
+const ENDS = {
+  nested_workflow_completed: "ok",
+  nested_workflow_cancelled: "cancelled",
+  gate_answered: "ok",
+  gate_cancelled: "cancelled",
+};
 
 /** @returns {Timeline} */
 export function emptyTimeline() {
@@ -79,7 +87,7 @@ export function addEvent(timeline, event) {
     case "nested_workflow_completed":
     case "nested_workflow_failed":
     case "nested_workflow_cancelled":
-      end(`run ${data.child_run_id}`, event.event_type === "nested_workflow_completed" ? "ok" : "failed", data.result ?? data.error ?? data);
+      end(`run ${data.child_run_id}`, ENDS[event.event_type] ?? "failed", data.result ?? data.error ?? data);
       break;
     case "gate_waiting":
       begin(`gate ${data.gate_id}`, data.prompt ?? "question", "gate", { input: data.context, outcome: "waiting", depth: timeline.steps.at(-1)?.ended === null ? 1 : 0 });
@@ -87,14 +95,14 @@ export function addEvent(timeline, event) {
     case "gate_answered":
     case "gate_timeout":
     case "gate_cancelled":
-      end(`gate ${data.gate_id}`, event.event_type === "gate_answered" ? "ok" : "failed", data);
+      end(`gate ${data.gate_id}`, ENDS[event.event_type] ?? "failed", data);
       break;
     case "workflow_completed":
     case "workflow_failed":
     case "workflow_cancelled":
       timeline.ended = at;
       timeline.error = data.error ?? (event.event_type === "workflow_cancelled" ? "cancelled" : null);
-      for (const step of timeline.open.values()) Object.assign(step, { ended: at, outcome: "failed" });
+      for (const step of timeline.open.values()) Object.assign(step, { ended: at, outcome: event.event_type === "workflow_cancelled" ? "cancelled" : "failed" });
   }
 }
 

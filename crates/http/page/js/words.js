@@ -56,11 +56,13 @@ export function visible(text) {
 }
 
 /**
- * Tells the state of a terminal: in words, and how much it matters.
+ * Tells the state of a terminal: in words, and how much it matters. Nothing else is known of a terminal whose machine is not connected.
  * @param {any} terminal
+ * @param {number} now In milliseconds since the Unix epoch.
  * @returns {{ word: string, tone: "wait" | "busy" | "idle" | "bad" | "soft" }}
  */
-export function terminalState(terminal) {
+export function terminalState(terminal, now) {
+  if (terminal.host_lost_since) return { word: `host lost ${timeAgo(terminal.host_lost_since, now)}`, tone: "bad" };
   if (terminal.state === "exited") {
     const code = terminal.exit_code ?? null;
     return { word: code === null ? "ended" : `ended with ${code}`, tone: code ? "bad" : "soft" };
@@ -70,6 +72,16 @@ export function terminalState(terminal) {
   if (terminal.awaiting_input) return { word: "waits for input", tone: "wait" };
   if (terminal.busy) return { word: "busy", tone: "busy" };
   return { word: "running", tone: "busy" };
+}
+
+/**
+ * Returns the directory of a terminal, behind the name of its machine as scp(1) writes it.
+ * @param {any} terminal
+ * @returns {string}
+ */
+export function terminalPlace(terminal) {
+  const folder = terminal.cwd ?? "";
+  return terminal.host ? `${terminal.host}:${folder}` : folder;
 }
 
 /**

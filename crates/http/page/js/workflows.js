@@ -2,6 +2,7 @@
 
 import { ApiError, ask } from "./api.js";
 import { diagram } from "./diagram.js";
+import { differenceLines } from "./difference_lines.js";
 import { differences, nearby } from "./differences.js";
 import { fill, h, icon } from "./dom.js";
 import { formFields, formValue } from "./form.js";
@@ -70,8 +71,8 @@ function row(workflow) {
 function showOne(into, name, from) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const body = h("div", { class: "run" });
-  const drawn = h("div", { class: "drawn" });
-  const drawnCard = h("section", { class: "card", hidden: true, "aria-label": "Diagram" }, drawn);
+  const drawn = h("div", { class: "drawn", tabindex: "0", role: "group", "aria-label": "Diagram" });
+  const drawnCard = h("section", { class: "card", hidden: true, "aria-labelledby": "diagram" }, h("h2", { id: "diagram" }, "Diagram"), drawn);
   const changed = h("section", { class: "card", hidden: true, "aria-labelledby": "changed" });
   fill(into, h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/workflows", "aria-label": "All workflows" }, icon("back")), h("h1", {}, visible(name))), problem, body, drawnCard, changed);
 
@@ -182,7 +183,7 @@ function showOne(into, name, from) {
       const [one, now] = [before, workflow.definition].map((value) => visible(JSON.stringify(value, null, 2) ?? ""));
       const found = before && one !== undefined && now !== undefined ? nearby(differences(one, now), 3) : [];
       title.textContent = `Changed since ${other.name}`;
-      fill(lines, found.length === 0 || one === now ? "Nothing differs." : found.map((line) => h("span", { class: "text-line", "data-is": line?.is ?? "left" }, `${{ same: "  ", gone: "− ", new: "+ " }[line?.is ?? "same"]}${line?.text ?? "…"}\n`)));
+      fill(lines, found.length === 0 || one === now ? "Nothing differs." : differenceLines(found));
       return one !== now;
     };
     choice.addEventListener("change", () => compare(others.find((one) => one.name === choice.value) ?? first));

@@ -86,18 +86,15 @@ pub(super) enum News {
     Gone(Option<String>),
 }
 
-/// A tab's place at a feed.
+/// A tab's place at a feed. A tab has one at most.
 #[derive(Debug)]
 pub(super) struct Viewer {
     feed: Arc<Feed>,
     rate: Rate,
+    tab: Arc<Notify>,
 }
 
 impl Viewer {
-    pub(super) fn rate(&self) -> Rate {
-        self.rate
-    }
-
     /// Changes how often the screen is seen.
     pub(super) fn set_rate(&mut self, rate: Rate) {
         if self.rate != rate {
@@ -107,12 +104,16 @@ impl Viewer {
         }
     }
 
-    /// Has a tab woken before others from now on: it types.
-    pub(super) fn put_first(&self, tab: &Arc<Notify>) {
+    /// Has the tab woken before others from now on: it types.
+    pub(super) fn put_first(&self) {
         let mut tabs = self.feed.tabs.lock();
-        if let Some(place) = tabs.iter().position(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(tab))) {
+        if let Some(place) = tabs.iter().position(|known| self.is_of(known)) {
             tabs[..=place].rotate_right(1);
         }
+    }
+
+    fn is_of(&self, tab: &Weak<Notify>) -> bool {
+        std::ptr::eq(tab.as_ptr(), Arc::as_ptr(&self.tab))
     }
 
     /// Returns what is newer than `since`.
@@ -123,6 +124,7 @@ impl Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
+        self.feed.tabs.lock().retain(|known| !self.is_of(known));
         self.feed.count(self.rate, -1);
     }
 }
@@ -160,14 +162,9 @@ impl Feeds {
                 feed
             }
         };
-        {
-            let mut tabs = feed.tabs.lock();
-            if !tabs.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(tab))) {
-                tabs.push(Arc::downgrade(tab));
-            }
-        }
+        feed.tabs.lock().push(Arc::downgrade(tab));
         feed.count(rate, 1);
-        Viewer { feed, rate }
+        Viewer { feed, rate, tab: tab.clone() }
     }
 }
 
@@ -389,10 +386,10 @@ mod tests {
             live: watch::Sender::new(0),
             _ends: CancellationToken::new().drop_guard(),
         });
-        let viewer = Viewer { feed: feed.clone(), rate: Rate::Live };
         let tabs: Vec<_> = (0..50).map(|_| Arc::new(Notify::new())).collect();
         feed.tabs.lock().extend(tabs.iter().map(Arc::downgrade));
-        viewer.put_first(&tabs[37]);
+        let viewer = Viewer { feed: feed.clone(), rate: Rate::Live, tab: tabs[37].clone() };
+        viewer.put_first();
         assert!(feed.groups().len() <= MOST_GROUPS && feed.groups().iter().all(|group| group.len() <= 5));
         let is_woken = |tab: &Arc<Notify>| tokio::time::timeout(Duration::ZERO, tab.clone().notified_owned());
         for _ in 0..3 {
@@ -409,6 +406,8 @@ mod tests {
             }
             assert!(!feed.is_waking.load(Ordering::Acquire), "nothing is left to do");
         }
+        drop(viewer);
+        assert_eq!(feed.tabs.lock().len(), 49, "a tab that leaves is woken no more");
         drop(tabs);
         feed.take(change(vec![row(0, "c")]));
         assert!(feed.tabs.lock().is_empty());

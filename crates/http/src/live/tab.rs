@@ -71,13 +71,21 @@ pub(super) struct Tab {
 
 /// A screen that a tab watches.
 struct Watched {
-    viewer: Viewer,
+    rate: Rate,
+    /// None while the tab is hidden: the daemon sends no screen that only hidden tabs watch.
+    viewer: Option<Viewer>,
     /// The version of the last frame.
     since: u64,
     /// The versions of frames that are not acknowledged.
     flying: VecDeque<u64>,
     sent: Option<Instant>,
     is_gone: bool,
+}
+
+impl Watched {
+    fn new(viewer: Option<Viewer>, rate: Rate) -> Self {
+        Self { rate, viewer, since: 0, flying: VecDeque::new(), sent: None, is_gone: false }
+    }
 }
 
 /// Why a tab's socket is closed.
@@ -211,19 +219,17 @@ impl Tab {
 
     /// Sends every frame that is due. Returns when the next one is.
     async fn send_frames(&mut self) -> Option<Instant> {
-        if !self.is_visible {
-            return None;
-        }
         let (now, mut frames, mut next) = (Instant::now(), Vec::new(), None::<Instant>);
         for (terminal, watched) in &mut self.watched {
             if watched.is_gone || watched.flying.len() >= MOST_FRAMES {
                 continue;
             }
-            let due = match (watched.viewer.rate(), watched.sent) {
+            let Some(viewer) = &watched.viewer else { continue };
+            let due = match (watched.rate, watched.sent) {
                 (Rate::Thumb, Some(sent)) => sent + THUMB_INTERVAL,
                 _ => now,
             };
-            match watched.viewer.news(watched.since) {
+            match viewer.news(watched.since) {
                 News::None => {}
                 News::Gone(error) => {
                     watched.is_gone = true;
@@ -259,6 +265,20 @@ impl Tab {
         }
     }
 
+    /// Looks at the screens while the tab is shown. One that is shown again begins with the whole screens.
+    fn look(&mut self) {
+        for (terminal, watched) in self.watched.iter_mut().filter(|(_, watched)| !watched.is_gone) {
+            match (self.is_visible, &watched.viewer) {
+                (true, None) => {
+                    let viewer = self.app.live.feeds.watch(terminal, watched.rate, &self.wake);
+                    *watched = Watched::new(Some(viewer), watched.rate);
+                }
+                (false, Some(_)) => watched.viewer = None,
+                _ => {}
+            }
+        }
+    }
+
     /// Listens to the lists while the tab wants them and is shown.
     fn listen(&mut self) {
         match (self.wants_lists && self.is_visible, &self.lists) {
@@ -281,15 +301,19 @@ impl Tab {
             // A second one changes nothing.
             FromTab::Hello { .. } => {}
             FromTab::Watch { terminal, rate } => match self.watched.get_mut(&terminal) {
-                Some(watched) => watched.viewer.set_rate(rate),
+                Some(watched) => {
+                    watched.rate = rate;
+                    if let Some(viewer) = &mut watched.viewer {
+                        viewer.set_rate(rate);
+                    }
+                }
                 None if is_full => {
                     let error = Some(format!("a tab watches at most {MOST_WATCHED} terminals"));
                     self.send(&ToTab::Gone { terminal, error }).await;
                 }
                 None => {
-                    let viewer = self.app.live.feeds.watch(&terminal, rate, &self.wake);
-                    let watched = Watched { viewer, since: 0, flying: VecDeque::new(), sent: None, is_gone: false };
-                    self.watched.insert(terminal, watched);
+                    let viewer = self.is_visible.then(|| self.app.live.feeds.watch(&terminal, rate, &self.wake));
+                    self.watched.insert(terminal, Watched::new(viewer, rate));
                 }
             },
             FromTab::Leave { terminal } => drop(self.watched.remove(&terminal)),
@@ -300,6 +324,7 @@ impl Tab {
             }
             FromTab::Visible { visible } => {
                 self.is_visible = visible;
+                self.look();
                 self.listen();
             }
             FromTab::Lists => {
@@ -333,8 +358,8 @@ impl Tab {
                 self.send(&ToTab::HandedBack { terminal, error }).await;
             }
             FromTab::Type { terminal, key, n, input } => {
-                if let Some(watched) = self.watched.get(&terminal) {
-                    watched.viewer.put_first(&self.wake);
+                if let Some(viewer) = self.watched.get(&terminal).and_then(|watched| watched.viewer.as_ref()) {
+                    viewer.put_first();
                 }
                 let input = TabInput { terminal, key, n, input };
                 if let Err(mpsc::error::TrySendError::Full(input)) = self.inputs.try_send(input) {

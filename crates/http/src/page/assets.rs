@@ -32,6 +32,7 @@ assets! {
         "js/beside.js"
         "js/compare.js"
         "js/diagram.js"
+        "js/difference_lines.js"
         "js/differences.js"
         "js/dom.js"
         "js/find.js"

@@ -151,3 +151,26 @@ fn a_version_that_can_not_be_kept_prevents_the_change() {
     assert!(library.create(&machine("ninja"), true, &author("ana", "")).is_err());
     assert_eq!(library.get(&build()).unwrap().definition, machine("make"));
 }
+
+#[test]
+fn a_replacement_takes_only_the_definition_that_it_is_of() {
+    let (folder, library) = library();
+    let replace = |before: &str, after: &str| {
+        let replaced = library.replace(&build(), (&machine(before), &machine(after)), &author("ana", "repaired"));
+        replaced.unwrap().map(|stored| stored.metadata.version)
+    };
+    assert!(
+        library.replace(&build(), (&machine("make"), &machine("ninja")), &Author::default()).is_err(),
+        "none there"
+    );
+    library.create(&machine("make"), false, &author("bob", "first")).unwrap();
+    assert_eq!(replace("make", "ninja"), Some(2));
+    assert_eq!(replace("make", "ninja"), Some(2), "again");
+    assert_eq!(replace("make", "meson"), None, "it was changed meanwhile");
+    assert_eq!(library.get(&build()).unwrap().definition, machine("ninja"));
+    // A process that is killed behind the file leaves its version without an author.
+    fs::remove_file(folder.path().join("library/.versions/build/2.json")).unwrap();
+    assert_eq!(replace("make", "ninja"), Some(2));
+    let versions = library.versions(&build()).unwrap();
+    assert_eq!(told(&versions), [(2, Some("ana"), "ninja", true), (1, Some("bob"), "make", false)]);
+}

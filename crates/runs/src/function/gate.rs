@@ -35,6 +35,7 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
         opened_at: at,
         prompt: prompt.clone(),
         choices: choices.clone().unwrap_or_default(),
+        choices_for_person: Vec::new(),
         form: asked_form(form.as_ref()).and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
         answered_by: answered_by.as_deref().map_or(Some(AnsweredBy::Human), known)?,
         expires_at: timeout.and_then(|seconds| Some(at.after(TimeSpan::from_seconds(seconds).duration()?))),

@@ -172,6 +172,7 @@ mod tests {
             opened_at: Timestamp(0),
             prompt: String::new(),
             choices,
+            choices_for_person: Vec::new(),
             form: None,
             answered_by: AnsweredBy::Anyone,
             context: Map::new(),

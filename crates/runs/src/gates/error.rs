@@ -53,6 +53,15 @@ pub(super) enum AnswerError {
     /// The gate is for people, and the caller does not count as one.
     #[error(transparent)]
     NoPerson(#[from] PersonRefusal),
+    /// The choice leads past a gate that only a person opens, and the caller is an agent.
+    #[error(
+        "This choice leads past a gate that only a person opens: choose another one, or a person answers with \
+         'steplatch gates answer {gate}', in a terminal of their own"
+    )]
+    BehindGate {
+        /// The gate that waits.
+        gate: String,
+    },
     /// The gate shows something else than the sender has seen. The sender can read it again.
     #[error(
         "Gate '{gate}' is shown otherwise than when this answer was given; read it again: steplatch gates show {gate}"

@@ -23,6 +23,8 @@ pub(crate) struct OpenGate {
     pub(crate) prompt: String,
     /// The accepted answers; any text if empty.
     pub(crate) choices: Vec<String>,
+    /// Those of them that only a person takes, where an agent may answer otherwise.
+    pub(crate) choices_for_person: Vec<String>,
     /// The form to be filled in instead.
     pub(crate) form: Option<Value>,
     pub(crate) answered_by: AnsweredBy,
@@ -38,6 +40,7 @@ impl From<&Gate> for OpenGate {
             opened_at: gate.opened_at,
             prompt: gate.prompt(),
             choices: gate.choices().into_iter().map(str::to_owned).collect(),
+            choices_for_person: gate.choices_for_person().into_iter().map(str::to_owned).collect(),
             form: gate.form().cloned(),
             answered_by: gate.answered_by(),
             context: gate.context.clone(),
@@ -59,6 +62,7 @@ impl OpenGate {
             run_id: self.step.run.to_string(),
             prompt: secrets.masked(self.prompt.clone()),
             choices: self.choices.iter().cloned().map(|choice| secrets.masked(choice)).collect(),
+            choices_for_person: self.choices_for_person.iter().cloned().map(|choice| secrets.masked(choice)).collect(),
             form: self.form.clone(),
             answered_by: self.answered_by.name().to_owned(),
             created_at: clock::to_iso8601(self.opened_at),

@@ -167,6 +167,20 @@ impl Test {
         matches!(self, Self::Success(true))
     }
 
+    /// Returns whether it holds only if the action brought something about: with less time, it does not hold more often.
+    pub(crate) fn demands_output(&self) -> bool {
+        match self {
+            Self::Success(expected) => *expected,
+            Self::TimeoutOccurred(expected) => !*expected,
+            Self::Pattern { found, .. } => *found,
+            Self::FieldEquals { value, .. } => {
+                !value.is_null() && *value != false && *value != "timeout" && *value != "quiet"
+            }
+            Self::FieldContains { .. } => true,
+            Self::OutcomeUnknown(_) => false,
+        }
+    }
+
     /// Returns whether it holds only if no time-out occurred.
     pub(crate) fn excludes_timeout(&self) -> bool {
         matches!(self, Self::TimeoutOccurred(false))

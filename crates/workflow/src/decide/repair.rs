@@ -11,9 +11,18 @@ use crate::event::{By, Event};
 use crate::history::{Gate, GateRequest, History};
 use crate::repair::{ACCEPT_AND_ASK, DECLINE, Proposal};
 
-/// Returns the place of the questions about patches in a state. No state has such a name.
+/// What the place of a question about a patch ends with. No state has such a name.
+const PLACE_END: &str = "-patch";
+
+/// Returns the place of the questions about patches in a state.
 fn place(state: &str) -> String {
-    format!("{state}-patch")
+    format!("{state}{PLACE_END}")
+}
+
+/// Returns whether a gate asks about a patch.
+#[must_use]
+pub fn asks_about_patch(gate: &StepId) -> bool {
+    gate.place.ends_with(PLACE_END)
 }
 
 /// Returns the document that decides from this input on, if the input accepts a patch of the machine: the definition that

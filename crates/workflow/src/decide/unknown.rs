@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::Branch;
 use crate::definition::{Definition, State};
 use crate::event::{Choice, FailureReason};
+use crate::repair::paths::is_behind_gate;
 use crate::substitute;
 
 /// The fields that an answer at such a gate is based on, besides the result of the action.
@@ -24,17 +25,22 @@ const QUESTION_ENDS: [&str; 2] = [r" *\Z", " *$"];
 /// How alike a line must be to be called near, from 0 to 1.
 const NEAR: f64 = 0.2;
 
-/// Returns where a run may go on: where the state leads, the state again, or any other state.
+/// Returns where a run may go on: where the state leads, the state again, or any other state. A state that stands behind a
+/// gate for a person is a person's choice, or an agent would pass the gate.
 pub(crate) fn choices(definition: &Definition, state: &State) -> Vec<Choice> {
-    let goes_on = state.transitions().first().map(|transition| Choice {
-        description: format!("go on with '{}'", transition.next_state()),
-        next_state: transition.next_state().to_owned(),
+    let choice = |description: String, to: &str| Choice {
+        description,
+        next_state: to.to_owned(),
+        for_person: to != state.name() && is_behind_gate(definition, state.name(), to),
+    };
+    let goes_on = state.transitions().first().map(|transition| {
+        let to = transition.next_state();
+        choice(format!("go on with '{to}'"), to)
     });
-    let again = Choice { description: format!("do '{}' again", state.name()), next_state: state.name().to_owned() };
+    let again = choice(format!("do '{}' again", state.name()), state.name());
     let is_other = |name: &&str| *name != state.name() && goes_on.as_ref().is_none_or(|one| one.next_state != **name);
     let others = definition.states().iter().map(State::name).filter(is_other);
-    let others: Vec<Choice> =
-        others.map(|name| Choice { description: format!("go to '{name}'"), next_state: name.to_owned() }).collect();
+    let others: Vec<Choice> = others.map(|name| choice(format!("go to '{name}'"), name)).collect();
     goes_on.into_iter().chain([again]).chain(others).collect()
 }
 

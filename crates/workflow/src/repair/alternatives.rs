@@ -2,8 +2,40 @@
 
 use steplatch_pattern::Pattern;
 
-/// Texts that a pattern of a question or a result does not match. One that does matches nearly anything.
-const UNRELATED: [&str; 4] = ["", "x", "0", "Lorem ipsum: dolor sit amet 1"];
+/// Texts that a pattern of one question or result does not match: a question, a prompt, a counter. A pattern that does
+/// matches nearly anything.
+const UNRELATED: [&str; 14] = [
+    "",
+    "x",
+    "0",
+    "Lorem ipsum: dolor sit amet 1",
+    "Zorp the quux? ",
+    "Zorp the quux? [y/N] ",
+    "Zorp the quux (yes/no)? ",
+    "Quux: ",
+    "Quux [12]: ",
+    "quux> ",
+    "quux@zorp:~/quux$ ",
+    "[root@zorp quux]# ",
+    ">>> ",
+    "(12/34) zorping quux... 56%",
+];
+
+/// Lines of programs that fail. A pattern that matches one lets a failure pass.
+const FAILURES: [&str; 12] = [
+    "error: quux",
+    "zorp: Error: quux",
+    "ERROR quux",
+    "Quux failed",
+    "FAILED quux",
+    "fatal: quux",
+    "quux: Permission denied",
+    "quux: No such file or directory",
+    "quux: command not found",
+    "Traceback (most recent call last):",
+    "Aborted",
+    "quux timed out",
+];
 
 /// Why a pattern is not simply another one with more alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +44,10 @@ pub(super) enum NotWider {
     Other,
     /// A new alternative matches nearly anything.
     Anything(String),
+    /// A new alternative matches lines of programs that fail.
+    Failure(String),
+    /// A new alternative has a group, which sets a variable or moves the numbers of other groups.
+    Group(String),
     /// A new alternative matches a line that was recorded, and that the pattern did not match so far.
     Recorded { alternative: String, line: String },
     /// A new alternative does not compile, or takes too much work.
@@ -31,13 +67,21 @@ pub(super) fn is_wider(before: &str, after: &str, recorded: &[String]) -> Result
     };
     for alternative in given.iter().filter(|alternative| !known.contains(alternative)) {
         let uncompared = || NotWider::Uncompared((*alternative).to_owned());
+        if has_group(alternative) {
+            return Err(NotWider::Group((*alternative).to_owned()));
+        }
         for text in UNRELATED {
             if matches(alternative, text).ok_or_else(uncompared)? {
                 return Err(NotWider::Anything((*alternative).to_owned()));
             }
         }
+        for text in FAILURES {
+            if matches(alternative, text).ok_or_else(uncompared)? {
+                return Err(NotWider::Failure((*alternative).to_owned()));
+            }
+        }
         for line in recorded {
-            if matches(alternative, line).ok_or_else(uncompared)? && matches(before, line) != Some(true) {
+            if matches(alternative, line).ok_or_else(uncompared)? && matches(before_rest, line) != Some(true) {
                 return Err(NotWider::Recorded { alternative: (*alternative).to_owned(), line: line.clone() });
             }
         }
@@ -79,6 +123,23 @@ fn alternatives(pattern: &str) -> Vec<&str> {
         [only] => inside_group(only).map_or(found, alternatives),
         _ => found.into_iter().flat_map(|one| inside_group(one).map_or_else(|| vec![one], alternatives)).collect(),
     }
+}
+
+/// Whether a pattern has a group that captures, with a name or a number.
+fn has_group(pattern: &str) -> bool {
+    let (mut in_class, mut is_escaped) = (false, false);
+    pattern.char_indices().any(|(at, sign)| {
+        match sign {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            ']' if in_class => in_class = false,
+            _ if in_class => {}
+            '[' => in_class = true,
+            '(' => return !pattern[at + 1..].starts_with('?') || pattern[at + 1..].starts_with("?P<"),
+            _ => {}
+        }
+        false
+    })
 }
 
 /// Returns what a pattern has in its group, if it is one group that captures nothing.
@@ -144,6 +205,22 @@ mod tests {
         assert!(matches!(wider("Continue", r"Continue|Building \d"), Err(NotWider::Recorded { .. })));
         assert!(wider("Continue", r"Continue|(Proceed").is_err());
         assert_eq!(wider("Hello {NAME}", "Hello {NAME}|Welcome {NAME}"), Ok(()));
+        assert_eq!(wider(r"(?m)^Building (?:\d)", r"(?m)^Building (?:\d)|^Building"), Ok(()), "it was matched before");
+    }
+
+    #[test]
+    fn an_alternative_for_any_question_for_failures_or_with_a_group_is_named() {
+        let wider = |after: &str| is_wider("Continue", &format!("Continue|{after}"), &[]);
+        for anything in [r"\? *\Z", r"\? \[y/N\]", ": *$", r"[$#>] *\Z", r"\d+%", r"\(yes/no\)", r"\[\d+\]"] {
+            assert_eq!(wider(anything), Err(NotWider::Anything(anything.to_owned())), "{anything}");
+        }
+        for failure in ["(?i)error", "[Ff]ailed", "denied$", "^Aborted", "not found"] {
+            assert!(matches!(wider(failure), Err(NotWider::Failure(_) | NotWider::Uncompared(_))), "{failure}");
+        }
+        for group in [r"port (\d+)", r"port (?P<PORT>\d+)"] {
+            assert_eq!(wider(group), Err(NotWider::Group(group.to_owned())));
+        }
+        assert_eq!(wider(r"\(port\) [(] (?:one|two)"), Ok(()));
     }
 
     #[test]

@@ -67,9 +67,30 @@ pub(super) fn human_gates(definition: &Definition) -> impl Iterator<Item = &Stat
     })
 }
 
-/// Returns the states that a run reaches without passing through `avoided`.
+/// Returns the states that a run reaches without passing through `avoided`, from its beginning or from the state that is
+/// executed before it ends.
 pub(super) fn reached_without<'d>(definition: &'d Definition, avoided: &str) -> BTreeSet<&'d str> {
-    let (mut seen, mut open) = (BTreeSet::new(), vec![definition.initial_state()]);
+    let begins = [definition.initial_state()].into_iter().chain(definition.finally_state());
+    reached_from(definition, begins, avoided)
+}
+
+/// Returns whether a run that waits in the state `at` would pass a gate for a person by going to the state `to`. Where the
+/// run is past the gate already, only what the gate leads to is asked about again: the states behind that may be repeated.
+pub(crate) fn is_behind_gate<'d>(definition: &'d Definition, at: &'d str, to: &str) -> bool {
+    human_gates(definition).filter(|gate| gate.name() != to).any(|gate| {
+        let without = reached_without(definition, gate.name());
+        let is_behind = !without.contains(to) && !reached_from(definition, [at], gate.name()).contains(to);
+        is_behind && (without.contains(at) || edges(definition, gate).iter().any(|edge| edge.to == Some(to)))
+    })
+}
+
+/// Returns the states that are reached from these without passing through `avoided`.
+fn reached_from<'d>(
+    definition: &'d Definition,
+    begins: impl IntoIterator<Item = &'d str>,
+    avoided: &str,
+) -> BTreeSet<&'d str> {
+    let (mut seen, mut open): (BTreeSet<&'d str>, Vec<&'d str>) = (BTreeSet::new(), begins.into_iter().collect());
     while let Some(name) = open.pop() {
         if let (Some(state), true) = (definition.state(name), name != avoided && seen.insert(name)) {
             open.extend(edges(definition, state).into_iter().filter_map(|edge| edge.to));

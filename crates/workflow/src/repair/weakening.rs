@@ -1,8 +1,8 @@
 //! What a patch weakens.
 //!
 //! Whatever a patch changes is named, except what is known to leave every check as it was: words for people, a pattern with
-//! more alternatives, shorter time limits, arguments with a default that are not exported, and new states that lead to where the run would have
-//! gone under the same condition. So a name may be given to a change that does no harm, and never the other way round.
+//! more alternatives, shorter time limits that end nothing but the run, arguments with a default that are not exported, and new states that
+//! lead to where the run would have gone under the same condition. So a name may be given to a change that does no harm, and never the other way round.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,6 +38,9 @@ const WORDS: [&str; 3] = ["name", "description", "$schema"];
 /// Actions that type nothing and start nothing.
 const PASSIVE: [&str; 7] =
     [tool::GATE, tool::RETURN, tool::FAIL, tool::SLEEP, tool::SET, tool::AWAIT_OUTPUT, "get_screen_content"];
+
+/// Variables that the result of an action sets, and that states use under these names.
+const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];
 
 /// Returns what the machine `after` weakens of the machine `before`. `recorded` has lines that programs printed when the
 /// machine did what it was made for: a new pattern must not match them.
@@ -96,7 +99,7 @@ impl<'a> Comparison<'a> {
         let [before, after] = [before, after].map(|side| side.and_then(Value::as_object).unwrap_or(&empty));
         let what = if side == "arguments" { "argument" } else { "return value" };
         for (name, old) in before {
-            let place = format!("/{side}/{name}");
+            let place = format!("/{side}/{}", pointer(name));
             match after.get(name) {
                 None => self.name(place, format!("the {what} '{name}' is gone")),
                 Some(new) if without_words(new) != without_words(old) => {
@@ -106,7 +109,10 @@ impl<'a> Comparison<'a> {
             }
         }
         if side == "arguments" {
-            self.new_arguments();
+            return self.new_arguments();
+        }
+        for name in after.keys().filter(|name| !before.contains_key(*name)) {
+            self.name(format!("/{side}/{}", pointer(name)), format!("the run also returns the value of '{name}'"));
         }
     }
 
@@ -143,8 +149,8 @@ impl<'a> Comparison<'a> {
                 (_, before, after) if before == after => {}
                 // Compared by where they lead.
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
-                ("action", Some(old), Some(new)) => self.action(&place, name, old, new),
-                ("timeout" | "max_visits", old, new) => self.limit(&place, key, old, new),
+                ("action", Some(old), Some(new)) => self.action(&place, before, old, new),
+                ("timeout" | "max_visits", old, new) => self.limit(&place, (before, key), old, new),
                 ("on_unknown", Some(old), None) if *old == "ask" => {
                     self.name(place, format!("'{name}' no longer asks when it finds nothing that it expects"));
                 }
@@ -158,19 +164,32 @@ impl<'a> Comparison<'a> {
         self.ways(&place, before, after);
     }
 
-    fn limit(&mut self, place: &str, key: &str, old: Option<&Value>, new: Option<&Value>) {
+    /// Names a limit that is raised, and one that is lowered where the run goes on once it is passed.
+    fn limit(&mut self, place: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
-        match (number(old), number(new)) {
-            (Some(old), Some(new)) if new <= old => {}
-            (None, Some(_)) if old.is_none() => {}
-            _ => {
-                let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), shown));
-                self.name(place, format!("the limit '{key}' was {old} and is {new}"));
-            }
+        // An action without a limit has the usual one.
+        let usual = tool::USUAL_LIMIT.as_secs_f64();
+        let is_lower = match (number(old), number(new)) {
+            (Some(old), Some(new)) => new <= old,
+            (None, Some(new)) if old.is_none() => key == "max_visits" || new <= usual,
+            _ => false,
+        };
+        if !is_lower {
+            let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), shown));
+            return self.name(place, format!("the limit '{key}' was {old} and is {new}"));
+        }
+        let goes_on = match key {
+            "max_visits" => state.on_exhausted().is_some(),
+            _ => state.action().tool() == tool::GATE || may_go_on_late(state),
+        };
+        if goes_on {
+            let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), shown));
+            self.name(place, format!("'{}' is left sooner: the limit '{key}' was {old} and is {new}", state.name()));
         }
     }
 
-    fn action(&mut self, place: &str, state: &str, old: &Value, new: &Value) {
+    fn action(&mut self, place: &str, of: &State, old: &Value, new: &Value) {
+        let state = of.name();
         let tool = |action: &Value| action.get("tool").cloned().unwrap_or_default();
         if tool(old) != tool(new) {
             let (old, new) = (shown(&tool(old)), shown(&tool(new)));
@@ -185,7 +204,7 @@ impl<'a> Comparison<'a> {
             let place = format!("{place}/params/{}", pointer(key));
             match (key, old.get(key), new.get(key)) {
                 (_, old, new) if old == new => {}
-                ("timeout", old, new) => self.limit(&place, key, old, new),
+                ("timeout", old, new) => self.limit(&place, (of, key), old, new),
                 ("pattern" | "patterns", Some(old), Some(new)) => {
                     if let Err(why) = self.is_wider(old, new) {
                         self.name(place, format!("'{state}' waits for something else: {}", why.words(old, new)));
@@ -199,18 +218,20 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Checks that a pattern, or a list of them, has only more alternatives.
+    /// Checks that a pattern has only more alternatives, or that a list has more patterns behind those that are there: which
+    /// one was found, conditions say by its text.
     fn is_wider(&self, old: &Value, new: &Value) -> Result<(), NotWider> {
-        let join = |value: &Value| match value {
-            Value::String(pattern) => Some(pattern.clone()),
-            Value::Array(all) => {
-                let all: Option<Vec<String>> = all.iter().map(|one| Some(format!("(?:{})", one.as_str()?))).collect();
-                Some(all?.join("|"))
-            }
+        let texts = |value: &Value| match value {
+            Value::String(pattern) => Some(vec![pattern.clone()]),
+            Value::Array(all) => all.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
             _ => None,
         };
-        match (join(old), join(new)) {
-            (Some(old), Some(new)) => is_wider(&old, &new, self.recorded),
+        match (old, new, texts(old), texts(new)) {
+            (Value::String(old), Value::String(new), ..) => is_wider(old, new, self.recorded),
+            (Value::Array(_), Value::Array(_), Some(old), Some(new)) if new.starts_with(&old) => {
+                let join = |all: &[String]| all.iter().map(|one| format!("(?:{one})")).collect::<Vec<_>>().join("|");
+                is_wider(&join(&old), &join(&new), self.recorded)
+            }
             _ => Err(NotWider::Other),
         }
     }
@@ -250,6 +271,14 @@ impl<'a> Comparison<'a> {
                     .position(|known| known.to == to && self.is_same_condition(&known.condition, &edge.condition));
                 let to = to.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
                 match same {
+                    Some(same) if old[same].condition != edge.condition => {
+                        (kept[same], last) = (true, last.max(same));
+                        let when = when(&edge.condition);
+                        self.name(
+                            format!("{place}/transitions"),
+                            format!("'{}' leads to {to} more often than before: {when}", before.name()),
+                        );
+                    }
                     Some(same) if same < last => {
                         kept[same] = true;
                         self.name(
@@ -297,8 +326,26 @@ impl<'a> Comparison<'a> {
         let text = document(self.after, name).map(|state| Value::from(state.clone()).to_string()).unwrap_or_default();
         let sets =
             |variable: &String| text.contains(&format!("<{variable}>")) || text.contains(&format!("\"{variable}\""));
-        for variable in variables(self.before).into_iter().filter(sets) {
-            self.name(&place, format!("the new state '{name}' may set {{{variable}}}, which the workflow uses"));
+        let own = format!("{name}_");
+        let sets_fields = ![tool::SLEEP, tool::SET, tool::RETURN, tool::FAIL].contains(&state.action().tool());
+        // Every action sets these by its result.
+        let is_of_result =
+            |variable: &String| RESULT_VARIABLES.contains(&variable.as_str()) || variable.starts_with(&own);
+        for variable in variables(self.before) {
+            if sets(&variable) || (sets_fields && is_of_result(&variable)) {
+                self.name(&place, format!("the new state '{name}' may set {{{variable}}}, which the workflow uses"));
+            }
+        }
+        let arguments = self.before.arguments().iter().filter(|argument| argument.is_secret());
+        let secrets: Vec<String> = arguments
+            .map(|argument| argument.name().to_owned())
+            .chain(self.after.secrets().map(crate::definition::secret_variable))
+            .filter(|secret| {
+                text.contains(&format!("{{{secret}")) || text.contains(&format!("\"secret\":\"{secret}\""))
+            })
+            .collect();
+        for secret in secrets {
+            self.name(&place, format!("the new state '{name}' uses the secret '{secret}'"));
         }
     }
 
@@ -328,6 +375,8 @@ impl NotWider {
         match self {
             Self::Other => format!("the pattern was {} and is {}", shown(old), shown(new)),
             Self::Anything(alternative) => format!("'{}' matches nearly anything", cut(alternative)),
+            Self::Failure(alternative) => format!("'{}' also matches lines of failures", cut(alternative)),
+            Self::Group(alternative) => format!("'{}' has a group, which may set a variable", cut(alternative)),
             Self::Recorded { alternative, line } => {
                 format!("'{}' also matches '{}', which was recorded", cut(alternative), cut(line))
             }
@@ -350,6 +399,13 @@ fn variables(definition: &Definition) -> BTreeSet<String> {
 /// Returns the keys of both, each once.
 fn keys<'v>(before: &'v Map<String, Value>, after: &'v Map<String, Value>) -> impl Iterator<Item = &'v str> {
     before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))).map(String::as_str)
+}
+
+/// Whether a run may go on from a state because less time has brought less output: by `on_timeout`, or under a condition
+/// that demands nothing.
+fn may_go_on_late(state: &State) -> bool {
+    state.on_timeout().is_some()
+        || state.transitions().iter().any(|transition| !transition.condition().demands_output())
 }
 
 /// Returns when an edge is taken, in words.

@@ -71,15 +71,15 @@ fn another_question() -> Value {
             "value": r"(?m)^Continue\? \[y/n\] *$|^Proceed with the installation\? *$"}])
 }
 
+/// A run of a machine that has the arguments of the installer.
+fn begun(document: &Value) -> Machine {
+    let variables = json!({"TOKEN": "x", "PORT": "80"}).as_object().expect("an object").clone();
+    Machine::start_with(document, steplatch_workflow::Start { variables, ..super::machine::start() })
+}
+
 /// A run that waits at the unknown question.
 fn stopped() -> Machine {
-    let mut run = Machine::start_with(
-        &installer(),
-        steplatch_workflow::Start {
-            variables: json!({"TOKEN": "x", "PORT": "80"}).as_object().expect("an object").clone(),
-            ..super::machine::start()
-        },
-    );
+    let mut run = begun(&installer());
     while run.history.current().is_some_and(|current| current.step.place != "question") {
         run.result(&json!({"success": true, "session_id": "term_1"}));
     }
@@ -220,6 +220,55 @@ fn patches_that_a_run_can_not_go_on_with_are_refused() {
 }
 
 #[test]
+fn a_patch_that_copies_the_document_into_itself_is_refused() {
+    let refused = |patch: &Value| patched(&definition(&installer()), "question", patch, &Tools).unwrap_err();
+    let wide: Vec<Value> =
+        (0..100).map(|copy| json!({"op": "copy", "from": "", "path": format!("/more{copy}")})).collect();
+    assert_eq!(refused(&json!(wide)), PatchError::TooLarge);
+    let deep: Vec<Value> = (0..100)
+        .map(|copies| json!({"op": "copy", "from": "", "path": format!("{}/d", "/d".repeat(copies))}))
+        .collect();
+    assert_eq!(refused(&json!(deep)), PatchError::TooLarge);
+}
+
+#[test]
+fn states_behind_a_gate_for_a_person_are_a_person_s_choice() {
+    let run = stopped();
+    let gate = run.history.gate().expect("a gate waits");
+    assert!(gate.choices().contains(&"go to 'agree'"));
+    assert_eq!(gate.choices_for_person(), ["go to 'agree'", "go to 'done'"]);
+    // Past the gate, states are repeated, but not the one that the gate is about.
+    let mut document = installer();
+    document["states"]["agree"]["transitions"][0]["next_state"] = "check".into();
+    document["states"]["check"] = json!({
+        "action": {"tool": "send_input", "params": {"input_text": "./check\n", "until": "prompt"}},
+        "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "verify"}], "on_unknown": "ask"
+    });
+    document["states"]["verify"] = json!({
+        "action": {"tool": "send_input", "params": {"input_text": "./verify\n", "until": "prompt"}},
+        "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "done"}], "on_unknown": "ask"
+    });
+    let mut run = begun(&document);
+    while run.history.current().is_some_and(|current| current.step.place != "verify") {
+        run.result(&json!({"success": true, "session_id": "term_1", "match_text": "x", "exit_code": 0}));
+        if run.history.gate().is_some() {
+            answer(&mut run, "yes");
+        }
+    }
+    run.result(&json!({"success": true, "exit_code": 1}));
+    assert_eq!(run.history.gate().expect("a gate waits").choices_for_person(), ["go to 'agree'"]);
+    // An agent may answer this gate itself, so it passes nothing.
+    let mut document = installer();
+    document["states"]["approve"]["action"]["params"]["answered_by"] = "agent".into();
+    let mut run = begun(&document);
+    while run.history.current().is_some_and(|current| current.step.place != "question") {
+        run.result(&json!({"success": true, "session_id": "term_1"}));
+    }
+    run.result(&json!({"success": true, "match_text": null, "reason": "timeout"}));
+    assert_eq!(run.history.gate().expect("a gate waits").choices_for_person(), [""; 0]);
+}
+
+#[test]
 fn repairs_that_leave_every_check_in_place_weaken_nothing() {
     assert_eq!(named(&another_question()), [""; 0]);
     // One more question, answered before the run waits for the known one again.
@@ -315,6 +364,62 @@ fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
         "action": {"tool": "sleep", "params": {"seconds": 1}},
         "transitions": [{"condition": "failure", "next_state": "start"}, {"condition": {}, "next_state": "question"}]
     })));
+}
+
+#[test]
+fn limits_conditions_and_secrets_that_a_patch_touches_are_named() {
+    let only = |patch: Value| named(&patch).join("\n");
+    let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));
+    // The time of a person to say no.
+    expect_test::expect!["'approve' is left sooner: the limit 'timeout' was 600 and is 1 (/states/approve/timeout)"]
+        .assert_eq(&replace("/states/approve/timeout", json!(1)));
+    expect_test::expect!["the limit 'timeout' was no limit and is 3600 (/states/agree/action/params/timeout)"]
+        .assert_eq(&only(json!([{"op": "add", "path": "/states/agree/action/params/timeout", "value": 3600}])));
+    expect_test::expect!["'question' leads to 'broken' more often than before: on {\"condition\":{\"pattern_match\":\"error|warning\"}} (/states/question/transitions)"]
+        .assert_eq(&replace("/states/question/transitions/0/condition/pattern_match", json!("error|warning")));
+    expect_test::expect!["the run also returns the value of 'SECRET_KEY' (/return_values/SECRET_KEY)"]
+        .assert_eq(&only(json!([{"op": "add", "path": "/return_values", "value": {"SECRET_KEY": "x"}}])));
+    let between = |action: Value| {
+        only(json!([
+            {"op": "add", "path": "/states/between", "value": {
+                "action": action, "transitions": [{"condition": "success", "next_state": "done"}]}},
+            {"op": "replace", "path": "/states/agree/transitions/0/next_state", "value": "between"}
+        ]))
+    };
+    expect_test::expect!["the new state 'between' uses the secret 'TOKEN' (/states/between)"]
+        .assert_eq(&between(json!({"tool": "send_input", "params": {"input_text": "echo {TOKEN|sh}\n"}})));
+    expect_test::expect!["the new state 'between' uses the secret 'secret:token' (/states/between)"]
+        .assert_eq(&between(json!({"tool": "send_input", "params": {"input_text": "{secret:token}\n"}})));
+    // Behind the state that is executed before the run ends, no gate stands.
+    let ending = json!([
+        {"op": "add", "path": "/states/close/transitions", "value": [{"condition": "failure", "next_state": "more"}]},
+        {"op": "add", "path": "/states/more", "value": {
+            "action": {"tool": "send_input", "params": {"input_text": "x\n"}},
+            "transitions": [{"condition": {}, "next_state": "broken"}]}}
+    ]);
+    assert!(only(ending).contains("the new state 'more' acts without the gate 'approve'"));
+}
+
+#[test]
+fn a_new_state_that_changes_the_result_that_others_use_is_named() {
+    let mut document = installer();
+    document["states"]["done"]["action"]["params"]["result"] = "{match_text} {more_output}".into();
+    let before = definition(&document);
+    let patch = json!([
+        {"op": "add", "path": "/states/more", "value": {
+            "action": {"tool": "await_output", "params": {"pattern": "x"}},
+            "transitions": [{"condition": "success", "next_state": "done"}]}},
+        {"op": "replace", "path": "/states/agree/transitions/0/next_state", "value": "more"}
+    ]);
+    let after = patched(&before, "question", &patch, &Tools).unwrap_or_else(|error| panic!("{error}"));
+    let named: Vec<String> = weakenings(&before, &after, &[]).iter().map(|one| one.what.clone()).collect();
+    assert_eq!(
+        named,
+        [
+            "the new state 'more' may set {match_text}, which the workflow uses",
+            "the new state 'more' may set {more_output}, which the workflow uses"
+        ]
+    );
 }
 
 /// All places in a document below which something can be taken away or changed, as pointers.

@@ -1,6 +1,8 @@
 //! The parts of a daemon's configuration that can change while it runs.
 
 use steplatch_access::ProofPolicy;
+use steplatch_protocol::EngineKind;
+use steplatch_runs::EnginePolicy;
 use steplatch_services::RemoteServices;
 use steplatch_sessions::CommandPolicy;
 use steplatch_workflow::Proof;
@@ -19,6 +21,8 @@ pub struct Configuration {
     pub command_pagers: bool,
     /// Whether inner shells are integrated with their first command.
     pub command_integration: bool,
+    /// The engine of runs that name none.
+    pub engine: EngineKind,
 }
 
 /// The proof of a person that the current configuration requires.
@@ -42,6 +46,16 @@ impl CommandPolicy for CommandSettings {
 
     fn integrates(&self) -> bool {
         self.0.borrow().command_integration
+    }
+}
+
+/// The engine that the current configuration chooses.
+#[derive(Debug)]
+pub(crate) struct DefaultEngine(pub(crate) Receiver<Configuration>);
+
+impl EnginePolicy for DefaultEngine {
+    fn default_engine(&self) -> EngineKind {
+        self.0.borrow().engine
     }
 }
 

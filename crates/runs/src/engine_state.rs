@@ -30,7 +30,8 @@ use super::machine::DefinitionCache;
 use super::run::{Run, RunState, RunStatus};
 use crate::engine::{ENTRY_VERSION, RecoveryError, StartError};
 use crate::nodes::{ExecutorFactory, Nodes};
-use crate::runs::{RunDependencies, RunListener};
+use crate::outer::{OuterEngine, WorkerToken};
+use crate::runs::{EnginePolicy, RunDependencies, RunListener};
 
 /// Runs that may be in progress at once, since each takes memory while it lasts.
 const MOST: usize = 10_000;
@@ -103,6 +104,12 @@ pub(super) struct Engine {
     pub(super) broken: Mutex<HashMap<RunId, RecoveryError>>,
     /// Runs that wait for a person and continue once the approver's passphrase is given.
     pub(super) locked: LockedRuns,
+    /// Decides some of the runs.
+    pub(super) outer: Arc<OuterEngine>,
+    /// Chooses the engine of runs that name none.
+    pub(super) engine_policy: Arc<dyn EnginePolicy>,
+    /// Admits workers of the outer engine.
+    pub(super) worker_token: WorkerToken,
     /// Cancelled when the daemon stops: runs are left to the next one.
     pub(super) stopping: CancellationToken,
     /// Returns the unused memory of runs to the system.
@@ -144,7 +151,9 @@ impl Engine {
             listener,
             stop,
             clock,
+            engine_policy,
         } = surroundings;
+        let worker_token = WorkerToken::new(path.parent().unwrap_or(&path));
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -166,6 +175,9 @@ impl Engine {
             driven: Mutex::default(),
             broken: Mutex::default(),
             locked: LockedRuns::default(),
+            outer: Arc::default(),
+            worker_token,
+            engine_policy,
             stopping: CancellationToken::new(),
             memory: MemoryReturn::default(),
             stop,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::Args;
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, DaemonPaths, EngineKind, FollowError, GateInfo, GetRun,
-    GetWorkflowRun, ReconnectingClient, RunEvent, RunReply, RunWorkflow,
+    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, DaemonPaths, EngineKind, FollowError, GateInfo,
+    GetRun, GetWorkflowRun, ReconnectingClient, RunEvent, RunReply, RunWorkflow,
 };
 use tokio::signal::unix::{SignalKind, signal};
 

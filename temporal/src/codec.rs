@@ -133,7 +133,8 @@ impl PayloadCodec for Codec {
     ) -> BoxFuture<'static, Result<Vec<Payload>, PayloadConversionError>> {
         let opened: Option<Vec<Payload>> = payloads.into_iter().map(|payload| self.open(payload)).collect();
         let failed = || {
-            let error = "a payload is sealed with another key: all hosts need the same one (steplatch worker --key FILE)";
+            let error =
+                "a payload is sealed with another key: all hosts need the same one (steplatch worker --key FILE)";
             PayloadConversionError::EncodingError(error.into())
         };
         let opened = opened.ok_or_else(failed);

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use steplatch_protocol::{
-    AskError, CallError, Events, Hello, PerformTask, PerformTaskReply, ReconnectingClient, ReportRequest, ServeRuns,
-    ServeRunsReply, Starter, DaemonPaths, WorkerToken,
+    AskError, CallError, DaemonPaths, Events, Hello, PerformTask, PerformTaskReply, ReconnectingClient, ReportRequest,
+    ServeRuns, ServeRunsReply, Starter, WorkerToken,
 };
 
 /// A connection that is made again whenever the daemon was gone.

@@ -87,7 +87,7 @@ async fn run(arguments: Arguments) -> Result<(), String> {
     local
         .run_until(async {
             tokio::select! {
-                ended = work(settings) => ended.map_err(|error| error.to_string()),
+                ended = Box::pin(work(settings)) => ended.map_err(|error| error.to_string()),
                 // A worker may end at any time: others, or the next one, go on.
                 _ = terminated.recv() => Ok(()),
                 _ = interrupted.recv() => Ok(()),

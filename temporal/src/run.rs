@@ -3,6 +3,7 @@
 //! It folds the events into a [`History`] and calls [`decide`] for every input, as the daemon's own engine does. Both are pure, so a
 //! replay makes the same commands. Effects become activities, timers and child workflows, and their ends become inputs.
 //! Events go to the journal of the run's host with its next task, before the effect of the task is performed.
+#![allow(missing_docs, reason = "what the macros of the SDK write has no comments")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,11 +14,11 @@ use std::task::Poll;
 use steplatch_actions::TerminalTools;
 use steplatch_ids::{RunId, StepId};
 use steplatch_workflow::{
-    Decision, Definition, Effect, EngineAnswer, EngineTask, Event, History, Input, LastScreen, Outcome, Status,
-    Timestamp, child_outcome, decide, resume, wants_last_screens, wants_screen,
+    Decision, Definition, Effect, EngineAnswer, EngineTask, Event, History, Input, LastScreen, Outcome,
+    SEMANTICS_VERSION, Status, Timestamp, child_outcome, decide, resume, wants_last_screens, wants_screen,
 };
-use temporalio_common::error::ApplicationFailure;
 use temporalio_common::RetryPolicy;
+use temporalio_common::error::ApplicationFailure;
 use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::{
     ActivityOptions, CancellableFuture as _, ChildWorkflowOptions, ParentClosePolicy, SignalWorkflowOptions,
@@ -26,7 +27,9 @@ use temporalio_sdk::{
 };
 
 use crate::tasks::Tasks;
-use crate::wire::{PassedInput, RunInput, RunOutput, TakenInput, TaskInput, TaskOutput, queue_of};
+use crate::wire::{
+    GATE_OPEN, PassedInput, RunInput, RunOutput, STATE, TakenInput, TaskInput, TaskOutput, WORKFLOW, queue_of,
+};
 
 /// How long a task without a limit of its own may take: longer than any run.
 const LONGEST_TASK: Duration = Duration::from_secs(3 * 3600);
@@ -48,6 +51,9 @@ const HANDED_OVER_WITHIN: Duration = Duration::from_secs(30 * 86_400);
 
 /// Bytes of events that go with one task. More are handed over before, in pieces.
 const MOST_WITH_TASK: usize = 512 * 1024;
+
+/// The longest name of a state in the search attributes, in characters.
+const LONGEST_SHOWN: usize = 200;
 
 /// Reasons of cancellation of runs whose parent went on without them.
 const LEFT_ALONE: &str = "the run that started it went on without it";
@@ -75,9 +81,8 @@ impl SteplatchRun {
     pub fn new(_ctx: &WorkflowContextView, input: RunInput) -> Self {
         let history = History::from_iter(&input.events);
         let definition = history.definition().ok_or_else(|| "the run has no definition".to_owned());
-        let definition = definition.and_then(|document| {
-            Definition::parse(document, &TerminalTools).map_err(|problems| problems.to_string())
-        });
+        let definition = definition
+            .and_then(|document| Definition::parse(document, &TerminalTools).map_err(|problems| problems.to_string()));
         let events = input.events.clone();
         Self {
             input,
@@ -97,6 +102,12 @@ impl SteplatchRun {
         if let Some(error) = ctx.state(|run| run.definition.as_ref().err().cloned()) {
             return Err(ApplicationFailure::new(error).into());
         }
+        // A failed workflow task is given to another worker, and again to this one once it is updated.
+        let version = ctx.state(|run| run.input.semantics_version);
+        assert!(
+            version <= SEMANTICS_VERSION,
+            "the run began under version {version} of the rules, and this worker knows {SEMANTICS_VERSION}: update Steplatch here",
+        );
         // The host has the first events: it decided them.
         ctx.state_mut(|run| run.recorded = run.events.len());
         let outcome = Driver::new(ctx).drive().await;
@@ -158,14 +169,25 @@ enum Key {
 }
 
 /// What has ended.
+#[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
 enum Happening {
     Input(Input),
     /// A task ended; events up to this number are recorded.
     Task(TaskOutput),
     /// A child run has begun at its host and is to be started.
-    Begun { step: StepId, workflow: String, events: Vec<Event>, limit: Option<Duration> },
+    Begun {
+        step: StepId,
+        workflow: String,
+        events: Vec<Event>,
+        limit: Option<Duration>,
+    },
     /// A child run has been started.
-    Started { step: StepId, workflow: String, child: Box<StartedChildWorkflow<steplatch_run::Run>>, limit: Option<Duration> },
+    Started {
+        step: StepId,
+        workflow: String,
+        child: Box<StartedChildWorkflow<steplatch_run::Run>>,
+        limit: Option<Duration>,
+    },
     Nothing,
 }
 
@@ -176,6 +198,7 @@ struct Pending<'a> {
 }
 
 /// What woke the driver.
+#[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
 enum Wake {
     Inbox,
     Cancelled(String),
@@ -195,14 +218,16 @@ struct Driver<'a> {
     taken_along: usize,
     /// Whether the run above knows that this one waits.
     told_waiting: bool,
+    /// What the search attributes say: the state, and whether a gate is open.
+    shown: Option<(String, bool)>,
 }
 
 impl<'a> Driver<'a> {
     fn new(ctx: &'a Context) -> Self {
         let (host, lost_after) = ctx.state(|run| (run.input.host.clone(), run.input.lost_after));
-        let run = ctx.state(|run| run.history.run().cloned()).unwrap_or_else(|| {
-            ctx.workflow_id().parse().expect("the id of a workflow is that of its run")
-        });
+        let run = ctx
+            .state(|run| run.history.run().cloned())
+            .unwrap_or_else(|| ctx.workflow_id().parse().expect("the id of a workflow is that of its run"));
         let lost_after = Duration::try_from_secs_f64(lost_after).unwrap_or(Duration::from_secs(10));
         Self {
             ctx,
@@ -214,6 +239,7 @@ impl<'a> Driver<'a> {
             is_cancelled: false,
             taken_along: 0,
             told_waiting: false,
+            shown: None,
         }
     }
 
@@ -258,11 +284,32 @@ impl<'a> Driver<'a> {
         self.finish().await
     }
 
+    /// Keeps the search attributes up to date.
+    fn show(&mut self) {
+        let shown = self.ctx.state(|run| {
+            let state = run.history.current().map(|current| current.step.place.as_str()).or(run.history.last_state());
+            let state: String = state.unwrap_or_default().chars().take(LONGEST_SHOWN).collect();
+            run.input.searchable.then(|| (state, run.history.gate().is_some()))
+        });
+        if shown == self.shown {
+            return;
+        }
+        let Some((state, gate)) = &shown else { return };
+        let mut updates = vec![STATE.value_set(state.clone()), GATE_OPEN.value_set(*gate)];
+        if self.shown.is_none() {
+            updates.push(WORKFLOW.value_set(self.ctx.state(|run| run.input.workflow.clone())));
+        }
+        self.ctx.upsert_search_attributes(updates);
+        self.shown = shown;
+    }
+
     /// Waits for what comes first. All is polled in a fixed order.
     async fn wake(&mut self) -> Wake {
+        self.show();
         let ctx = self.ctx;
         let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
-        let mut arrived = Box::pin(ctx.wait_condition_with_options(|run: &SteplatchRun| !run.inbox.is_empty(), options));
+        let mut arrived =
+            Box::pin(ctx.wait_condition_with_options(|run: &SteplatchRun| !run.inbox.is_empty(), options));
         let is_cancelled = self.is_cancelled;
         let mut cancelled = Box::pin(ctx.cancelled());
         let pending = &mut self.pending;
@@ -307,9 +354,8 @@ impl<'a> Driver<'a> {
     /// Decides what follows from an input, and performs it.
     async fn take(&mut self, input: Input) {
         if let Input::Outcome { step, outcome } = &input
-            && let Some(session_id) = self.ctx.state(|run| {
-                wants_screen(run.definition.as_ref().ok()?, &run.history, step, outcome)
-            })
+            && let Some(session_id) =
+                self.ctx.state(|run| wants_screen(run.definition.as_ref().ok()?, &run.history, step, outcome))
         {
             let screen = self.screens(vec![session_id.clone()]).await.into_iter().next().flatten();
             let read = self.decide(Input::ScreenRead { step: step.clone(), session_id, screen });
@@ -442,7 +488,9 @@ impl<'a> Driver<'a> {
             }
             Effect::DisarmDeadline => self.drop_pending(&Key::Deadline),
             Effect::PauseChild { step, by } => self.notify(&RunId::started_by(&step), Input::Pause { by, above: true }),
-            Effect::ResumeChild { step, by } => self.notify(&RunId::started_by(&step), Input::Resume { by, above: true }),
+            Effect::ResumeChild { step, by } => {
+                self.notify(&RunId::started_by(&step), Input::Resume { by, above: true });
+            }
             Effect::Abandon { step } => {
                 self.drop_pending(&Key::Step(step.clone()));
                 self.drop_pending(&Key::Expiry(step.clone()));
@@ -463,7 +511,7 @@ impl<'a> Driver<'a> {
             Effect::StartRun { limit, .. } => *limit,
             _ => None,
         };
-        let input = |repeated| self.task_input(EngineTask::Perform { effect: effect.clone(), repeated });
+        let input = |repeated| self.task_input(EngineTask::Perform { effect: Box::new(effect.clone()), repeated });
         let (first, second) = (input(false), TaskInput { events: Vec::new(), ..input(true) });
         let second = TaskInput { from: first.from, events: first.events.clone(), ..second };
         self.taken_along = self.ctx.state(|run| run.events.len());
@@ -618,7 +666,7 @@ impl<'a> Driver<'a> {
             .cancellation_token(WorkflowCancellationToken::new())
             .do_not_eagerly_execute(true)
             .build();
-        let task = EngineTask::Perform { effect, repeated: false };
+        let task = EngineTask::Perform { effect: Box::new(effect), repeated: false };
         let input = TaskInput { events: Vec::new(), ..self.task_input(task) };
         let ctx = self.ctx;
         // A host that is away for so long closes nothing now.
@@ -689,7 +737,9 @@ impl<'a> Driver<'a> {
         let (host, run, lost_after) = (self.host.clone(), self.run.clone(), self.lost_after);
         async move {
             let mut ended = child.future;
-            let mut late = Box::pin(ctx.timer(TimerOptions::builder(CHILD_ENDS_WITHIN).cancellation_token(WorkflowCancellationToken::new()).build()));
+            let mut late = Box::pin(ctx.timer(
+                TimerOptions::builder(CHILD_ENDS_WITHIN).cancellation_token(WorkflowCancellationToken::new()).build(),
+            ));
             let happening = poll_fn(|cx| match ended.poll_unpin(cx) {
                 Poll::Ready(happening) => Poll::Ready(Some(happening)),
                 Poll::Pending => late.poll_unpin(cx).map(|_| None),
@@ -704,7 +754,8 @@ impl<'a> Driver<'a> {
             }
             let open = result.get("open_terminals").and_then(serde_json::Value::as_array).into_iter().flatten();
             for session_id in open.filter_map(|open| open.as_str()).map(str::to_owned).collect::<Vec<_>>() {
-                let task = EngineTask::Perform { effect: Effect::CloseTerminal { session_id }, repeated: false };
+                let task =
+                    EngineTask::Perform { effect: Box::new(Effect::CloseTerminal { session_id }), repeated: false };
                 let input = TaskInput { run: run.to_string(), from: 0, events: Vec::new(), task };
                 let options = ActivityOptions::with_schedule_to_close_timeout(CLOSES_WITHIN)
                     .task_queue(queue_of(&host))
@@ -729,9 +780,9 @@ impl<'a> Driver<'a> {
 
     /// Tells the run above whenever this one begins or ceases to wait: its clock stands still meanwhile.
     fn tell_parent(&mut self) {
-        let (parent, waits) = self.ctx.state(|run| {
-            (run.history.parent().cloned(), run.history.gate().is_some() || run.history.child_waits())
-        });
+        let (parent, waits) = self
+            .ctx
+            .state(|run| (run.history.parent().cloned(), run.history.gate().is_some() || run.history.child_waits()));
         let Some(step) = parent.filter(|_| waits != self.told_waiting) else { return };
         self.told_waiting = waits;
         let above = step.run.clone();
@@ -743,6 +794,7 @@ impl<'a> Driver<'a> {
         for pending in self.pending.drain(..).filter(|pending| pending.key != Key::Record) {
             pending.token.cancel();
         }
+        self.show();
         self.hand_over_now().await;
         // Updates that arrived with the end have no effect, and their senders wait.
         while let Some((key, _)) = self.ctx.state_mut(|run| run.inbox.pop_front()) {

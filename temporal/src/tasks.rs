@@ -1,4 +1,5 @@
 //! The activity of a host: it brings a task to the daemon, and the answer back.
+#![allow(missing_docs, reason = "what the macros of the SDK write has no comments")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,8 @@ impl Tasks {
 impl Tasks {
     async fn ask(&self, input: TaskInput, mut is_repeated: bool) -> TaskOutput {
         let TaskInput { run, from, events, task } = input;
-        let events: Vec<_> = events.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
+        let events: Vec<_> =
+            events.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
         let mut pause = PAUSES.0;
         loop {
             let task = match &task {

@@ -6,9 +6,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input, Outcome};
+use temporalio_common::search_attributes::SearchAttributeKey;
 
 /// The task queue of workflows.
 pub const COMMON_QUEUE: &str = "steplatch";
+
+/// The search attribute with the name of a run's workflow.
+pub const WORKFLOW: SearchAttributeKey<String> = SearchAttributeKey::keyword("StepWorkflow");
+
+/// The search attribute with the name of a run's state.
+pub const STATE: SearchAttributeKey<String> = SearchAttributeKey::keyword("StepState");
+
+/// The search attribute that tells whether a run waits at a gate.
+pub const GATE_OPEN: SearchAttributeKey<bool> = SearchAttributeKey::bool("StepGateOpen");
 
 /// Returns the task queue of a host.
 #[must_use]

@@ -1,5 +1,6 @@
 //! The worker of a host: it runs workflows, has tasks of this host performed, and passes the requests of the daemon on.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::codec::{Codec, KeyError};
 use crate::daemon::DaemonConnection;
 use crate::run::SteplatchRun;
 use crate::tasks::Tasks;
-use crate::wire::{COMMON_QUEUE, PassedInput, RunInput, queue_of};
+use crate::wire::{COMMON_QUEUE, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
 
 /// The shortest and the longest pause before something is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
@@ -125,6 +126,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
     let daemon =
         Arc::new(DaemonConnection::new(settings.place.clone(), settings.program.clone(), settings.hello.clone()));
     let (host, requests) = serve(&daemon, &settings).await?;
+    let is_searchable = add_search_attributes(&client, &settings.namespace).await;
     let failed = |error: &dyn std::fmt::Display| WorkerError::Start(error.to_string());
     let tasks = WorkerOptions::new(queue_of(&host))
         .register_activities(Tasks::new(daemon.clone()))
@@ -133,7 +135,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
         .default_heartbeat_throttle_interval(settings.lost_after / 3)
         .build();
     let mut tasks = Worker::new(&runtime, client.clone(), tasks).map_err(|error| failed(&error))?;
-    let bridge = Bridge { client: client.clone(), daemon, settings: settings.clone(), host };
+    let bridge = Bridge { client: client.clone(), daemon, settings: settings.clone(), host, is_searchable };
     tracing::info!(server = settings.address, host = bridge.host, "connected");
     let serving = Arc::new(bridge).serve_requests(requests);
     if !settings.workflows {
@@ -195,7 +197,8 @@ async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(
     let mut pause = PAUSES.0;
     loop {
         let request = DescribeNamespaceRequest { namespace: namespace.clone(), ..DescribeNamespaceRequest::default() };
-        let asked = client.connection().clone().workflow_service().describe_namespace(tonic::Request::new(request)).await;
+        let asked =
+            client.connection().clone().workflow_service().describe_namespace(tonic::Request::new(request)).await;
         match asked {
             Ok(_) => return Ok(()),
             Err(status) if status.code() == tonic::Code::NotFound => {
@@ -213,11 +216,45 @@ async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(
     }
 }
 
+/// Adds the search attributes to the namespace. Returns whether it has them.
+async fn add_search_attributes(client: &Client, namespace: &str) -> bool {
+    use temporalio_common::protos::temporal::api::operatorservice::v1::{
+        AddSearchAttributesRequest, ListSearchAttributesRequest,
+    };
+    let attributes: HashMap<String, i32> = [
+        (WORKFLOW.name(), WORKFLOW.indexed_value_type()),
+        (STATE.name(), STATE.indexed_value_type()),
+        (GATE_OPEN.name(), GATE_OPEN.indexed_value_type()),
+    ]
+    .map(|(name, kind)| (name.to_owned(), kind as i32))
+    .into();
+    let mut operator = client.connection().operator_service();
+    let listing = ListSearchAttributesRequest { namespace: namespace.to_owned() };
+    if let Ok(listed) = operator.list_search_attributes(tonic::Request::new(listing)).await {
+        let there = listed.into_inner().custom_attributes;
+        if attributes.keys().all(|name| there.contains_key(name)) {
+            return true;
+        }
+    }
+    let adding = AddSearchAttributesRequest { search_attributes: attributes, namespace: namespace.to_owned() };
+    match operator.add_search_attributes(tonic::Request::new(adding)).await {
+        Ok(_) => true,
+        Err(status) if status.code() == tonic::Code::AlreadyExists => true,
+        Err(status) => {
+            tracing::warn!(
+                "runs have no search attributes, since Temporal does not add them: {}; docs/temporal.md names them",
+                status.message()
+            );
+            false
+        }
+    }
+}
+
 fn tls_options(files: &TlsFiles) -> Result<TlsOptions, WorkerError> {
     let client = match &files.client {
-        Some((certificate, key)) => {
-            Some(ClientTlsOptions::builder().client_cert(text_of(certificate)?).client_private_key(text_of(key)?).build())
-        }
+        Some((certificate, key)) => Some(
+            ClientTlsOptions::builder().client_cert(text_of(certificate)?).client_private_key(text_of(key)?).build(),
+        ),
         None => None,
     };
     let authority = files.authority.as_ref().map(text_of).transpose()?;
@@ -265,6 +302,8 @@ struct Bridge {
     daemon: Arc<DaemonConnection>,
     settings: WorkerSettings,
     host: String,
+    /// Whether the namespace has the search attributes.
+    is_searchable: bool,
 }
 
 impl Bridge {
@@ -311,9 +350,11 @@ impl Bridge {
                 workflow,
                 events,
                 lost_after: self.settings.lost_after.as_secs_f64(),
-                searchable: false,
+                searchable: self.is_searchable,
             },
-            Err(error) => return self.daemon.report(report(Some(format!("its events can not be read: {error}")))).await,
+            Err(error) => {
+                return self.daemon.report(report(Some(format!("its events can not be read: {error}")))).await;
+            }
         };
         let mut pause = PAUSES.0;
         let mut is_told = false;
@@ -372,7 +413,11 @@ impl Bridge {
             Ok(taken) => ReportRequest {
                 taken: true,
                 from: taken.from,
-                events: taken.events.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect(),
+                events: taken
+                    .events
+                    .iter()
+                    .map(|event| serde_json::to_value(event).expect("an event is JSON"))
+                    .collect(),
                 ..ReportRequest::default()
             },
             // The run refused it.

@@ -31,7 +31,7 @@ pub enum EngineKind {
 impl EngineKind {
     /// Returns its name in settings and on the command line.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Temporal => "temporal",

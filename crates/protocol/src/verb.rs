@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
 use crate::{
-    approver, capture, daemon, engine, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs, screens,
-    terminals, tools,
+    approver, capture, daemon, engine, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs,
+    screens, terminals, tools,
 };
 
 /// Something that can be asked of the daemon. The type holds the parameters.

@@ -11,9 +11,9 @@ use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_project::{Project, Projects, SessionError, Workers, Workflows};
 use steplatch_protocol::{
-    CallTool, CancelWorkflow, CancelWorkflowReply, DrawWorkflowReply, EngineKind, ExecuteWorkflow, ExecuteWorkflowReply, GetRun,
-    GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunComparison, RunRecord, RunReply, RunWorkflow, Subscribe,
-    SubscribeReply, ToolInfo, Until,
+    CallTool, CancelWorkflow, CancelWorkflowReply, DrawWorkflowReply, EngineKind, ExecuteWorkflow,
+    ExecuteWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunComparison, RunRecord, RunReply,
+    RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
 };
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
 use steplatch_sessions::{Sessions, ShutdownMode, TerminalTools};
@@ -347,7 +347,9 @@ impl Runs {
             Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if verb.rehearse.is_some() => {
                 return Err(not_rehearsed());
             }
-            Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if engine != EngineKind::Sqlite => return Err(only_here()),
+            Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if engine != EngineKind::Sqlite => {
+                return Err(only_here());
+            }
             Ok(RunTarget::Function(workflow)) => {
                 return match begun {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),

@@ -15,7 +15,7 @@ pub enum EngineTask {
     /// Perform an effect.
     Perform {
         /// Which.
-        effect: Effect,
+        effect: Box<Effect>,
         /// Whether it may have been performed before: then what the terminal host knows of the step is the answer.
         #[serde(default, skip_serializing_if = "is_false")]
         repeated: bool,

@@ -154,7 +154,8 @@ impl MachineRun {
                 contract::secrets_of(&self.definition, &self.history, &input)
             }
             Event::StateEntered { params, .. } => {
-                let is_secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+                let is_secret =
+                    params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
                 let text = params.get("input_text").and_then(Value::as_str).filter(|_| is_secret);
                 text.map(str::to_owned).into_iter().collect()
             }

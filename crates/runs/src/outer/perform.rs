@@ -99,7 +99,7 @@ impl Runs {
             }
             EngineTask::Perform { effect, repeated } => {
                 let attempt = if repeated { Attempt::AfterRestart } else { Attempt::First };
-                Box::pin(performed(shared, caller, effect, attempt)).await?
+                Box::pin(performed(shared, caller, *effect, attempt)).await?
             }
         };
         Ok((recorded, answer))
@@ -165,4 +165,3 @@ async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: 
         None => refused(format!("run {id} has ended already")),
     }
 }
-

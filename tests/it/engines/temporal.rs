@@ -1,0 +1,1 @@
+//! What only Temporal can show: a server that comes and goes, and workers of which any may end.

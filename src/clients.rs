@@ -8,8 +8,8 @@ pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod file;
 mod json;
-mod text;
-mod toml;
+pub(crate) mod text;
+pub(crate) mod toml;
 
 #[cfg(test)]
 mod tests;

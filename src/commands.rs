@@ -7,6 +7,7 @@ mod doctor;
 pub(crate) mod gates;
 pub(crate) mod graphs;
 mod host;
+mod hosts;
 mod man;
 mod mcp;
 mod moment;
@@ -71,6 +72,9 @@ enum Command {
     /// List and run the graphs of this project
     #[command(subcommand)]
     Graph(graphs::Graphs),
+    /// Add, check and list other machines on which terminals can be opened
+    #[command(subcommand)]
+    Hosts(hosts::HostsCommand),
     /// List and refresh the workflows of remote services
     #[command(subcommand)]
     Remote(remote::Remote),
@@ -97,6 +101,8 @@ enum Command {
     #[command(subcommand)]
     Config(config::Config),
     Worker(worker::Worker),
+    #[command(hide = true)]
+    Host(host::HostRelay),
     Man(man::Man),
     /// Print a script with which a shell completes commands, ids and names
     #[command(after_help = COMPLETIONS)]
@@ -160,6 +166,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let place = match arguments.command {
         // A worker uses no directories and nothing of its environment.
         Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
+        // Its place is that of the client on the other machine.
+        Command::Host(command) => return command.run().await,
         _ => front::place(arguments.state_dir.as_deref())?,
     };
     match arguments.command {
@@ -170,6 +178,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Approver(command) => command.run(&place).await,
         Command::Nodes(command) => command.run(&place).await,
         Command::Graph(command) => command.run(&place).await,
+        Command::Hosts(command) => command.run(&place).await,
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Watch(command) => command.run(&place).await,
@@ -189,6 +198,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Config(command) => command.run().await,
         Command::Man(command) => command.run(),
         Command::Worker(command) => command.run(&place),
+        Command::Host(_) => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
             let unknown = || Failure::usage(format!("there are no completions for {shell}"));
             print::bytes(&completion::script(&shell.to_string()).ok_or_else(unknown)?)?;
@@ -207,11 +217,12 @@ mod tests {
     }
 
     /// The commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 9] = [
+    const WITHOUT_JSON: [(&str, &str); 10] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),
+        ("host", "carries bytes"),
         ("man", "writes files of another format"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),

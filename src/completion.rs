@@ -12,7 +12,7 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::Shells;
 use steplatch_protocol::{
-    DaemonPaths, Hello, ListGraphs, ListNodes, ListRemoteWorkflows, ListTerminalSessions, ListWorkflowRuns,
+    DaemonPaths, Hello, ListGraphs, ListHosts, ListNodes, ListRemoteWorkflows, ListTerminalSessions, ListWorkflowRuns,
     ListWorkflows, RunRecord, Verb, connect,
 };
 
@@ -121,6 +121,14 @@ pub(crate) fn remotes() -> ArgValueCompleter {
     completer(|current| {
         let remotes = asked(ListRemoteWorkflows::default()).map(|reply| reply.remotes).unwrap_or_default();
         remotes.iter().filter_map(|remote| candidate(current, &remote.name, Some(&remote.base_url))).collect()
+    })
+}
+
+/// Completes the names of other machines.
+pub(crate) fn hosts() -> ArgValueCompleter {
+    completer(|current| {
+        let hosts = asked(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
+        hosts.iter().filter_map(|host| candidate(current, &host.name, Some(&host.ssh))).collect()
     })
 }
 

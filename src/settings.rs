@@ -5,9 +5,11 @@
 //! value is a problem that names its place, never silently the default. The `steplatch.toml` of a project declares
 //! nodes and has no settings: one daemon serves many projects.
 //!
-//! Remote services are tables of their own ([`remotes`]). [`reload`] applies changes while a daemon runs, and [`watch`]
+//! Remote services and other machines are tables of their own ([`remotes`], [`hosts`]). [`reload`] applies changes while a daemon runs, and [`watch`]
 //! detects them.
 
+pub(crate) mod hosts;
+pub(crate) mod hosts_file;
 pub(crate) mod reload;
 pub(crate) mod remotes;
 mod watch;
@@ -23,6 +25,7 @@ use steplatch_protocol::EngineKind;
 use steplatch_workflow::Proof;
 use toml::Table;
 
+use self::hosts::HostSetting;
 use self::remotes::Remote;
 
 /// A setting.
@@ -253,6 +256,8 @@ pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
     /// The remote services, with unique names.
     pub(crate) remotes: Vec<Remote>,
+    /// The other machines, with unique names.
+    pub(crate) hosts: Vec<HostSetting>,
     /// Unknown keys of the file.
     pub(crate) unknown: Vec<Problem>,
 }
@@ -276,6 +281,25 @@ impl fmt::Display for Origin {
             Self::Environment(variable) => formatter.write_str(variable),
         }
     }
+}
+
+/// One setting of a table of its own.
+pub(crate) struct SettingRow {
+    /// Its name among the settings.
+    pub(crate) name: String,
+    /// The value; of a token only its source.
+    pub(crate) value: serde_json::Value,
+    /// The origin of the value.
+    pub(crate) origin: Origin,
+    /// The description.
+    pub(crate) about: &'static str,
+}
+
+/// The tables of their own that were read.
+#[derive(Default)]
+struct TableReading {
+    services: remotes::Reading,
+    hosts: hosts::Reading,
 }
 
 /// An invalid part of the configuration.
@@ -319,11 +343,12 @@ impl Settings {
 
     fn read(file: Option<(PathBuf, String)>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, BadSettings> {
         let default = KEYS.iter().map(|key| (key.name, (key.kind.default(), Origin::Default)));
-        let mut settings = Self { values: default.collect(), remotes: Vec::new(), unknown: Vec::new() };
+        let mut settings =
+            Self { values: default.collect(), remotes: Vec::new(), hosts: Vec::new(), unknown: Vec::new() };
         let mut wrong = Vec::new();
-        let mut services = remotes::Reading::default();
+        let mut tables = TableReading::default();
         if let Some((path, text)) = file {
-            settings.take_file(&path, &text, &mut services, &mut wrong);
+            settings.take_file(&path, &text, &mut tables, &mut wrong);
         }
         for key in KEYS {
             let names = [Some(key.variable), key.former.as_ref().map(|former| former.variable)];
@@ -339,10 +364,14 @@ impl Settings {
                 None => {}
             }
         }
+        let TableReading { mut services, mut hosts } = tables;
         services.environment(&variable);
         settings.remotes = services.remotes;
         settings.unknown.append(&mut services.unknown);
         wrong.append(&mut services.wrong);
+        settings.hosts = hosts.hosts;
+        settings.unknown.append(&mut hosts.unknown);
+        wrong.append(&mut hosts.wrong);
         if wrong.is_empty() {
             return Ok(settings);
         }
@@ -351,7 +380,7 @@ impl Settings {
     }
 
     /// Applies the values of a file, and collects its problems.
-    fn take_file(&mut self, path: &Path, text: &str, services: &mut remotes::Reading, wrong: &mut Vec<Problem>) {
+    fn take_file(&mut self, path: &Path, text: &str, tables: &mut TableReading, wrong: &mut Vec<Problem>) {
         let place = path.display().to_string();
         let mut table: Table = match text.parse::<Table>() {
             Ok(table) => table,
@@ -361,7 +390,10 @@ impl Settings {
             }
         };
         if let Some(value) = table.remove(remotes::REMOTE) {
-            services.file(path, &value);
+            tables.services.file(path, &value);
+        }
+        if let Some(value) = table.remove(hosts::HOST) {
+            tables.hosts.file(path, &value);
         }
         let values = flat(&table);
         for (name, value) in &values {
@@ -445,6 +477,7 @@ impl Settings {
                 other => unreachable!("an engine is asked for as text, and is {other:?}"),
             },
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
+            hosts: self.hosts.iter().map(|host| host.config.clone()).collect(),
             gate_proof: match self.value("gates.require") {
                 Value::Text(name) => proof(name).unwrap_or(Proof::Passphrase),
                 other => unreachable!("a proof is asked for as text, and is {other:?}"),

@@ -108,8 +108,43 @@ fn line(value: &Value) -> String {
     }
 }
 
+/// Returns the text with a table of an array of tables appended; `fields` are texts.
+pub(crate) fn with_table(text: &str, array: &str, fields: &[(&str, &str)]) -> String {
+    let entry = fields.iter().map(|(name, text)| ((*name).to_owned(), Value::from(*text))).collect();
+    spliced(text, vec![appended_table(text, &format!("[[{array}]]"), &Value::Object(entry))])
+}
+
+/// Returns the text without the first table of an array of tables that has this text as this field. `None` if there is none.
+///
+/// # Errors
+/// When the text is no TOML, or the array is not one of tables with headers of their own.
+pub(crate) fn without_table(text: &str, array: &str, field: &str, wanted: &str) -> Result<Option<String>, Unreadable> {
+    let document = parse(text)?;
+    let Some((_, item)) = get(document.get_ref(), array) else { return Ok(None) };
+    let DeValue::Array(tables) = item.get_ref() else {
+        return Err(Unreadable::at(text, item.span().start, format!("'{array}' is no array of tables")));
+    };
+    let is_wanted = |table: &&Item<'_>| match table.get_ref() {
+        DeValue::Table(fields) => get(fields, field).is_some_and(|(_, value)| value.get_ref().as_str() == Some(wanted)),
+        _ => false,
+    };
+    match tables.iter().find(is_wanted) {
+        None => Ok(None),
+        Some(table) if is_inline(text, &table.span()) => {
+            let problem = format!("'{array}' is written on one line; remove '{wanted}' from it by hand");
+            Err(Unreadable::at(text, table.span().start, problem))
+        }
+        Some(table) => Ok(Some(spliced(text, removed(text, table)))),
+    }
+}
+
 /// Returns the splice that appends the entry as a table.
 fn appended(text: &str, entry: &Value) -> Splice {
+    appended_table(text, &format!("[{SERVERS}.{NAME}]"), entry)
+}
+
+/// Returns the splice that appends a table below this header.
+fn appended_table(text: &str, header: &str, entry: &Value) -> Splice {
     let end = line_end(text);
     let gap = match text {
         _ if is_blank(text) => String::new(),
@@ -118,7 +153,7 @@ fn appended(text: &str, entry: &Value) -> Splice {
     };
     let fields = entry.as_object().into_iter().flatten();
     let lines: String = fields.map(|(name, value)| format!("{name} = {}{end}", line(value))).collect();
-    Splice::insert(text.len(), format!("{gap}[{SERVERS}.{NAME}]{end}{lines}"))
+    Splice::insert(text.len(), format!("{gap}{header}{end}{lines}"))
 }
 
 /// Returns the splice that sets a property of the entry.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::print;
+use crate::settings::hosts::HostSetting;
 use crate::settings::remotes::Remote;
 use crate::settings::{Settings, file};
 
@@ -43,7 +44,8 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
         rows.push((key.name.to_owned(), json!(value), origin.to_string(), key.about));
     }
     let services = settings.remotes.iter().flat_map(Remote::rows);
-    rows.extend(services.map(|row| (row.name, row.value, row.origin.to_string(), row.about)));
+    let hosts = settings.hosts.iter().flat_map(HostSetting::rows);
+    rows.extend(services.chain(hosts).map(|row| (row.name, row.value, row.origin.to_string(), row.about)));
     let missing = missing_tokens(&settings, true).await;
     if json {
         let documents = rows.into_iter().map(|(name, value, origin, about)| {

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_daemon::{Clock, Options, ShutdownMode, WorkerStarter};
-use steplatch_host::{Hosts, Starter};
+use steplatch_host::{Hosts, START_TIME, Starter};
 use steplatch_protocol::{
     CallError, Client, ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, StopDaemon, StopDaemonReply,
     connect, ensure_private, host_advice,
@@ -64,13 +64,17 @@ pub(crate) enum Daemon {
     Serve,
     /// Be the process that keeps the terminals, which the daemon starts with a listening socket as standard input
     #[command(hide = true)]
-    Host,
+    Host {
+        /// Keep them for this client on another machine instead
+        #[arg(long, value_name = "CLIENT")]
+        hosted: Option<String>,
+    },
 }
 
 impl Daemon {
     /// Returns whether this process serves many clients, rather than sending requests for one.
     pub(super) fn has_much_to_do(&self) -> bool {
-        matches!(self, Self::Serve | Self::Host | Self::Start { foreground: true, .. })
+        matches!(self, Self::Serve | Self::Host { .. } | Self::Start { foreground: true, .. })
     }
 
     pub(super) async fn run(self, place: DaemonPaths) -> Result<ExitCode, Failure> {
@@ -79,7 +83,8 @@ impl Daemon {
             Self::Start { json, .. } => start(&place, json).await,
             Self::Stop { keep_terminals, json } => stop(&place, keep_terminals, json).await,
             Self::Restart { json } => restart(&place, json).await,
-            Self::Host => host::keep(&place).await,
+            Self::Host { hosted: None } => host::keep(&place).await,
+            Self::Host { hosted: Some(client) } => host::keep(&host::hosted_place(&client)?).await,
             Self::Status { json } => status(&place, json).await,
             Self::Serve => serve(place, Detached::Yes).await,
         }
@@ -425,6 +430,7 @@ fn host_starter(place: &DaemonPaths) -> Result<Starter, Failure> {
         program: front::starter()?.program,
         arguments: arguments.chain([place.state().as_os_str().to_owned()]).collect(),
         log: place.host_log(),
+        start_time: START_TIME,
     })
 }
 

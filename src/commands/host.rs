@@ -1,19 +1,89 @@
-//! The host process, which keeps the terminals for the daemon.
+//! The host process, which keeps the terminals for the daemon, and the relay through which a daemon on another machine reaches
+//! one here.
 
+use std::ffi::OsString;
+use std::io::BufReader;
 use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use steplatch_host::{Identity, serve};
-use steplatch_protocol::DaemonPaths;
+use steplatch_host::{Identity, Relay, Starter, serve};
+use steplatch_protocol::{DaemonPaths, ensure_private};
 use steplatch_terminal::{Integration, Options, Terminals};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::failure::Failure;
+use crate::front;
 use crate::settings::Settings;
+
+/// Carry a connection between a daemon on another machine and the terminal host here that is its own
+#[derive(Debug, clap::Args)]
+pub(crate) struct HostRelay {
+    /// Speak on standard input and output
+    #[arg(long, required = true)]
+    stdio: bool,
+    /// Name of the client
+    #[arg(long)]
+    client: String,
+}
+
+impl HostRelay {
+    /// Serves the connection until either side ends.
+    pub(super) async fn run(self) -> Result<ExitCode, Failure> {
+        let place = hosted_place(&self.client)?;
+        ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+        let relay = Relay {
+            folder: place.runtime().to_owned(),
+            starter: hosted_starter(&place, &self.client)?,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let served = relay.serve(BufReader::new(std::io::stdin()), std::io::stdout()).await;
+        served.map_err(|error| Failure::work(error.to_string()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the place of the host that belongs to a client on another machine.
+pub(super) fn hosted_place(client: &str) -> Result<DaemonPaths, Failure> {
+    DaemonPaths::hosted(client).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// How long a host that is started by a login shell may take: the user's profile comes first.
+const LOGIN_START_TIME: Duration = Duration::from_secs(30);
+
+/// Shells with a login form that take a command in the usual way.
+const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
+
+/// Returns how a host for another machine is started: by the user's login shell, so that its terminals have the environment of a
+/// login and not that of one command over ssh.
+fn hosted_starter(place: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
+    let program = front::starter()?.program;
+    let host = ["daemon", "host", "--hosted", client].map(OsString::from);
+    let (program, arguments) = match login_shell() {
+        Some((shell, script)) => {
+            let login = ["-l".into(), "-c".into(), OsString::from(script), program.into_os_string()];
+            (shell, login.into_iter().chain(host).collect())
+        }
+        None => (program, host.into()),
+    };
+    Ok(Starter::Program { program, arguments, log: place.host_log(), start_time: LOGIN_START_TIME })
+}
+
+/// Returns the user's login shell, and the script with which it becomes the program of its arguments.
+fn login_shell() -> Option<(PathBuf, &'static str)> {
+    let shell = PathBuf::from(std::env::var_os("SHELL")?);
+    let name = shell.file_name()?.to_str()?.to_owned();
+    if !LOGIN_SHELLS.contains(&name.as_str()) || !Path::new(&shell).is_absolute() {
+        return None;
+    }
+    let script = if name == "fish" { "exec $argv" } else { r#"exec "$0" "$@""# };
+    Some((shell, script))
+}
 
 /// Keeps terminals for clients of the socket on standard input, until there are neither terminals nor clients.
 pub(super) async fn keep(place: &DaemonPaths) -> Result<ExitCode, Failure> {

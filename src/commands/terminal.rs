@@ -84,6 +84,9 @@ pub(crate) struct Open {
     /// Columns and rows
     #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = size)]
     size: (u16, u16),
+    /// Machine to open it on [default: this one]
+    #[arg(long, add = completion::hosts())]
+    host: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -246,6 +249,7 @@ impl Open {
                 rows: self.size.1,
                 name: self.name,
                 wait_ready: true,
+                host: self.host,
                 ..OpenTerminal::default()
             },
         )
@@ -276,8 +280,12 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the state of a terminal in words: above all whether it waits for the person.
+/// Returns the state of a terminal in words: above all whether it waits for the person. Nothing else is known of a terminal whose
+/// machine is not connected.
 pub(crate) fn state(session: &SessionInfo) -> String {
+    if let Some(since) = &session.host_lost_since {
+        return format!("host lost {}", print::ago(since));
+    }
     match (session.state.as_str(), session.exit_code) {
         ("exited", Some(code)) => return format!("exited {code}"),
         ("exited", None) => return "exited".to_owned(),
@@ -308,8 +316,17 @@ pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
         format!("{}x{}", session.cols, session.rows),
         or_dash(&session.opened_by),
         print::fitted(&print::visible(&session.command), 40),
-        or_dash(&session.cwd),
+        directory(session),
     ]
+}
+
+/// Returns the directory of a terminal, behind the name of its machine as scp(1) writes it.
+fn directory(session: &SessionInfo) -> String {
+    match (&session.host, &session.cwd) {
+        (Some(host), cwd) => format!("{host}:{}", cwd.as_deref().unwrap_or_default()),
+        (None, Some(cwd)) => cwd.clone(),
+        (None, None) => "-".to_owned(),
+    }
 }
 
 impl Send {

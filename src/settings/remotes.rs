@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use steplatch_remote::{Config, KEYS, RawValue};
 
-use super::{Origin, Problem};
+use super::{Origin, Problem, SettingRow};
 
 /// The key of the services in the file, and the prefix of their keys in the list of settings.
 pub(super) const REMOTE: &str = "remote";
@@ -28,22 +28,10 @@ pub(crate) struct Remote {
     origin: Origin,
 }
 
-/// One setting of a service.
-pub(crate) struct Row {
-    /// Its name among the settings.
-    pub(crate) name: String,
-    /// The value; of a token only its source.
-    pub(crate) value: Value,
-    /// The origin of the value.
-    pub(crate) origin: Origin,
-    /// The description.
-    pub(crate) about: &'static str,
-}
-
 impl Remote {
     /// Returns all settings of the service.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
-        KEYS.iter().map(|key| Row {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = SettingRow> {
+        KEYS.iter().map(|key| SettingRow {
             name: format!("{REMOTE}.{}.{}", self.config.name, key.name),
             value: value(&self.config, key.name),
             origin: match (&self.origin, self.said.contains(&key.name)) {
@@ -190,7 +178,7 @@ base_url = 'http://127.0.0.1:7878'
         let settings = read(text, &environment).unwrap();
         let names: Vec<&str> = settings.remotes.iter().map(|remote| remote.config.name.as_str()).collect();
         assert_eq!(names, ["flows", "127.0.0.1", "default"]);
-        let rows: Vec<Row> = settings.remotes.iter().flat_map(Remote::rows).collect();
+        let rows: Vec<SettingRow> = settings.remotes.iter().flat_map(Remote::rows).collect();
         let row = |name: &str| {
             let row = rows.iter().find(|row| row.name == name).unwrap();
             (row.value.clone(), row.origin.to_string())

@@ -7,8 +7,6 @@ mod imports;
 mod procedures;
 mod repairs;
 mod skills;
-#[path = "../../crates/terminal/tests/it/ssh_server.rs"]
-mod ssh_server;
 
 use serde_json::{Map, Value, json};
 use steplatch_testkit::{Agent, CommandOutput, Home};

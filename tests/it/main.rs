@@ -17,6 +17,7 @@ mod engines;
 mod events;
 mod functions;
 mod gates;
+mod hosts;
 mod http;
 mod library;
 mod loading;
@@ -33,6 +34,8 @@ mod pauses;
 mod people;
 mod settings;
 mod setup;
+#[path = "../../crates/terminal/tests/it/ssh_server.rs"]
+mod ssh_server;
 mod stories;
 mod survival;
 mod trials;

@@ -12,7 +12,7 @@ use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// Returns the process id of the daemon in `home` that is not `last`; the agents start one whenever there is none.
-fn next_daemon(home: &Home, last: i64) -> i64 {
+pub(crate) fn next_daemon(home: &Home, last: i64) -> i64 {
     eventually_blocking("another daemon serves", || {
         let status = home.runs(&["daemon", "status", "--json"]);
         if status.code == 0
@@ -24,12 +24,12 @@ fn next_daemon(home: &Home, last: i64) -> i64 {
     })
 }
 
-fn kill(pid: i64) {
+pub(crate) fn kill(pid: i64) {
     kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
 /// Returns the whole output of a terminal, read page by page.
-fn whole_output(agent: &Agent, session: &str) -> String {
+pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
     let (mut output, mut offset) = (String::new(), 0);
     loop {
         let page = agent.calls(

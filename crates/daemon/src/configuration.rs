@@ -1,6 +1,7 @@
 //! The parts of a daemon's configuration that can change while it runs.
 
 use steplatch_access::ProofPolicy;
+use steplatch_host::{Hosts, RemoteHostConfig};
 use steplatch_protocol::EngineKind;
 use steplatch_runs::EnginePolicy;
 use steplatch_services::RemoteServices;
@@ -15,6 +16,8 @@ pub struct Configuration {
     pub library_tools: bool,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
+    /// Other machines on which terminals can be opened.
+    pub hosts: Vec<RemoteHostConfig>,
     /// The weakest proof of a person that gates for people accept.
     pub gate_proof: Proof,
     /// Whether pagers and editors open in shells that are started for one command.
@@ -60,13 +63,35 @@ impl EnginePolicy for DefaultEngine {
 }
 
 /// Applies the services of the configuration, now and whenever it changes.
-pub(crate) fn follow_remotes(mut configuration: Receiver<Configuration>, remotes: RemoteServices) {
-    remotes.configure(&configuration.borrow_and_update().remotes.clone());
+pub(crate) fn follow_remotes(configuration: Receiver<Configuration>, remotes: RemoteServices) {
+    follow(
+        configuration,
+        |configuration| configuration.remotes.clone(),
+        move |remotes_now| remotes.configure(remotes_now),
+    );
+}
+
+/// Applies the other machines of the configuration, now and whenever they change.
+pub(crate) fn follow_hosts(configuration: Receiver<Configuration>, hosts: Hosts) {
+    follow(
+        configuration,
+        |configuration| configuration.hosts.clone(),
+        move |hosts_now| hosts.configure_remotes(hosts_now),
+    );
+}
+
+/// Applies a part of the configuration, now and whenever anything in it changes: what a part has an effect on may depend on the rest.
+fn follow<T: Send + 'static>(
+    mut configuration: Receiver<Configuration>,
+    part: impl Fn(&Configuration) -> Vec<T> + Send + 'static,
+    apply: impl Fn(&[T]) + Send + 'static,
+) {
+    apply(&part(&configuration.borrow_and_update()));
     tokio::spawn(async move {
         // Without a sender the configuration never changes.
         while configuration.changed().await.is_ok() {
-            let configs = configuration.borrow_and_update().remotes.clone();
-            remotes.configure(&configs);
+            let now = part(&configuration.borrow_and_update());
+            apply(&now);
         }
     });
 }

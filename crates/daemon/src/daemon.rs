@@ -11,7 +11,7 @@ use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_clock::Clock;
-use steplatch_host::{Hosts, Starter};
+use steplatch_host::{Hosts, NoQuestions, OpenSsh, RemoteSetup, Starter};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
 use steplatch_runs::RetentionPolicy;
@@ -21,10 +21,11 @@ use steplatch_terminal::Integration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
 
-use crate::configuration::Configuration;
+use crate::configuration::{self, Configuration};
 use crate::connection;
 use crate::dispatcher::{Dispatcher, DispatcherParts};
 use crate::lock::{LockError, StateLock};
+use crate::ssh_environment::DaemonSshEnvironment;
 
 /// The setup of a daemon.
 #[derive(Debug, Clone)]
@@ -124,6 +125,10 @@ impl Daemon {
         let lock = StateLock::acquire(&place).await?;
         let listener = listen(&place)?;
         let mut starter = options.host;
+        let program = match &starter {
+            Starter::Program { program, .. } => Some(program.clone()),
+            Starter::InProcess(_) => None,
+        };
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
             terminals.history_folder = Some(place.state().to_owned());
@@ -134,6 +139,17 @@ impl Daemon {
             hidden.hide(&secret);
         })
         .await?;
+        let ssh = Arc::new(DaemonSshEnvironment::new(program, place.state()));
+        hosts.reach(RemoteSetup {
+            notes: place.hosts(),
+            transport: Arc::new(OpenSsh {
+                program: "ssh".into(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                environment: ssh.clone(),
+            }),
+            questions: Arc::new(NoQuestions),
+        });
+        configuration::follow_hosts(options.configuration.clone(), hosts.clone());
         let ours = OwnProcesses::new(hosts.clone(), alone);
         let (first, mut may_start) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
@@ -146,6 +162,7 @@ impl Daemon {
         let parts = DispatcherParts {
             place,
             hosts,
+            ssh,
             workers: Workers::new(options.workers),
             secrets,
             keep: options.runs,

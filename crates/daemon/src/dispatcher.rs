@@ -28,6 +28,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
+use crate::ssh_environment::DaemonSshEnvironment;
 use crate::tools::{ToolSubscription, Tools};
 use crate::waiting;
 
@@ -39,6 +40,7 @@ pub(crate) struct Dispatcher {
     /// Notified when a client does not find the socket.
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
+    ssh: Arc<DaemonSshEnvironment>,
     recordings: Recordings,
     runs: Runs,
     workflows: Workflows,
@@ -102,6 +104,8 @@ pub(crate) struct DispatcherParts {
     pub(crate) place: DaemonPaths,
     /// The processes that have the terminals.
     pub(crate) hosts: Hosts,
+    /// The environment of connections to other machines.
+    pub(crate) ssh: Arc<DaemonSshEnvironment>,
     /// Execute functions.
     pub(crate) workers: Workers,
     pub(crate) secrets: Arc<Redactor>,
@@ -123,7 +127,7 @@ impl Dispatcher {
         parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
-        let DispatcherParts { place, hosts, workers, secrets, keep, configuration, clock } = parts;
+        let DispatcherParts { place, hosts, ssh, workers, secrets, keep, configuration, clock } = parts;
         let stop = watch::Sender::new(None);
         let policy = Arc::new(configuration::CommandSettings(configuration.clone()));
         let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe());
@@ -183,6 +187,7 @@ impl Dispatcher {
             secrets,
             recordings,
             sessions,
+            ssh,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
         })
@@ -224,6 +229,7 @@ impl Dispatcher {
             );
             return Err(Refusal { code: ErrorCode::UnsupportedProtocol, error });
         }
+        self.ssh.note_client(hello);
         Ok(VerbReply::of(HelloReply {
             protocol_version: PROTOCOL_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -302,6 +308,8 @@ impl Dispatcher {
                 let (reply, held) = Box::pin(sessions.hold(caller, verb)).await;
                 return (VerbReply::of(reply), held.map(ReplyStream::Hold));
             }
+            Command::ListHosts(_) => VerbReply::of(sessions.list_hosts()),
+            Command::CheckHost(verb) => VerbReply::of(Box::pin(sessions.check_host(verb)).await),
             Command::HandBackTerminal(verb) => VerbReply::of(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => {
                 let detail = verb.detail;

@@ -10,6 +10,7 @@ mod connection;
 mod daemon;
 mod dispatcher;
 mod lock;
+mod ssh_environment;
 mod tools;
 mod waiting;
 
@@ -21,3 +22,4 @@ pub use steplatch_sessions::{ShutdownMode, TerminalTools};
 pub use configuration::Configuration;
 pub use daemon::{Daemon, Options, ShutdownHandle, StartError};
 pub use lock::LockError;
+pub use ssh_environment::QUESTION_VARIABLE;

@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -14,6 +14,7 @@ use steplatch_terminal::SecretText;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::hosts::START_TIME;
 use crate::inbox::read_frames;
 use crate::outbox::Outbox;
 use crate::server::next_number;
@@ -47,9 +48,57 @@ pub enum AskError {
         /// The host's process id.
         pid: u32,
     },
+    /// The host does not answer in time, as when its process is stopped. It may still carry out the request.
+    #[error("the terminal host (pid {pid}) does not answer; `kill -CONT {pid}` continues it if it is stopped")]
+    HostSilent {
+        /// The host's process id.
+        pid: u32,
+    },
+    /// The machine of the terminal is not connected, so nothing was asked.
+    #[error("host '{host}' is not connected{}: {why}; its terminals go on there ('steplatch hosts check {host}' tries again)", moment(*.since))]
+    NotConnected {
+        /// The name of the machine.
+        host: String,
+        /// Since when.
+        since: Option<SystemTime>,
+        /// Why.
+        why: String,
+    },
+    /// The connection to the machine of the terminal was lost before the answer came.
+    #[error("the connection to host '{host}' was lost before it answered; its terminals go on there")]
+    ConnectionLost {
+        /// The name of the machine.
+        host: String,
+    },
+    /// The host on another machine is gone, and its terminals with it.
+    #[error("the terminal was lost: its terminal host on '{host}' (pid {pid}) has ended")]
+    RemoteHostLost {
+        /// The name of the machine.
+        host: String,
+        /// The host's process id over there.
+        pid: u32,
+    },
     /// Its answer cannot be read.
     #[error("the terminal host's answer can not be read: {0}")]
     Garbled(String),
+}
+
+impl AskError {
+    /// Whether it is unknown what became of the request.
+    #[must_use]
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::HostLost { .. } | Self::RemoteHostLost { .. } | Self::ConnectionLost { .. })
+    }
+}
+
+/// Says since when, for a sentence.
+fn moment(since: Option<SystemTime>) -> String {
+    let seconds = since.and_then(|since| since.elapsed().ok()).map(|elapsed| elapsed.as_secs());
+    seconds.map_or_else(String::new, |seconds| match seconds {
+        0..120 => format!(" since {seconds} s"),
+        120..7200 => format!(" since {} min", seconds / 60),
+        _ => format!(" since {} h", seconds / 3600),
+    })
 }
 
 /// A connection to a host. Cheap to clone.
@@ -60,6 +109,8 @@ pub struct Host {
 
 #[derive(Debug)]
 struct Shared {
+    /// Tells this connection from every other one of this process.
+    number: u64,
     greeting: HostHello,
     outbox: Outbox,
     waiting: Arc<Waiting>,
@@ -87,9 +138,6 @@ struct Table {
     over: bool,
 }
 
-/// How long a host may take to send its greeting.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// How many events a receiver may be behind.
 const MOST_BEHIND: usize = 256;
 
@@ -103,9 +151,14 @@ impl Host {
     /// # Errors
     /// When no process listens there, or the listening process is no host.
     pub(crate) async fn connect(socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
+        Self::connect_within(START_TIME, socket, on_secret).await
+    }
+
+    /// Connects to the host at `socket`, which may take so long to answer.
+    pub(crate) async fn connect_within(patience: Duration, socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
         let connected = async { Self::over(UnixStream::connect(socket).await?, on_secret).await };
-        tokio::time::timeout(PATIENCE, connected).await.map_err(silent)?
+        tokio::time::timeout(patience, connected).await.map_err(silent)?
     }
 
     /// Speaks over `stream`.
@@ -135,13 +188,19 @@ impl Host {
         });
         let reading = reading.abort_handle();
         let unknown = HostHello::default();
-        let mut shared = Shared { greeting: unknown, outbox, waiting, over, reading };
+        let number = next_number();
+        let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading };
         let greeting: Result<HostHello, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
         for secret in std::mem::take(&mut shared.greeting.secrets) {
             on_secret(secret);
         }
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Returns a number that no other connection of this process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.shared.number
     }
 
     /// Returns the greeting of the host.

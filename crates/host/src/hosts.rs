@@ -11,12 +11,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Description, Options, SecretText, Spec, TERMINAL_VARIABLE, Terminals};
 use tokio::net::UnixListener;
@@ -25,8 +26,12 @@ use tokio::task::JoinSet;
 
 use crate::client::{AskError, Host, OnSecret};
 use crate::records;
+use crate::remote::RemoteHost;
+use crate::remote::{
+    RemoteError, RemoteHostConfig, RemoteHostStatus, RemoteHosts, RemotePlace, RemoteSetup, SHORT_PATIENCE,
+};
 use crate::server::{Identity, serve};
-use crate::terminal::HostedTerminal;
+use crate::terminal::{HostedTerminal, Keeper};
 use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal};
 
 /// How a host is started.
@@ -40,6 +45,8 @@ pub enum Starter {
         arguments: Vec<OsString>,
         /// Where it writes its log.
         log: PathBuf,
+        /// How long it may take to answer after its start.
+        start_time: Duration,
     },
     /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
     InProcess(Box<Options>),
@@ -57,6 +64,27 @@ pub enum HostsError {
     /// It did not answer.
     #[error(transparent)]
     Ask(#[from] AskError),
+    /// The machine was not reached.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+}
+
+/// The host that a terminal ended with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostHost {
+    /// Its process id, on its machine.
+    pub pid: u32,
+    /// Its machine, if that is another one.
+    pub machine: Option<String>,
+}
+
+/// A terminal, as lists show it.
+#[derive(Debug, Clone)]
+pub struct ListedTerminal {
+    /// Its state.
+    pub description: Description,
+    /// The machine that it is on, if that is another one.
+    pub place: Option<RemotePlace>,
 }
 
 /// The role of a host for its daemon.
@@ -114,6 +142,8 @@ struct Shared {
     starting: tokio::sync::Mutex<()>,
     /// Counts changes of the table's hosts.
     changed: watch::Sender<u64>,
+    /// Terminal hosts on other machines.
+    remote: OnceLock<RemoteHosts>,
 }
 
 #[derive(Default)]
@@ -131,7 +161,12 @@ struct Table {
 struct KnownHost {
     host: Host,
     state: HostState,
+    /// The name of its socket.
+    socket: String,
 }
+
+/// How long a host may usually take to answer, also after its start.
+pub const START_TIME: Duration = Duration::from_secs(2);
 
 /// How long a host may take to end.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
@@ -142,28 +177,50 @@ const MOST_LOST: usize = 1000;
 /// How often the terminals of a host of an older version are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a host may take to list its terminals, or to retire. All lists and the start of the daemon wait for it, and a host
-/// that is stopped never answers.
+/// How long a host may take to answer a request that concerns no terminal, or all of them. Every client of the daemon may wait
+/// for the answer, and a host that is stopped never sends it.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Lists the terminals of a host; none if it has ended, or does not answer in time.
-async fn listed(host: &Host) -> Option<Vec<Description>> {
-    match tokio::time::timeout(ANSWER_TIME, host.ask(&Ask::List)).await {
-        Ok(listed) => listed.ok(),
-        Err(_) => {
-            tracing::warn!(pid = host.greeting().pid, "a terminal host does not list its terminals");
-            None
+/// Sends a request, and waits for the answer no longer than [`ANSWER_TIME`].
+async fn answer<T: DeserializeOwned>(host: &Host, ask: &Ask) -> Result<T, AskError> {
+    let pid = host.greeting().pid;
+    tokio::time::timeout(ANSWER_TIME, host.ask(ask)).await.unwrap_or_else(|_| {
+        tracing::warn!(pid, "a terminal host does not answer");
+        Err(AskError::HostSilent { pid })
+    })
+}
+
+/// Returns the terminal that one of the hosts finds, as soon as it finds it.
+async fn found(hosts: Vec<Host>, ask: Ask) -> Result<Option<(Host, TerminalId)>, AskError> {
+    let ask = Arc::new(ask);
+    let mut asking = JoinSet::new();
+    for host in hosts {
+        let ask = ask.clone();
+        asking.spawn(async move {
+            let id = answer::<Option<TerminalId>>(&host, &ask).await;
+            id.map(|id| id.map(|id| (host, id)))
+        });
+    }
+    let mut silent = None;
+    while let Some(Ok(found)) = asking.join_next().await {
+        match found {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Err(error @ AskError::HostSilent { .. }) => silent = Some(error),
+            // A host that has ended keeps no terminals, and one of an older version that does not know the request
+            // has none to report.
+            Ok(None) | Err(_) => {}
         }
     }
+    silent.map_or(Ok(None), Err)
 }
 
 /// What a client has seen of [`Hosts::watch_activity`].
 #[derive(Debug, Default)]
 pub struct SeenActivity {
-    /// The count of each host, by its process id.
-    counts: HashMap<u32, u64>,
-    /// The count of changes of the table's hosts.
-    table: Option<u64>,
+    /// The count of each host, by the number of the connection.
+    counts: HashMap<u64, u64>,
+    /// The counts of changes of the table's hosts, and of the connections to other machines.
+    table: Option<(u64, u64)>,
 }
 
 /// The mark in the environment of a host.
@@ -193,6 +250,7 @@ impl Hosts {
                 missed: AtomicBool::new(false),
                 starting: tokio::sync::Mutex::default(),
                 changed: watch::Sender::default(),
+                remote: OnceLock::new(),
             }),
         };
         let mut sockets: Vec<PathBuf> = std::fs::read_dir(folder)?
@@ -246,54 +304,149 @@ impl Hosts {
         self.current().await.map(drop)
     }
 
-    /// Opens a terminal.
+    /// Reaches other machines from now on. Called once.
+    pub fn reach(&self, setup: RemoteSetup) {
+        // A second setup would leave the connections of the first one without an owner.
+        let _ = self.shared.remote.set(RemoteHosts::new(setup, self.shared.on_secret.clone()));
+    }
+
+    /// Takes over the machines that the user has named; connects to those that have terminals.
+    pub fn configure_remotes(&self, configs: &[RemoteHostConfig]) {
+        if let Some(remote) = self.shared.remote.get() {
+            remote.configure(configs);
+        }
+    }
+
+    /// Waits until a machine is configured with this destination.
+    pub async fn await_remote(&self, config: &RemoteHostConfig) {
+        let Some(remote) = self.shared.remote.get() else { return };
+        let mut moved = remote.follow();
+        while !remote.status().iter().any(|status| status.config == *config) {
+            // The sender is owned by the hosts and stays.
+            let _ = moved.changed().await;
+        }
+    }
+
+    /// Returns the status of the machines that the user has named.
+    #[must_use]
+    pub fn remote_status(&self) -> Vec<RemoteHostStatus> {
+        self.shared.remote.get().map(RemoteHosts::status).unwrap_or_default()
+    }
+
+    /// Connects to a machine, or to it again, and starts a terminal host there if there is none.
+    ///
+    /// # Errors
+    /// When there is no such machine, or it is not reached within that time.
+    pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
+        self.remote(name)?.check(name, patience).await
+    }
+
+    fn remote(&self, name: &str) -> Result<&RemoteHosts, RemoteError> {
+        let unknown = || RemoteError::Unknown { name: name.to_owned(), hosts: Vec::new() };
+        self.shared.remote.get().ok_or_else(unknown)
+    }
+
+    /// Opens a terminal on this machine.
     ///
     /// # Errors
     /// When there is no host, or it does not open it.
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        if let Some(name) = &spec.name
-            && let Some(taken) = self.named_elsewhere(name).await
-        {
-            return Err(OpenRefused::NameTaken { name: name.clone(), by: taken }.into());
+        self.open_on(spec, None, SHORT_PATIENCE).await
+    }
+
+    /// Opens a terminal, on another machine if one is named. `patience` is how long it waits for a machine that is not connected.
+    ///
+    /// # Errors
+    /// When the machine is not reached, there is no host, or it does not open the terminal.
+    pub async fn open_on(
+        &self,
+        spec: Spec,
+        machine: Option<&str>,
+        patience: Duration,
+    ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
+        if let Some(name) = &spec.name {
+            let (mut others, noted) = (self.older(), self.shared.remote.get().and_then(|remote| remote.noted(name)));
+            if machine.is_some() {
+                others.extend(self.current_now());
+            }
+            let taken = match noted {
+                Some((_, id)) => Some(id),
+                None => found(others, Ask::Find(name.clone())).await?.map(|(_, id)| id),
+            };
+            if let Some(by) = taken {
+                return Err(OpenRefused::NameTaken { name: name.clone(), by }.into());
+            }
         }
-        let host = self.current().await?;
-        let opened: Result<OpenedTerminal, OpenRefused> =
-            host.ask(&Ask::Open(Box::new(OpenRequest::from(spec)))).await?;
+        let Some(machine) = machine else {
+            let host = self.current().await?;
+            let opened: Result<OpenedTerminal, OpenRefused> =
+                host.ask(&Ask::Open(Box::new(OpenRequest::from(spec)))).await?;
+            let opened = opened?;
+            self.lock().kept.insert(opened.id.clone(), host.clone());
+            return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
+        };
+        let remote = self.remote(machine)?;
+        let host = remote.current(machine, patience).await?;
+        let request = Ask::Open(Box::new(OpenRequest::on_another_machine(spec)));
+        let opened: Result<OpenedTerminal, OpenRefused> = Keeper::There(host.clone()).ask(&request, patience).await?;
         let opened = opened?;
-        self.lock().kept.insert(opened.id.clone(), host.clone());
-        Ok((HostedTerminal::new(host, opened.id.clone()), opened))
+        let terminal = HostedTerminal::on(host.clone(), opened.id.clone());
+        // A terminal that was closed at this moment needs no note.
+        if let Ok(description) = terminal.describe().await {
+            remote.opened(machine, &host, description).await;
+        }
+        Ok((terminal, opened))
     }
 
     /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first
     /// request.
-    pub async fn get(&self, id_or_name: &str) -> Option<HostedTerminal> {
+    ///
+    /// # Errors
+    /// When no host has a terminal of this name, and one that may have it does not answer.
+    pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
-        if let Ok(id) = id_or_name.parse::<TerminalId>() {
-            let kept = self.lock().kept.get(&id).cloned();
-            if let Some(host) = kept {
-                return Some(HostedTerminal::new(host, id));
-            }
-            if let [host] = reachable.as_slice() {
-                return Some(HostedTerminal::new(host.clone(), id));
-            }
+        let remote = self.shared.remote.get();
+        if let Ok(id) = id_or_name.parse::<TerminalId>()
+            && let Some(host) = self.lock().kept.get(&id).cloned()
+        {
+            return Ok(Some(HostedTerminal::new(host, id)));
         }
-        for host in reachable {
-            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::Find(id_or_name.to_owned())).await {
-                return Some(HostedTerminal::new(host, id));
-            }
+        if let Some((host, id)) = remote.and_then(|remote| remote.noted(id_or_name)) {
+            return Ok(Some(HostedTerminal::on(host, id)));
         }
-        None
+        let up = remote.map(RemoteHosts::up).unwrap_or_default();
+        if let (Ok(id), [host], []) = (id_or_name.parse::<TerminalId>(), reachable.as_slice(), up.as_slice()) {
+            return Ok(Some(HostedTerminal::new(host.clone(), id)));
+        }
+        self.find_on(reachable, up, Ask::Find(id_or_name.to_owned())).await
     }
 
     /// Returns the terminal that a step opened, also one that was closed since. Waits for an opening that is under
     /// way. A host of an older version that does not know the request counts as having opened none.
-    pub async fn opened_by(&self, step: &str) -> Option<HostedTerminal> {
-        for host in self.reachable() {
-            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::OpenedBy(step.to_owned())).await {
-                return Some(HostedTerminal::new(host, id));
-            }
+    ///
+    /// # Errors
+    /// When no host knows the step, and one that may have opened it does not answer.
+    pub async fn opened_by(&self, step: &str) -> Result<Option<HostedTerminal>, AskError> {
+        let remote = self.shared.remote.get();
+        let up = remote.map(RemoteHosts::up).unwrap_or_default();
+        match self.find_on(self.reachable(), up, Ask::OpenedBy(step.to_owned())).await? {
+            Some(terminal) => Ok(Some(terminal)),
+            None => remote.and_then(RemoteHosts::trouble).map_or(Ok(None), Err),
         }
-        None
+    }
+
+    /// Asks hosts here and on other machines for a terminal.
+    async fn find_on(
+        &self,
+        here: Vec<Host>,
+        there: Vec<(RemoteHost, Host)>,
+        ask: Ask,
+    ) -> Result<Option<HostedTerminal>, AskError> {
+        let all = here.into_iter().chain(there.iter().map(|(_, host)| host.clone())).collect();
+        Ok(found(all, ask).await?.map(|(host, id)| match there.iter().find(|(_, up)| up.number() == host.number()) {
+            Some((remote, _)) => HostedTerminal::on(remote.clone(), id),
+            None => HostedTerminal::new(host, id),
+        }))
     }
 
     /// Whether a host has gone to which the last daemon may have sent requests.
@@ -304,24 +457,36 @@ impl Hosts {
 
     /// Returns the process id of the host that this terminal ended with, if it ended that way.
     #[must_use]
-    pub fn lost(&self, id: &str) -> Option<u32> {
-        self.lock().lost.iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid)
+    pub fn lost(&self, id: &str) -> Option<LostHost> {
+        let here = self.lock().lost.iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid);
+        match here {
+            Some(pid) => Some(LostHost { pid, machine: None }),
+            None => {
+                let (machine, pid) = self.shared.remote.get()?.lost(id)?;
+                Some(LostHost { pid, machine: Some(machine) })
+            }
+        }
     }
 
-    /// Describes all open terminals that can be reached, oldest first.
-    pub async fn list(&self) -> Vec<Description> {
+    /// Describes all open terminals, oldest first: those on a machine that is not connected as they were last seen.
+    pub async fn list(&self) -> Vec<ListedTerminal> {
         let mut all = Vec::new();
         for host in self.reachable() {
-            // A host that has ended at this moment keeps no terminals.
-            let Some(listed) = listed(&host).await else { continue };
+            // A host that has ended at this moment keeps no terminals; one that is stopped goes on later.
+            let Ok(listed) = answer::<Vec<Description>>(&host, &Ask::List).await else { continue };
             // A terminal that its host no longer lists was closed: it is not lost.
             let pid = host.greeting().pid;
             self.lock()
                 .kept
                 .retain(|id, keeper| keeper.greeting().pid != pid || listed.iter().any(|terminal| terminal.id == *id));
-            all.extend(listed);
+            all.extend(listed.into_iter().map(|description| ListedTerminal { description, place: None }));
         }
-        all.sort_by_key(|description| description.created);
+        if let Some(remote) = self.shared.remote.get() {
+            let ask = async |host: &Host| answer::<Vec<Description>>(host, &Ask::List).await.ok();
+            let there = remote.list(ask).await.into_iter();
+            all.extend(there.map(|(description, place)| ListedTerminal { description, place: Some(place) }));
+        }
+        all.sort_by_key(|terminal| terminal.description.created);
         all
     }
 
@@ -330,23 +495,26 @@ impl Hosts {
     pub async fn watch_activity(&self, seen: &mut SeenActivity) {
         loop {
             let mut changed = self.shared.changed.subscribe();
-            let hosts = self.reachable();
-            let table = *changed.borrow_and_update();
+            let remote = self.shared.remote.get();
+            let mut moved = remote.map(RemoteHosts::follow);
+            let mut hosts = self.reachable();
+            hosts.extend(remote.map(RemoteHosts::up).unwrap_or_default().into_iter().map(|(_, host)| host));
+            let table = (*changed.borrow_and_update(), moved.as_mut().map_or(0, |moved| *moved.borrow_and_update()));
             if seen.table != Some(table) {
                 seen.table = Some(table);
-                seen.counts.retain(|pid, _| hosts.iter().any(|host| host.greeting().pid == *pid));
+                seen.counts.retain(|number, _| hosts.iter().any(|host| host.number() == *number));
                 return;
             }
             let mut asking = JoinSet::new();
             for host in hosts {
-                let pid = host.greeting().pid;
-                let known = seen.counts.get(&pid).copied();
+                let number = host.number();
+                let known = seen.counts.get(&number).copied();
                 asking.spawn(async move {
                     match host.ask::<u64>(&Ask::WatchActivity(known)).await {
-                        Ok(count) => (pid, count),
+                        Ok(count) => (number, count),
                         Err(AskError::Refused(Refusal::NotUnderstood)) => {
                             tokio::time::sleep(LOOK_INTERVAL).await;
-                            (pid, 0)
+                            (number, 0)
                         }
                         // The table changes once the host's end is noticed.
                         Err(_) => std::future::pending().await,
@@ -354,22 +522,34 @@ impl Hosts {
                 });
             }
             tokio::select! {
-                Some(Ok((pid, count))) = asking.join_next() => {
-                    seen.counts.insert(pid, count);
+                Some(Ok((number, count))) = asking.join_next() => {
+                    seen.counts.insert(number, count);
                     return;
                 }
-                // The sender is ours and stays.
+                // The senders are ours and stay.
                 _ = changed.changed() => {}
+                () = async {
+                    match &mut moved {
+                        Some(moved) => drop(moved.changed().await),
+                        None => std::future::pending().await,
+                    }
+                } => {}
             }
         }
     }
 
-    /// Hides a text wherever it comes back, also for the daemons to come.
-    pub async fn remember(&self, secret: &SecretText) {
+    /// Hides texts wherever they come back, also for the daemons to come. A host that does not answer in time carries the
+    /// requests out once it goes on, before any later request.
+    pub async fn remember(&self, secrets: &[SecretText]) {
+        let mut telling = JoinSet::new();
         for host in self.reachable() {
-            // A host that has ended at this moment returns no text any more.
-            let _ = host.ask::<()>(&Ask::Remember(secret.clone())).await;
+            for secret in secrets {
+                let (host, ask) = (host.clone(), Ask::Remember(secret.clone()));
+                // A host that has ended at this moment returns no text any more.
+                telling.spawn(async move { drop(answer::<()>(&host, &ask).await) });
+            }
         }
+        telling.join_all().await;
     }
 
     /// Returns the status of the hosts.
@@ -379,11 +559,11 @@ impl Hosts {
             (table.hosts.clone(), table.silent.clone())
         };
         let mut status = Vec::with_capacity(hosts.len() + silent.len());
-        for KnownHost { host, state } in hosts {
+        for KnownHost { host, state, .. } in hosts {
             let greeting = host.greeting();
             let terminals = match state {
                 HostState::Foreign => greeting.terminals,
-                _ => listed(&host).await.map_or(0, |all| all.len()),
+                _ => answer::<Vec<Description>>(&host, &Ask::List).await.map_or(0, |all| all.len()),
             };
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
@@ -398,6 +578,12 @@ impl Hosts {
         status
     }
 
+    /// Returns the names of the sockets of the hosts that answer, and their roles.
+    pub(crate) fn listening(&self) -> Vec<(String, HostState)> {
+        let table = self.lock();
+        table.hosts.iter().map(|known| (known.socket.clone(), known.state)).collect()
+    }
+
     /// Returns the ids of the processes that are known as hosts, understood or not.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
@@ -406,20 +592,21 @@ impl Hosts {
         hosts.chain(table.silent.iter().copied()).collect()
     }
 
-    /// Closes every terminal and ends every host, also those that are not understood.
+    /// Closes every terminal and ends every host, also those that are not understood. One that does not answer receives a
+    /// signal, and is continued to act on it.
     pub async fn shut_down(&self) {
         let (hosts, silent) = {
             let mut table = self.lock();
             (std::mem::take(&mut table.hosts), std::mem::take(&mut table.silent))
         };
         silent.into_iter().filter(|pid| *pid != 0).for_each(end_process);
-        let ending = hosts.into_iter().map(|KnownHost { host, state }| {
+        let ending = hosts.into_iter().map(|KnownHost { host, state, .. }| {
             tokio::spawn(async move {
-                if state == HostState::Foreign {
+                // If it has ended already, nothing is left to do.
+                let silent =
+                    || async { matches!(answer::<()>(&host, &Ask::Shutdown).await, Err(AskError::HostSilent { .. })) };
+                if state == HostState::Foreign || silent().await {
                     end_process(host.greeting().pid);
-                } else {
-                    // If it has ended already, nothing is left to do.
-                    let _ = host.ask::<()>(&Ask::Shutdown).await;
                 }
                 // A host that does not end is not waited for any longer.
                 let _ = tokio::time::timeout(LAST_PATIENCE, host.lost()).await;
@@ -439,17 +626,9 @@ impl Hosts {
         table.hosts.iter().filter(|known| known.state != HostState::Foreign).map(|known| known.host.clone()).collect()
     }
 
-    async fn named_elsewhere(&self, name: &str) -> Option<TerminalId> {
-        let older: Vec<Host> = {
-            let table = self.lock();
-            table.hosts.iter().filter(|known| known.state == HostState::Older).map(|known| known.host.clone()).collect()
-        };
-        for host in older {
-            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::Find(name.to_owned())).await {
-                return Some(id);
-            }
-        }
-        None
+    fn older(&self) -> Vec<Host> {
+        let table = self.lock();
+        table.hosts.iter().filter(|known| known.state == HostState::Older).map(|known| known.host.clone()).collect()
     }
 
     fn current_now(&self) -> Option<Host> {
@@ -470,7 +649,12 @@ impl Hosts {
         let child = self.start(&socket).map_err(HostsError::NotStarted)?;
         let pid = child.as_ref().map_or_else(std::process::id, Child::id);
         records::add(&self.shared.notes, &socket, pid).map_err(HostsError::NotStarted)?;
-        let host = Host::connect(&socket, &self.shared.on_secret).await.map_err(HostsError::NotStarted)?;
+        let start_time = match &self.shared.starter {
+            Starter::Program { start_time, .. } => *start_time,
+            Starter::InProcess(_) => START_TIME,
+        };
+        let connected = Host::connect_within(start_time, &socket, &self.shared.on_secret).await;
+        let host = connected.map_err(HostsError::NotStarted)?;
         self.adopt(host.clone(), child, socket).await;
         Ok(host)
     }
@@ -480,7 +664,7 @@ impl Hosts {
         let listener = std::os::unix::net::UnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
         match &self.shared.starter {
-            Starter::Program { program, arguments, log } => {
+            Starter::Program { program, arguments, log, .. } => {
                 let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
                 let child = Command::new(program)
                     .args(arguments)
@@ -529,7 +713,7 @@ impl Hosts {
                     "a terminal host of an older version runs until its last terminal ends"
                 );
                 // It ends with its last terminal; if it has ended already, nothing is left to do.
-                let _ = tokio::time::timeout(ANSWER_TIME, host.ask::<()>(&Ask::Retire)).await;
+                let _ = answer::<()>(&host, &Ask::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
                 pid = greeting.pid,
@@ -540,10 +724,11 @@ impl Hosts {
             ),
         }
         if state != HostState::Foreign {
-            let kept = listed(&host).await.unwrap_or_default();
+            let kept: Vec<Description> = answer(&host, &Ask::List).await.unwrap_or_default();
             self.lock().kept.extend(kept.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
-        self.lock().hosts.push(KnownHost { host: host.clone(), state });
+        let name = socket.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.lock().hosts.push(KnownHost { host: host.clone(), state, socket: name });
         self.shared.changed.send_modify(|changed| *changed += 1);
         let hosts = Arc::downgrade(&self.shared);
         let (pid, over) = (greeting.pid, host.clone());
@@ -582,8 +767,11 @@ impl Hosts {
     }
 
     /// Notes that a terminal was closed, so that it is not taken for lost later.
-    pub fn closed(&self, id: &TerminalId) {
+    pub async fn closed(&self, id: &TerminalId) {
         self.lock().kept.remove(id);
+        if let Some(remote) = self.shared.remote.get() {
+            remote.closed(id).await;
+        }
     }
 }
 

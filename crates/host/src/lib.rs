@@ -11,14 +11,25 @@ mod client;
 mod fuzz;
 mod hosts;
 mod inbox;
+mod links;
 mod outbox;
 mod records;
+mod relay;
+mod remote;
 mod server;
 mod terminal;
 mod wire;
 
 pub use client::{AskError, Host, HostHello};
-pub use hosts::{HostState, HostStatus, Hosts, HostsError, SeenActivity, Starter};
+pub use hosts::{
+    HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, START_TIME, SeenActivity, Starter,
+};
+pub use relay::{Relay, RelayError};
+pub use remote::{
+    Channel, ConnectFailure, ErrorText, GIVE_UP, INSTALLED, NoQuestions, OpenSsh, QuestionWatch, RUN_PATIENCE,
+    RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup, SHORT_PATIENCE,
+    SshEnvironment, Transport,
+};
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{

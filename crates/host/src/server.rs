@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::pin::Pin;
@@ -25,6 +26,7 @@ use tokio::task::AbortHandle;
 
 use crate::client::HostHello;
 use crate::inbox::read_frames;
+use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
 use crate::wire::{
     Ask, AttachEvent, AttachReply, InvalidPattern, OpenRefused, OpenRequest, OpenedTerminal, Refusal, SECRETS,
@@ -54,6 +56,10 @@ struct Shared {
     ending: watch::Sender<bool>,
     /// The seats that are held, and over which connection they were taken last.
     seats: Mutex<HashMap<HoldKey, u64>>,
+    /// Sessions of clients on other machines.
+    links: Links,
+    /// The number of the last connection.
+    numbers: AtomicU64,
 }
 
 /// Keeps `terminals` and serves every client that connects to `listener`, until there is nothing left to keep.
@@ -79,8 +85,9 @@ pub async fn serve(
         retiring: AtomicBool::new(false),
         ending: watch::Sender::new(false),
         seats: Mutex::default(),
+        links: Links::default(),
+        numbers: AtomicU64::new(0),
     });
-    let mut numbers = 0;
     let user = rustix::process::getuid().as_raw();
     let over = over(shared.clone());
     tokio::pin!(over);
@@ -88,8 +95,7 @@ pub async fn serve(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == user || peer.uid() == 0) => {
-                    numbers += 1;
-                    tokio::spawn(Connection::serve(shared.clone(), stream, numbers));
+                    tokio::spawn(Connection::serve(shared.clone(), stream));
                 }
                 Ok(_) => tracing::warn!("a connection of another user was refused"),
                 Err(error) => {
@@ -158,18 +164,28 @@ struct Connection {
     number: u64,
     outbox: Outbox,
     asked: Arc<Mutex<HashMap<u64, AbortHandle>>>,
+    /// Its client hands the connection over to a link.
+    becomes_link: Notify,
 }
 
 impl Connection {
-    async fn serve(shared: Arc<Shared>, stream: UnixStream, number: u64) {
+    async fn serve(shared: Arc<Shared>, stream: UnixStream) {
+        let number = shared.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
-        let connection = Arc::new(Self { shared, number, outbox: outbox.clone(), asked: Arc::default() });
+        let connection = Arc::new(Self {
+            shared,
+            number,
+            outbox: outbox.clone(),
+            asked: Arc::default(),
+            becomes_link: Notify::new(),
+        });
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
         tokio::select! {
             () = read_frames(&stream, |number, body| connection.handle(number, read_body(body).ok())) => {}
             () = outbox.write_on() => {}
+            () = connection.becomes_link.notified() => connection.link(&stream),
             // The sender is ours and stays.
             _ = ending.wait_for(|ending| *ending) => {}
         }
@@ -179,6 +195,21 @@ impl Connection {
         }
         connection.shared.connections.send_modify(|count| *count -= 1);
         connection.give_seats_back().await;
+    }
+
+    /// Hands the connection over to a link. Its client has sent nothing behind the request for it.
+    fn link(&self, stream: &UnixStream) {
+        let handed = stream.as_fd().try_clone_to_owned().map(std::os::unix::net::UnixStream::from);
+        match handed.and_then(UnixStream::from_std) {
+            Ok(stream) => {
+                let (links, shared) = (self.shared.links.clone(), self.shared.clone());
+                tokio::spawn(async move {
+                    let serve = |stream| drop(tokio::spawn(boxed(Self::serve(shared, stream))));
+                    links.join(stream, serve).await;
+                });
+            }
+            Err(error) => tracing::warn!(%error, "a connection from another machine can not be served"),
+        }
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, AbortHandle>> {
@@ -269,6 +300,11 @@ impl Connection {
                 said
             }
             Ask::Cancel(_) => Ok(()),
+            Ask::Link => {
+                let said = self.say(number, ());
+                self.becomes_link.notify_one();
+                said
+            }
             Ask::WatchActivity(known) => {
                 let mut activity = shared.terminals.follow_activity();
                 match activity.wait_for(|count| Some(*count) != known).await.map(|count| *count) {
@@ -314,7 +350,7 @@ impl Connection {
     }
 
     async fn open(&self, new: OpenRequest) -> Result<OpenedTerminal, OpenRefused> {
-        let opened = self.shared.terminals.open(new.into()).await?;
+        let opened = self.shared.terminals.open(new.into_spec()).await?;
         Ok(OpenedTerminal {
             id: opened.terminal.id().clone(),
             pid: opened.terminal.pid(),
@@ -432,6 +468,11 @@ impl Connection {
             }
         }
     }
+}
+
+/// Erases the type of a future, which would otherwise contain itself: the connection of a link serves another one.
+fn boxed(future: impl Future<Output = ()> + Send + 'static) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(future)
 }
 
 fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {

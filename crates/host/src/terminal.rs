@@ -1,25 +1,78 @@
 //! A terminal of a host, with the methods of a terminal of this process.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenUpdate, Sent, Signal, Size, Stage, Variable,
-    VariablesError, View, Waited,
+    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenUpdate, SecretText, Sent, Signal, Size,
+    Stage, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
+use crate::remote::{RemoteHost, SHORT_PATIENCE};
 use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, TerminalAsk, WaitRequest};
 
-/// A terminal that a host keeps. Cheap to clone.
+/// A terminal that a host keeps, here or on another machine. Cheap to clone.
 ///
-/// Every method fails with an [`AskError`] when the terminal was closed or its host has ended.
+/// Every method fails with an [`AskError`] when the terminal was closed or its host has ended. On another machine it also fails when the
+/// machine is not connected for as long as the patience of this handle; a request that may be repeated is repeated once it is.
 #[derive(Debug, Clone)]
 pub struct HostedTerminal {
-    host: Host,
+    keeper: Keeper,
     id: TerminalId,
+    patience: Duration,
+}
+
+/// Longer than a session lasts without a connection.
+const UNLIMITED: Duration = Duration::from_secs(86_400);
+
+/// The host of a terminal.
+#[derive(Debug, Clone)]
+pub(crate) enum Keeper {
+    /// On this machine.
+    Here(Host),
+    /// On another one.
+    There(RemoteHost),
+}
+
+impl Keeper {
+    /// Sends a request and returns the answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, ask: &Ask, patience: Duration) -> Result<T, AskError> {
+        match self {
+            Self::Here(host) => host.ask(ask).await,
+            // Every request has room for the way to this machine, not for that to another one.
+            Self::There(remote) => Box::pin(Self::ask_there(remote, ask, patience)).await,
+        }
+    }
+
+    async fn ask_there<T: DeserializeOwned>(remote: &RemoteHost, ask: &Ask, patience: Duration) -> Result<T, AskError> {
+        let mut repeated;
+        let mut ask = ask;
+        loop {
+            let began = Instant::now();
+            // A wait lasts as long as it was meant to, whatever becomes of the connection meanwhile.
+            let patience = patience.max(ask.lasts());
+            let host = remote.reached(patience).await?;
+            // What may have changed something is waited for until the session ends: only then its outcome is unknown.
+            let limit = if ask.is_repeatable() { patience } else { UNLIMITED };
+            let answer = tokio::select! {
+                answer = host.ask(ask) => answer,
+                trouble = remote.stalled(limit) => Err(trouble),
+            };
+            match answer {
+                Err(AskError::HostLost { .. }) if ask.is_repeatable() => {
+                    repeated = ask.after(began.elapsed());
+                    ask = &repeated;
+                }
+                Err(AskError::HostLost { .. } | AskError::NotConnected { .. }) if !ask.is_repeatable() => {
+                    return Err(remote.unanswered());
+                }
+                answer => return answer,
+            }
+        }
+    }
 }
 
 /// Why an input was not sent.
@@ -57,7 +110,18 @@ pub enum SignalError {
 
 impl HostedTerminal {
     pub(crate) fn new(host: Host, id: TerminalId) -> Self {
-        Self { host, id }
+        Self { keeper: Keeper::Here(host), id, patience: SHORT_PATIENCE }
+    }
+
+    /// A terminal on another machine.
+    pub(crate) fn on(host: RemoteHost, id: TerminalId) -> Self {
+        Self { keeper: Keeper::There(host), id, patience: SHORT_PATIENCE }
+    }
+
+    /// Returns a handle that waits so long for a machine that is not connected.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Returns its id.
@@ -66,8 +130,19 @@ impl HostedTerminal {
         &self.id
     }
 
+    /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal on this
+    /// machine. A host that is not connected does not learn it.
+    pub async fn remember_elsewhere(&self, secret: &SecretText) {
+        if matches!(self.keeper, Keeper::There(_)) {
+            let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), SHORT_PATIENCE).await;
+            if let Err(error) = remembered {
+                tracing::warn!(%error, terminal = %self.id, "a host on another machine does not learn a secret");
+            }
+        }
+    }
+
     async fn ask<T: DeserializeOwned>(&self, ask: TerminalAsk) -> Result<T, AskError> {
-        self.host.ask(&Ask::Terminal(self.id.clone(), ask)).await
+        self.keeper.ask(&Ask::Terminal(self.id.clone(), ask), self.patience).await
     }
 
     /// Sends a request that the terminal itself may refuse.
@@ -221,7 +296,11 @@ impl HostedTerminal {
     /// When there is no such terminal.
     pub async fn attach(&self) -> Result<Attached, AskError> {
         let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
-        let (AttachReply { snapshot, size }, events) = self.host.subscribe(&ask).await?;
+        let host = match &self.keeper {
+            Keeper::Here(host) => host.clone(),
+            Keeper::There(remote) => remote.reached(self.patience).await?,
+        };
+        let (AttachReply { snapshot, size }, events) = host.subscribe(&ask).await?;
         Ok(Attached { snapshot, size, events, terminal: self.clone() })
     }
 

@@ -62,6 +62,71 @@ pub enum Ask {
     Cancel(u64),
     /// Count what may have changed the state of a terminal, once the count is another one than this, or at once. → `u64`
     WatchActivity(Option<u64>),
+    /// Let this connection carry a link of another machine (`steplatch-link`) once this is answered. → `()`
+    Link,
+}
+
+impl Ask {
+    /// Whether it may be sent again when its answer was lost: it changes nothing, or nothing more than before. An input or a command
+    /// with the name of a step is carried out once; its repetition is answered with what became of it.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Open(request) => request.step.is_some(),
+            Self::Shutdown | Self::Cancel(_) | Self::Link => false,
+            Self::Terminal(_, ask) => ask.is_repeatable(),
+            Self::Hello { .. }
+            | Self::List
+            | Self::Find(_)
+            | Self::OpenedBy(_)
+            | Self::Remember(_)
+            | Self::Retire
+            | Self::WatchActivity(_) => true,
+        }
+    }
+
+    /// Returns how long it waits by itself.
+    pub(crate) fn lasts(&self) -> Duration {
+        match self {
+            Self::Terminal(_, TerminalAsk::Wait(wait)) => wait.timeout,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns the same request, so long after it was sent first.
+    pub(crate) fn after(&self, elapsed: Duration) -> Self {
+        let mut ask = self.clone();
+        if let Self::Terminal(_, TerminalAsk::Wait(wait)) = &mut ask {
+            wait.timeout = wait.timeout.saturating_sub(elapsed);
+        }
+        ask
+    }
+}
+
+impl TerminalAsk {
+    fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Send(input) => input.step.is_some(),
+            Self::Run(request) => request.step.is_some(),
+            // The first report, or the first end, would be missed.
+            Self::HandedBack | Self::HandBack(..) | Self::Signal(_) | Self::Close(_) | Self::SetVariables(..) => false,
+            Self::Wait(_)
+            | Self::Ready(..)
+            | Self::View(_)
+            | Self::Picture
+            | Self::Scrollback(_)
+            | Self::Inputs(_)
+            | Self::Pieces(..)
+            | Self::WatchScreen(_)
+            | Self::Read(..)
+            | Self::Describe
+            | Self::Resize(_)
+            | Self::Attach
+            | Self::Hold(..)
+            | Self::GiveBack(_)
+            | Self::Stage(_)
+            | Self::Variables(_) => true,
+        }
+    }
 }
 
 /// A pattern of a wait that is invalid, in the words of its parser.
@@ -133,19 +198,36 @@ pub struct OpenRequest {
     name: Option<String>,
     opened_by: Option<String>,
     step: Option<String>,
+    /// It is requested from another machine: the environment is the host's own, and the directory begins at its home.
+    #[serde(default, skip_serializing_if = "is_false")]
+    from_elsewhere: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl From<Spec> for OpenRequest {
     fn from(spec: Spec) -> Self {
         let Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step } = spec;
-        Self { arguments, command, folder, inherited, environment, size, name, opened_by, step }
+        let from_elsewhere = false;
+        Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, from_elsewhere }
     }
 }
 
-impl From<OpenRequest> for Spec {
-    fn from(new: OpenRequest) -> Self {
-        let OpenRequest { arguments, command, folder, inherited, environment, size, name, opened_by, step } = new;
-        Self { arguments, command, folder, inherited, environment, size, name, opened_by, step }
+impl OpenRequest {
+    /// Returns the request for a host on another machine. It takes nothing of the environment here.
+    pub(crate) fn on_another_machine(spec: Spec) -> Self {
+        Self { inherited: Vec::new(), from_elsewhere: true, ..Self::from(spec) }
+    }
+
+    /// Returns what is to be opened, with the environment of this process if that is meant.
+    pub(crate) fn into_spec(self) -> Spec {
+        let Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, from_elsewhere } =
+            self;
+        let spec = Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step };
+        if from_elsewhere { spec.at_home(std::env::vars_os()) } else { spec }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use rustix::process::{Pid, WaitOptions, kill_process, waitpid};
 use steplatch_host::{
     AskError, AttachEvent, HostState, HostedTerminal, Hosts, HostsError, OpenRefused, Refusal, SendError, Starter,
     WaitRequest,
@@ -75,7 +76,7 @@ async fn who_comes_later_finds_everything_as_it_was() {
     drop(first);
     let second = hosts(folder.path(), "1").await;
     assert_eq!(second.list().await.len(), 1);
-    let found = second.get(terminal.id().as_str()).await.unwrap();
+    let found = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     found.send(typed("word\n")).await.unwrap();
     sees(&found, "got word").await;
     let (_, view) = sees(&found, "here").await;
@@ -108,11 +109,11 @@ async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
         after.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
     assert_eq!(states, [("1".into(), 1, HostState::Older), ("2".into(), 1, HostState::Current)]);
     for (terminal, word) in [(&old, "one"), (&new, "two")] {
-        let found = after.get(terminal.id().as_str()).await.unwrap();
+        let found = after.get(terminal.id().as_str()).await.unwrap().unwrap();
         found.send(typed(&format!("{word}\n"))).await.unwrap();
         sees(&found, word).await;
     }
-    assert_eq!(after.get("old").await.unwrap().id(), old.id());
+    assert_eq!(after.get("old").await.unwrap().unwrap().id(), old.id());
     let taken = after.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await;
     assert!(matches!(taken, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{taken:?}");
     // With its last terminal it ends, and its socket goes.
@@ -152,26 +153,92 @@ async fn a_host_that_speaks_another_version_is_named_and_left_alone() {
     terminal.close(Closing::default()).await.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_host_that_is_stopped_does_not_hold_up_the_list() {
+/// A process that is stopped, killed at the end of the test.
+struct StoppedProcess(std::process::Child);
+
+impl StoppedProcess {
+    fn new() -> Self {
+        let process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = Pid::from_child(&process);
+        kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+        Self(process)
+    }
+}
+
+impl Drop for StoppedProcess {
+    fn drop(&mut self) {
+        // It has ended where the test has ended it.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Listens in `folder` as a host with this process id and version 1, which greets its client and answers nothing more.
+fn stopped_host(folder: &Path, socket: &str, pid: u32) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    let folder = folder();
-    let listener = tokio::net::UnixListener::bind(folder.path().join("host-00000001.sock")).unwrap();
+    let listener = tokio::net::UnixListener::bind(folder.join(socket)).unwrap();
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut head = [0; 12];
         stream.read_exact(&mut head).await.unwrap();
-        // {"Ok": {"wire": 1, "version": "1", "pid": 4194303, "terminals": 3}}, and nothing more.
-        let body = b"\x81\xa2Ok\x84\xa4wire\x01\xa7version\xa11\xa3pid\xce\x00\x3f\xff\xff\xa9terminals\x03";
+        // {"Ok": {"wire": 1, "version": "1", "pid": …, "terminals": 3}}
+        let mut body = b"\x81\xa2Ok\x84\xa4wire\x01\xa7version\xa11\xa3pid\xce".to_vec();
+        body.extend(pid.to_be_bytes());
+        body.extend(b"\xa9terminals\x03");
         stream.write_all(&u32::try_from(body.len() + 8).unwrap().to_be_bytes()).await.unwrap();
         stream.write_all(&head[4..]).await.unwrap();
-        stream.write_all(body).await.unwrap();
+        stream.write_all(&body).await.unwrap();
         std::future::pending::<()>().await;
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_stopped_does_not_hold_up_what_concerns_all_hosts() {
+    let folder = folder();
+    let process = StoppedProcess::new();
+    let pid = process.0.id();
+    stopped_host(folder.path(), "host-00000001.sock", pid);
     let hosts = hosts(folder.path(), "1").await;
     assert_eq!(hosts.status().await.len(), 1);
     assert!(hosts.list().await.is_empty());
+    let silent = AskError::HostSilent { pid };
+    assert_eq!(hosts.get("db").await.unwrap_err(), silent, "it may have a terminal of this name");
+    assert_eq!(hosts.opened_by("run/open/1").await.unwrap_err(), silent, "it may have opened it");
+    let secret = |text: &str| SecretText { terminal: None, text: text.into() };
+    hosts.remember(&[secret("one"), secret("two")]).await;
+}
+
+#[tokio::test]
+async fn a_terminal_is_found_while_another_host_is_stopped() {
+    let folder = folder();
+    let process = StoppedProcess::new();
+    let pid = process.0.id();
+    stopped_host(folder.path(), "host-00000001.sock", pid);
+    // Of the two hosts, the one that is stopped is the older.
+    tokio::time::pause();
+    let hosts = hosts(folder.path(), "2").await;
+    tokio::time::resume();
+    let named = hosts.open(Spec { name: None, step: Some("run/open/1".into()), ..spec(&["cat"]) }).await.unwrap().0;
+    let found = hosts.opened_by("run/open/1").await.unwrap().unwrap();
+    assert_eq!(found.id(), named.id());
+    tokio::time::pause();
+    let taken = hosts.open(Spec { name: Some("db".into()), ..spec(&["cat"]) }).await;
+    let Err(HostsError::Ask(AskError::HostSilent { pid: told })) = taken else { panic!("{taken:?}") };
+    assert_eq!(told, pid, "it may have a terminal of this name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_stopped_is_continued_and_ended_at_the_end() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    let folder = folder();
+    let mut process = StoppedProcess::new();
+    stopped_host(folder.path(), "host-00000001.sock", process.0.id());
+    let hosts = hosts(folder.path(), "1").await;
+    hosts.shut_down().await;
+    assert_eq!(process.0.wait().unwrap().signal(), Some(rustix::process::Signal::TERM.as_raw()));
 }
 
 #[tokio::test]
@@ -181,7 +248,7 @@ async fn a_socket_that_nobody_listens_at_is_cleared_away() {
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let hosts = hosts(folder.path(), "1").await;
     assert!(!socket.exists());
-    assert!(hosts.get("term_0000000000").await.is_none());
+    assert!(hosts.get("term_0000000000").await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -197,7 +264,7 @@ async fn an_input_with_a_step_is_typed_once_whoever_asks_again() {
     sees(&terminal, "<word>").await;
     drop(first);
     let second = hosts(folder.path(), "1").await;
-    let again = second.get(terminal.id().as_str()).await.unwrap();
+    let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     let told = again.send(input).await.unwrap();
     assert_eq!(told.offset, sent.offset);
     assert_eq!(again.stage("run/say/1").await.unwrap(), Some(Stage::Done));
@@ -264,7 +331,7 @@ async fn a_person_who_holds_a_terminal_types_alone_and_keeps_it_when_the_daemon_
     assert_eq!(terminal.hold(ann.clone(), key.clone()).await, Ok(()));
     drop(first);
     let second = hosts(folder.path(), "1").await;
-    let again = second.get(terminal.id().as_str()).await.unwrap();
+    let again = second.get(terminal.id().as_str()).await.unwrap().unwrap();
     let refused = again.send(typed("x")).await;
     assert_eq!(refused.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
     assert_eq!(again.hold(ann.clone(), key.clone()).await, Ok(()), "she comes back");
@@ -290,7 +357,7 @@ async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
     sees(&terminal, "^in$").await;
     terminal.send(typed("seen\n")).await.unwrap();
     sees(&terminal, "seen").await;
-    first.remember(&SecretText { terminal: None, text: "given".into() }).await;
+    first.remember(&[SecretText { terminal: None, text: "given".into() }]).await;
     assert_eq!(*told.lock().unwrap(), ["hunter2", "given"]);
     let later: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = later.clone();

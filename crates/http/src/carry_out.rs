@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
-    AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListRecordings,
+    AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListHosts, ListRecordings,
     ListRemoteWorkflows, ListTerminalSessions, ListTools, Peer, ReconnectingClient,
 };
 
@@ -255,6 +255,7 @@ impl ResourceKind {
                 let recordings = daemon.call(ListRecordings { limit: Some(1000), ..ListRecordings::default() });
                 recordings.await?.recordings.iter().any(|recording| recording.recording_id == name)
             }
+            Self::Host => daemon.call(ListHosts {}).await?.hosts.iter().any(|host| host.name == name),
             Self::Workflow => {
                 let found = daemon.call(DescribeWorkflow { name }).await?;
                 // An invalid workflow exists all the same.

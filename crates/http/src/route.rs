@@ -49,6 +49,8 @@ pub enum ResourceKind {
     Terminal,
     /// A recording, by its id.
     Recording,
+    /// Another machine, by its name.
+    Host,
     /// A saved workflow, by its name.
     Workflow,
     /// A node, by its name.
@@ -147,6 +149,9 @@ routes! {
     Get "/remotes" "LIST_REMOTE_WORKFLOWS", Unprocessable;
     Post "/remotes/refresh" "REFRESH_WORKFLOWS", Value;
     Get "/remotes/workflows/{workflow_id}/runs/{run_id}" "CHECK_WORKFLOW_STATUS" of RemoteWorkflow, Unprocessable;
+
+    Get "/hosts" "LIST_HOSTS", Unprocessable;
+    Post "/hosts/{host}/check" "CHECK_HOST" of Host, Unprocessable;
 
     Get "/nodes" "LIST_NODES", Unprocessable;
     Get "/nodes/{node_id}" "DESCRIBE_NODE" of Node, Unprocessable;

@@ -17,6 +17,7 @@ mod engine;
 mod follow;
 #[cfg(test)]
 mod fuzz;
+mod hosts;
 mod inputs;
 mod library;
 mod message;
@@ -55,6 +56,7 @@ pub use approver::*;
 pub use capture::*;
 pub use daemon::*;
 pub use engine::*;
+pub use hosts::*;
 pub use inputs::*;
 pub use library::*;
 pub use metrics::*;

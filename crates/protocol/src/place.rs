@@ -130,6 +130,27 @@ impl DaemonPaths {
         self.runtime.join("shell")
     }
 
+    /// The directory of notes about other machines with terminals.
+    #[must_use]
+    pub fn hosts(&self) -> PathBuf {
+        self.state.join("hosts")
+    }
+
+    /// The place of the terminal host that belongs to a client on another machine: a directory in the user's usual state, where it
+    /// outlives every login.
+    ///
+    /// # Errors
+    /// When the name is not that of a client, or there is no home.
+    pub fn hosted(client: &str) -> io::Result<Self> {
+        if client.is_empty() || client.len() > 64 || !client.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of a client is letters and digits"));
+        }
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "no state directory: set HOME or XDG_STATE_HOME");
+        let folder =
+            std::path::absolute(usual().ok_or_else(missing)?.join("hosted").join(&client[..client.len().min(16)]))?;
+        Ok(Self { state: folder.clone(), runtime: folder })
+    }
+
     /// The directory of links to recordings of terminals.
     #[must_use]
     pub fn recordings(&self) -> PathBuf {

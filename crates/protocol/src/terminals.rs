@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::RemoteHostInfo;
+
 fn default_shell() -> String {
     "bash".to_owned()
 }
@@ -66,6 +68,9 @@ pub struct OpenTerminal {
     /// Wait for the first prompt before returning
     #[serde(default = "yes")]
     pub wait_ready: bool,
+    /// Another machine to open it on: one of hosts of list_terminal_sessions
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// What came of opening a terminal.
@@ -759,9 +764,15 @@ pub struct SessionInfo {
     /// Clients that are attached
     #[serde(default)]
     pub attached: usize,
-    /// Who holds it, so that nobody else can type
+    /// Who holds it: others cannot type meanwhile
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
+    /// Machine that it is on, if that is another one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Since when that machine is not connected (ISO 8601, UTC): the state is as of then, and the terminal goes on there
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_lost_since: Option<String>,
 }
 
 /// The open terminals, oldest first.
@@ -773,6 +784,9 @@ pub struct ListTerminalSessionsReply {
     pub sessions: Vec<SessionInfo>,
     /// How many they are
     pub total_sessions: usize,
+    /// Other machines on which terminals can be opened
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<RemoteHostInfo>,
 }
 
 /// Close a terminal and end everything that was started in it, background jobs included.

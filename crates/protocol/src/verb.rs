@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
 use crate::{
-    approver, capture, daemon, engine, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs,
+    approver, capture, daemon, engine, hosts, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs,
     screens, terminals, tools,
 };
 
@@ -221,6 +221,8 @@ verbs! {
     tools::ListTools => ListToolsReply, "LIST_TOOLS", None, "List workflows that are tools", READS;
     tools::CallTool => RunReply, "CALL_TOOL", None, "Call a workflow that is a tool", ACTS_ONCE;
     tools::Watch => WatchReply, "WATCH", None, "Be told of changes", READS;
+    hosts::ListHosts => ListHostsReply, "LIST_HOSTS", None, "List other machines", READS;
+    hosts::CheckHost => CheckHostReply, "CHECK_HOST", None, "Connect to a machine", LOOKS_OUT;
     remote::ListRemoteWorkflows => ListRemoteWorkflowsReply, "LIST_REMOTE_WORKFLOWS", Some("list_remote_workflows"), "List remote workflows", READS;
     remote::RefreshWorkflows => RefreshWorkflowsReply, "REFRESH_WORKFLOWS", Some("refresh_workflows"), "Look for remote workflows", LOOKS_OUT;
     remote::CheckWorkflowStatus => CheckWorkflowStatusReply, "CHECK_WORKFLOW_STATUS", Some("check_workflow_status"), "Ask how a remote run is", LOOKS_OUT;

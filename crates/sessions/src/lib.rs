@@ -14,6 +14,7 @@ mod ending;
 mod event_sink;
 mod held_terminals;
 mod highlights;
+mod hosts;
 mod inputs;
 mod readers;
 mod recordings;

@@ -9,7 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_access::{Caller, MASK, Redactor};
 use steplatch_clock as clock;
-use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
+use steplatch_host::{
+    AskError, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, RUN_PATIENCE, Refusal, RemotePlace,
+    SHORT_PATIENCE,
+};
 use steplatch_ids::TerminalId;
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
@@ -19,8 +22,8 @@ use steplatch_protocol::{
     Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Description, Excerpt, Handover, HoldKey, Input, Limit, MouseAction as TerminalMouseAction, MouseInput,
-    Part, Picture, Quiet, SecretText, Settle, Size, Spec, View,
+    Closing, Excerpt, Handover, HoldKey, Input, Limit, MouseAction as TerminalMouseAction, MouseInput, Part, Picture,
+    Quiet, SecretText, Settle, Size, Spec, View,
 };
 use tokio::sync::watch;
 
@@ -112,7 +115,7 @@ impl Sessions {
 
     /// Finds a session. That it has ended may show only when it is used.
     pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, SessionError> {
-        self.hosts.get(session).await.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
+        self.hosts.get(session).await?.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
 
     /// Checks that there is such a session, and that its terminal answers.
@@ -121,8 +124,9 @@ impl Sessions {
     /// When there is none, or its host does not answer.
     pub async fn exists(&self, session: &str) -> Result<(), LookupError> {
         let described = match self.hosts.get(session).await {
-            Some(terminal) => terminal.describe().await.map(drop),
-            None => Err(AskError::Refused(Refusal::NoTerminal)),
+            Ok(Some(terminal)) => terminal.describe().await.map(drop),
+            Ok(None) => Err(AskError::Refused(Refusal::NoTerminal)),
+            Err(error) => Err(error),
         };
         match described {
             Ok(()) => Ok(()),
@@ -136,8 +140,8 @@ impl Sessions {
         if session.is_empty() {
             return LookupError::Unnamed;
         }
-        if let Some(pid) = self.hosts.lost(session) {
-            return LookupError::Lost { session: session.to_owned(), pid };
+        if let Some(LostHost { pid, machine }) = self.hosts.lost(session) {
+            return LookupError::Lost { session: session.to_owned(), pid, machine };
         }
         let open = self
             .list()
@@ -198,12 +202,17 @@ impl Sessions {
                 return Err(format!("the name '{name}' looks like a session_id; choose another one").into());
             }
         }
-        let folder = verb.working_directory.map_or_else(|| caller.folder.clone(), |asked| at_home(&asked, caller));
+        let folder = match (verb.host.is_some(), verb.working_directory) {
+            // The other machine completes it.
+            (true, asked) => asked.unwrap_or_default().into(),
+            (false, None) => caller.folder.clone(),
+            (false, Some(asked)) => caller.folder.join(at_home(&asked, caller)),
+        };
         let command = shell_words::join(&arguments);
         let spec = Spec {
             arguments: arguments.into_iter().map(OsString::from).collect(),
             command: command.clone(),
-            folder: caller.folder.join(folder),
+            folder,
             inherited: caller.environment.to_vec(),
             environment,
             size,
@@ -211,7 +220,7 @@ impl Sessions {
             opened_by: caller.name.clone(),
             step,
         };
-        let (terminal, opened) = self.hosts.open(spec).await?;
+        let (terminal, opened) = self.hosts.open_on(spec, verb.host.as_deref(), patience(caller)).await?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)
@@ -224,7 +233,7 @@ impl Sessions {
         };
         // The terminal exists; one that was closed just now is no reason to require a session_id.
         let view = view.map_err(|error| match error {
-            lost @ AskError::HostLost { .. } => SessionError::Ask(lost),
+            lost if lost.is_outcome_unknown() => SessionError::Ask(lost),
             error => SessionError::Words(error.to_string()),
         })?;
         Ok(OpenTerminalReply {
@@ -242,11 +251,16 @@ impl Sessions {
         })
     }
 
-    /// Closes the terminal that a step opened, if it still exists and no person holds it.
+    /// Closes the terminal that a step opened, if it still exists and no person holds it. It stays open if its host does
+    /// not answer.
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
-        if let Some(terminal) = self.hosts.opened_by(step).await {
-            let session_id = terminal.id().to_string();
-            self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        match self.hosts.opened_by(step).await {
+            Ok(Some(terminal)) => {
+                let session_id = terminal.id().to_string();
+                self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, step, "a terminal that a step may have opened stays open"),
         }
     }
 
@@ -266,9 +280,8 @@ impl Sessions {
 
     /// Makes every terminal host hide these texts, also for later daemons.
     pub async fn remember_secrets(&self, secrets: &[String]) {
-        for text in secrets {
-            self.hosts.remember(&SecretText { terminal: None, text: text.clone() }).await;
-        }
+        let secrets: Vec<_> = secrets.iter().map(|text| SecretText { terminal: None, text: text.clone() }).collect();
+        self.hosts.remember(&secrets).await;
     }
 
     async fn try_send(
@@ -288,8 +301,11 @@ impl Sessions {
         }
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
-            // The next daemon that serves these terminals has to hide it too.
-            self.hosts.remember(&SecretText { terminal: None, text: verb.input_text.clone() }).await;
+            // The next daemon that serves these terminals has to hide it too. A host on another machine learns only the
+            // secrets that are typed there.
+            let secret = SecretText { terminal: None, text: verb.input_text.clone() };
+            terminal.remember_elsewhere(&secret).await;
+            self.hosts.remember(&[secret]).await;
         }
         let settle = match verb.wait_for_quiet_ms {
             _ if wait.is_some() => None,
@@ -474,7 +490,9 @@ impl Sessions {
     }
 
     pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
-        let sessions = self.hosts.list().await.into_iter().map(|described: Description| {
+        let sessions = self.hosts.list().await.into_iter().map(|ListedTerminal { description: described, place }| {
+            let (host, lost_since) =
+                place.map_or((None, None), |RemotePlace { host, lost_since }| (Some(host), lost_since));
             let secrets = self.secrets.within(&described.id);
             SessionInfo {
                 session_id: described.id.to_string(),
@@ -496,10 +514,17 @@ impl Sessions {
                 opened_by: described.opened_by,
                 attached: described.viewers,
                 held_by: described.holder.map(|holder| holder.name),
+                host,
+                host_lost_since: lost_since.map(clock::system_iso8601),
             }
         });
         let sessions: Vec<SessionInfo> = sessions.collect();
-        ListTerminalSessionsReply { success: true, total_sessions: sessions.len(), sessions }
+        ListTerminalSessionsReply {
+            success: true,
+            total_sessions: sessions.len(),
+            sessions,
+            hosts: self.remote_hosts(),
+        }
     }
 
     /// Finds a session that accepts input of this caller: while a run waits for a person who judges it, only input of
@@ -515,7 +540,7 @@ impl Sessions {
         caller: &Caller,
         session: &str,
     ) -> Result<(HostedTerminal, Option<TerminalKey>), SessionError> {
-        let terminal = self.find(session).await?;
+        let terminal = self.find(session).await?.with_patience(patience(caller));
         if self.held.is_empty() {
             return Ok((terminal, None));
         }
@@ -577,7 +602,7 @@ impl Sessions {
         let Ok(closed) = terminal.close(Closing { signal }).await else {
             return failed("Session not found".to_owned());
         };
-        self.hosts.closed(terminal.id());
+        self.hosts.closed(terminal.id()).await;
         self.readers.forget(terminal.id());
         ExitTerminalReply {
             success: true,
@@ -674,6 +699,11 @@ impl Sessions {
             output,
         })
     }
+}
+
+/// Returns how long a request of this caller waits for a machine that is not connected.
+pub(crate) fn patience(caller: &Caller) -> Duration {
+    if caller.run.is_some() { RUN_PATIENCE } else { SHORT_PATIENCE }
 }
 
 /// Returns text as a paste: without control characters that would act on the program, and within the marks of a paste if

@@ -25,7 +25,12 @@ pub(super) enum SessionError {
 impl SessionError {
     /// Returns that the outcome is unknown, if so.
     pub(super) fn outcome_unknown(&self) -> Option<bool> {
-        matches!(self, Self::InDoubt(_) | Self::Ask(AskError::HostLost { .. })).then_some(true)
+        let unknown = match self {
+            Self::InDoubt(_) => true,
+            Self::Ask(error) => error.is_outcome_unknown(),
+            Self::Words(_) => false,
+        };
+        unknown.then_some(true)
     }
 }
 
@@ -54,12 +59,14 @@ pub enum LookupError {
     #[error("session_id is required; list_terminal_sessions tells which there are")]
     Unnamed,
     /// Its terminal host has ended.
-    #[error("Session '{session}' was lost: the process that kept it (pid {pid}) has ended")]
+    #[error("Session '{session}' was lost: its terminal host{} (pid {pid}) has ended", .machine.as_ref().map(|machine| format!(" on '{machine}'")).unwrap_or_default())]
     Lost {
         /// The session.
         session: String,
         /// The process id of the host.
         pid: u32,
+        /// The machine of the host, if that is another one.
+        machine: Option<String>,
     },
     /// There is no such session.
     #[error("Session '{session}' not found; {}", alternatives(.open))]

@@ -88,6 +88,27 @@ pub struct Spec {
     pub step: Option<String>,
 }
 
+/// Variables of the connection that started the host of a machine. They mean nothing once it is over.
+const OF_A_CONNECTION: &[&str] =
+    &["SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_ORIGINAL_COMMAND", "SSH_TTY", "XDG_SESSION_ID"];
+
+impl Spec {
+    /// Returns it with the environment of a machine that it is requested for from elsewhere: what the terminal inherits, and the home at
+    /// which a relative directory, or one that begins with `~`, begins.
+    #[must_use]
+    pub fn at_home(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let is_lasting =
+            |(key, _): &(OsString, OsString)| !OF_A_CONNECTION.iter().any(|of_connection| key == of_connection);
+        self.inherited = environment.into_iter().filter(is_lasting).collect();
+        let home = self.inherited.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
+        if let Some(home) = home {
+            let folder = self.folder.strip_prefix("~").unwrap_or(&self.folder);
+            self.folder = home.join(folder);
+        }
+        self
+    }
+}
+
 /// Why a terminal was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {

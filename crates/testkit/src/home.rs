@@ -13,6 +13,7 @@ use tempfile::TempDir;
 pub struct Home {
     folder: TempDir,
     steplatch: PathBuf,
+    variables: Vec<(String, String)>,
 }
 
 impl Home {
@@ -21,7 +22,7 @@ impl Home {
     pub fn new(steplatch: &str) -> Self {
         // Short, because it contains a socket, and paths of sockets have 107 bytes at the most.
         let folder = tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary folder");
-        Self { folder, steplatch: steplatch.into() }
+        Self { folder, steplatch: steplatch.into(), variables: Vec::new() }
     }
 
     /// Returns its folder.
@@ -30,13 +31,20 @@ impl Home {
         self.folder.path()
     }
 
+    /// Sets a variable for all programs of this home.
+    pub fn sets(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Returns the environment in which programs of this home run.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let folder = self.path().to_str().expect("a temporary folder has a plain name");
         [("HOME", folder), ("XDG_RUNTIME_DIR", folder), ("STEPLATCH_STATE_DIR", &format!("{folder}/state"))]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into()
+            .into_iter()
+            .chain(self.variables.iter().cloned())
+            .collect()
     }
 
     /// Returns `program`, ready to run in this home.

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::Session;
-use super::ssh_server::{Guest, PASSWORD, Server};
+use crate::ssh_server::{Guest, PASSWORD, Server};
 
 #[test]
 fn the_questions_of_npm_init() {

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use steplatch_patience::eventually_blocking;
 use tempfile::TempDir;
@@ -27,7 +28,8 @@ impl Guest {
             eprintln!("skipped: logging in with a password needs a user, which only root can add");
             return None;
         }
-        let name = format!("steplatch{}", std::process::id());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("steplatch{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let run = |command: &mut Command| command.stdin(Stdio::null()).status().is_ok_and(|status| status.success());
         assert!(run(Command::new("useradd").args(["--no-create-home", "--shell", "/bin/bash", &name])), "useradd");
         let guest = Self(name);
@@ -76,6 +78,11 @@ impl Server {
             .unwrap_or_else(|error| panic!("sshd: {error}; cargo xtask test installs it"));
         eventually_blocking("sshd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         Self { process, folder, port }
+    }
+
+    #[allow(dead_code, reason = "used by the stories of other crates")]
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

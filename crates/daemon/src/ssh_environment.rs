@@ -1,0 +1,92 @@
+//! The environment of `ssh`, which connects the daemon to other machines.
+//!
+//! It is the daemon's own, with two differences. The agent is that of the client that connected last: a daemon outlives the login
+//! in which it was started, and the agent of that login. The questions of `ssh` come to this program (`SSH_ASKPASS`, see ssh(1)).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use steplatch_host::{RemoteHostConfig, SshEnvironment};
+use steplatch_protocol::Hello;
+
+/// The variable that names the agent's socket.
+const AGENT: &str = "SSH_AUTH_SOCK";
+
+/// The variable that makes this program pass on a question of `ssh`, and names the machine that it is about.
+pub const QUESTION_VARIABLE: &str = "STEPLATCH_SSH_QUESTION";
+
+/// The environment of `ssh`.
+#[derive(Debug)]
+pub(crate) struct DaemonSshEnvironment {
+    /// The program that passes questions on, if there is one.
+    program: Option<PathBuf>,
+    /// The state directory of the daemon.
+    state: PathBuf,
+    /// The socket of the agent of the client that connected last.
+    agent: Mutex<Option<OsString>>,
+}
+
+impl DaemonSshEnvironment {
+    pub(crate) fn new(program: Option<PathBuf>, state: &Path) -> Self {
+        Self { program, state: state.to_owned(), agent: Mutex::default() }
+    }
+
+    /// Remembers the agent of a client, if it has one.
+    pub(crate) fn note_client(&self, hello: &Hello) {
+        let agent = hello.environment.as_ref().and_then(|environment| environment.get(AGENT));
+        if let Some(socket) = agent.filter(|socket| !socket.is_empty()) {
+            *self.agent.lock() = Some(socket.into());
+        }
+    }
+}
+
+impl SshEnvironment for DaemonSshEnvironment {
+    fn variables(&self, host: &RemoteHostConfig) -> Vec<(OsString, OsString)> {
+        let agent = self.agent.lock().clone();
+        let is_replaced =
+            |key: &OsString| (key == AGENT && agent.is_some()) || key == "SSH_ASKPASS" || key == "SSH_ASKPASS_REQUIRE";
+        let mut variables: Vec<_> = std::env::vars_os().filter(|(key, _)| !is_replaced(key)).collect();
+        variables.extend(agent.map(|socket| (AGENT.into(), socket)));
+        match &self.program {
+            Some(program) => variables.extend([
+                ("SSH_ASKPASS".into(), program.clone().into()),
+                ("SSH_ASKPASS_REQUIRE".into(), "force".into()),
+                (QUESTION_VARIABLE.into(), host.name.clone().into()),
+                ("STEPLATCH_STATE_DIR".into(), self.state.clone().into()),
+            ]),
+            // Without a way to ask, ssh fails at once where it would have to.
+            None => variables.push(("SSH_ASKPASS_REQUIRE".into(), "never".into())),
+        }
+        variables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_is_that_of_the_client_that_connected_last() {
+        let context = DaemonSshEnvironment::new(Some("/bin/steplatch".into()), Path::new("/state"));
+        let host = RemoteHostConfig { name: "box".into(), ssh: "ana@box".into() };
+        let value = |key: &str| {
+            let variables = context.variables(&host);
+            let all: Vec<_> = variables.iter().filter(|(known, _)| known == key).collect();
+            assert!(all.len() <= 1, "{key} is set twice");
+            all.first().map(|(_, value)| value.to_string_lossy().into_owned())
+        };
+        let connect = |key: &str, value: &str| {
+            let environment = Some([(key.to_owned(), value.to_owned())].into());
+            context.note_client(&Hello { environment, ..Hello::default() });
+        };
+        connect("SSH_AUTH_SOCK", "/run/one");
+        assert_eq!(value("SSH_AUTH_SOCK").as_deref(), Some("/run/one"));
+        connect("SSH_AUTH_SOCK", "/run/two");
+        connect("HOME", "/home/ana");
+        connect("SSH_AUTH_SOCK", "");
+        assert_eq!(value("SSH_AUTH_SOCK").as_deref(), Some("/run/two"));
+        assert_eq!(value("SSH_ASKPASS").as_deref(), Some("/bin/steplatch"));
+        assert_eq!(value(QUESTION_VARIABLE).as_deref(), Some("box"));
+    }
+}

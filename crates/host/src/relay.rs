@@ -1,0 +1,205 @@
+//! The far end of a connection to another machine: finds or starts the terminal host over there, and carries bytes to it.
+//!
+//! The near end starts a relay through OpenSSH and speaks with it over standard input and output. First come two lines of JSON in
+//! each direction: the relay's [`RelayHello`] behind [`MARK`] (a login shell may print before it), the near end's [`RelayRequest`],
+//! and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
+
+use std::io::{self, BufRead, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::hosts::{HostState, Hosts, HostsError, Starter};
+use crate::wire::{Ask, HEAD, Refusal, first_frame, read_body, write_frame};
+
+/// The text before the greeting of a relay.
+pub(crate) const MARK: &str = "steplatch-relay ";
+
+/// The longest line of the greeting, in bytes.
+pub(crate) const LONGEST_LINE: usize = 64 << 10;
+
+/// What a relay says first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RelayHello {
+    /// The version of its program.
+    pub(crate) version: String,
+}
+
+impl Default for RelayHello {
+    fn default() -> Self {
+        Self { version: "of an unknown version".to_owned() }
+    }
+}
+
+/// What the near end asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RelayRequest {
+    /// The host that opens new terminals. It is started if there is none.
+    OpenCurrent,
+    /// Any host that has terminals. None is started.
+    OpenExisting,
+    /// The host of this socket.
+    Open(String),
+}
+
+/// What the relay answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RelayReply {
+    /// The connection reaches a host from now on.
+    Open {
+        /// Its socket, which stands for it.
+        socket: String,
+        /// Whether it opens new terminals: it is of the version of the relay.
+        #[serde(default)]
+        is_current: bool,
+        /// The sockets of the other hosts.
+        #[serde(default)]
+        others: Vec<String>,
+    },
+    /// There is no such host: it has ended, and its terminals with it.
+    Gone,
+    /// The host was not reached, for this reason.
+    Failed(String),
+}
+
+/// The directories of a relay, and how it starts a host.
+#[derive(Debug)]
+pub struct Relay {
+    /// The directory of the sockets and notes of the hosts.
+    pub folder: PathBuf,
+    /// How a host is started.
+    pub starter: Starter,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// Why a relay ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// The near end said nothing that a relay understands.
+    #[error("what came from the other machine is no request of a relay: {0}")]
+    Request(String),
+    /// The connection or the host is gone.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Relay {
+    /// Greets over `output`, reads the request from `input`, and then carries bytes between them and the host until either side ends.
+    ///
+    /// # Errors
+    /// When the request is invalid, or the connection ends before the host is reached.
+    pub async fn serve(
+        self,
+        mut input: impl BufRead + Send + 'static,
+        mut output: impl Write + Send + 'static,
+    ) -> Result<(), RelayError> {
+        say(&mut output, MARK, &RelayHello { version: self.version.clone() })?;
+        let mut line = String::new();
+        input.by_ref().take(LONGEST_LINE as u64).read_line(&mut line)?;
+        let request = serde_json::from_str(&line).map_err(|error| RelayError::Request(error.to_string()))?;
+        let reply = match self.reached(request).await {
+            Ok(reply) => reply,
+            Err(error) => RelayReply::Failed(error.to_string()),
+        };
+        let RelayReply::Open { socket, .. } = &reply else {
+            return Ok(say(&mut output, "", &reply)?);
+        };
+        match linked(&self.folder.join(socket)) {
+            Ok(stream) => {
+                say(&mut output, "", &reply)?;
+                carry(stream, input, output)
+            }
+            Err(error) => Ok(say(&mut output, "", &RelayReply::Failed(error.to_string()))?),
+        }
+    }
+
+    /// Finds the host that the near end wants.
+    async fn reached(&self, request: RelayRequest) -> Result<RelayReply, HostsError> {
+        let failed = HostsError::NotStarted;
+        // Two relays that begin at the same moment start one host.
+        let lock = std::fs::File::create(self.folder.join("relay.lock")).map_err(failed)?;
+        let lock = tokio::task::spawn_blocking(move || flock(&lock, FlockOperation::LockExclusive).map(|()| lock));
+        let _lock = lock.await.map_err(io::Error::other).map_err(failed)?.map_err(io::Error::from).map_err(failed)?;
+        let hosts = Hosts::find(&self.folder, &self.folder, self.starter.clone(), &self.version, |_| {}).await;
+        let hosts = hosts.map_err(failed)?;
+        if request == RelayRequest::OpenCurrent {
+            hosts.prepare().await?;
+        }
+        let listening = hosts.listening();
+        let wanted = match &request {
+            RelayRequest::OpenCurrent => listening.iter().find(|(_, state)| *state == HostState::Current),
+            RelayRequest::OpenExisting => listening.first(),
+            RelayRequest::Open(socket) => listening.iter().find(|(known, _)| known == socket),
+        };
+        let Some((socket, state)) = wanted else { return Ok(RelayReply::Gone) };
+        Ok(RelayReply::Open {
+            socket: socket.clone(),
+            is_current: *state == HostState::Current,
+            others: listening.iter().map(|(known, _)| known).filter(|known| *known != socket).cloned().collect(),
+        })
+    }
+}
+
+fn say(output: &mut impl Write, mark: &str, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string(message).map_err(io::Error::other)?;
+    writeln!(output, "{mark}{text}")?;
+    output.flush()
+}
+
+/// Connects to a host and makes the connection one that carries a link.
+fn linked(socket: &Path) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket)?;
+    let mut request = Vec::new();
+    write_frame(&mut request, 1, &Ask::Link);
+    stream.write_all(&request)?;
+    // The host sends nothing behind the answer before the link greets, so the frame is read byte by byte to its end.
+    let mut answer = vec![0; HEAD];
+    stream.read_exact(&mut answer)?;
+    while first_frame(&answer).map_err(io::Error::other)?.is_none() {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        answer.push(byte[0]);
+    }
+    let linked: Result<(), Refusal> = read_body(&answer[HEAD..]).map_err(io::Error::other)?;
+    linked.map_err(io::Error::other)?;
+    Ok(stream)
+}
+
+/// Carries bytes in both directions until either side ends. Two threads that block cost less time for each byte than a runtime.
+fn carry(stream: UnixStream, mut input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), RelayError> {
+    let mut to_host = stream.try_clone()?;
+    // The thread ends with the process: a relay whose host is gone has nothing more to do.
+    thread::spawn(move || {
+        // The end of either side is the end of the relay.
+        let _ = copy(&mut input, &mut to_host);
+        let _ = to_host.shutdown(Shutdown::Both);
+    });
+    let mut from_host = stream;
+    // A connection that is gone needs no more bytes.
+    let _ = copy(&mut from_host, &mut output);
+    Ok(())
+}
+
+/// Copies until the end, without keeping bytes back.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                to.write_all(&bytes[..count])?;
+                to.flush()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Terminals on other machines: the machines that the user has named, and the connections to the terminal hosts on them.
+//!
+//! A machine has a terminal host like this one, which belongs to this installation alone: started once through a relay
+//! ([`crate::relay`]), found again, and of the version that is installed over there. The daemon knows a machine by its notes
+//! ([`notes`]) also while it is not connected: its terminals are listed as they were last seen.
+
+mod connection;
+mod failure;
+mod machine;
+mod notes;
+mod transport;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use steplatch_ids::TerminalId;
+use steplatch_terminal::Description;
+use tokio::sync::watch;
+
+pub use self::connection::GIVE_UP;
+pub(crate) use self::connection::RemoteHost;
+pub use self::failure::ConnectFailure;
+use self::machine::Machine;
+pub use self::transport::{Channel, ErrorText, INSTALLED, OpenSsh, SshEnvironment, Transport};
+use crate::client::{AskError, Host, OnSecret};
+
+/// How long a request of a client waits for a machine that is not connected.
+pub const SHORT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a run waits for a machine that is not connected, before its action fails.
+pub const RUN_PATIENCE: Duration = Duration::from_secs(600);
+
+/// A machine on which terminals can be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteHostConfig {
+    /// Its name here.
+    pub name: String,
+    /// Its destination, as `ssh` takes it: `user@machine`, or an alias of the user's configuration.
+    pub ssh: String,
+}
+
+/// Questions of `ssh` that wait for a person.
+pub trait QuestionWatch: fmt::Debug + Send + Sync {
+    /// Returns how many questions the connections to a host have asked.
+    fn asked(&self, host: &str) -> u64;
+    /// Whether one of them waits for its answer.
+    fn is_open(&self, host: &str) -> bool;
+}
+
+/// For connections that ask nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct NoQuestions;
+
+impl QuestionWatch for NoQuestions {
+    fn asked(&self, _: &str) -> u64 {
+        0
+    }
+
+    fn is_open(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// How a machine is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoteHostState {
+    /// It was not needed yet.
+    Idle,
+    /// It is being connected to.
+    Connecting,
+    /// It is connected.
+    Connected,
+    /// It is not connected, since then, for this reason.
+    Lost {
+        /// Since when.
+        since: SystemTime,
+        /// Why.
+        why: ConnectFailure,
+    },
+}
+
+/// The status of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteHostStatus {
+    /// Its name and destination.
+    pub config: RemoteHostConfig,
+    /// How it is reached.
+    pub state: RemoteHostState,
+    /// The version of the terminal host there, once it was reached.
+    pub version: Option<String>,
+    /// Terminals there, as they were last seen.
+    pub terminals: usize,
+}
+
+/// The machine of a terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemotePlace {
+    /// Its name.
+    pub host: String,
+    /// Since when it is not connected, if so: the description is as of then.
+    pub lost_since: Option<SystemTime>,
+}
+
+/// Why a machine is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// No machine has this name.
+    #[error("there is no host '{name}'; {}", known(.hosts))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        hosts: Vec<String>,
+    },
+    /// It was not reached.
+    #[error("host '{host}' was not reached: {why}")]
+    Failed {
+        /// Its name.
+        host: String,
+        /// Why.
+        why: ConnectFailure,
+    },
+}
+
+fn known(hosts: &[String]) -> String {
+    match hosts {
+        [] => "add one with 'steplatch hosts add NAME --ssh TARGET'".to_owned(),
+        names => format!("known hosts: {}", names.join(", ")),
+    }
+}
+
+/// How machines are reached, and where what is known of them is noted.
+#[derive(Debug, Clone)]
+pub struct RemoteSetup {
+    /// The directory of the notes.
+    pub notes: PathBuf,
+    /// The way to a machine.
+    pub transport: Arc<dyn Transport>,
+    /// What the connections ask.
+    pub questions: Arc<dyn QuestionWatch>,
+}
+
+/// The machines of a daemon. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct RemoteHosts {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    setup: RemoteSetup,
+    on_secret: OnSecret,
+    machines: Mutex<BTreeMap<String, Arc<Machine>>>,
+    /// Counts changes of the connections.
+    changed: Arc<watch::Sender<u64>>,
+}
+
+impl RemoteHosts {
+    pub(crate) fn new(setup: RemoteSetup, on_secret: OnSecret) -> Self {
+        let changed = Arc::new(watch::Sender::new(0));
+        Self { shared: Arc::new(Shared { setup, on_secret, machines: Mutex::default(), changed }) }
+    }
+
+    /// Takes over the machines that the user has named. Those that are not named any more are disconnected; their terminals go on.
+    pub(crate) fn configure(&self, configs: &[RemoteHostConfig]) {
+        let mut machines = self.shared.machines.lock();
+        let is_named = |machine: &Machine| configs.contains(machine.config());
+        machines.values().filter(|machine| !is_named(machine)).for_each(|machine| machine.retire());
+        machines.retain(|_, machine| is_named(machine));
+        for config in configs {
+            machines.entry(config.name.clone()).or_insert_with(|| {
+                let Shared { setup, on_secret, changed, .. } = &*self.shared;
+                Machine::new(config.clone(), setup, on_secret.clone(), changed.clone())
+            });
+        }
+        drop(machines);
+        self.shared.changed.send_modify(|changed| *changed += 1);
+    }
+
+    fn all(&self) -> Vec<Arc<Machine>> {
+        self.shared.machines.lock().values().cloned().collect()
+    }
+
+    fn named(&self, name: &str) -> Result<Arc<Machine>, RemoteError> {
+        let machines = self.shared.machines.lock();
+        machines.get(name).cloned().ok_or_else(|| RemoteError::Unknown {
+            name: name.chars().take(80).collect(),
+            hosts: machines.keys().cloned().collect(),
+        })
+    }
+
+    /// Returns a receiver of a count of changes of the connections.
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+        self.shared.changed.subscribe()
+    }
+
+    /// Returns the host that opens new terminals on a machine.
+    pub(crate) async fn current(&self, name: &str, patience: Duration) -> Result<RemoteHost, RemoteError> {
+        self.named(name)?.current(patience).await
+    }
+
+    /// Connects to a machine, or to it again, and returns its status.
+    pub(crate) async fn check(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
+        let machine = self.named(name)?;
+        machine.current(patience).await?;
+        Ok(machine.status())
+    }
+
+    /// Returns the status of all machines.
+    pub(crate) fn status(&self) -> Vec<RemoteHostStatus> {
+        self.all().iter().map(|machine| machine.status()).collect()
+    }
+
+    /// Returns the host that keeps a terminal, and the terminal, by what is noted.
+    pub(crate) fn noted(&self, id_or_name: &str) -> Option<(RemoteHost, TerminalId)> {
+        self.all().iter().find_map(|machine| machine.noted(id_or_name))
+    }
+
+    /// Returns the hosts that can be asked now.
+    pub(crate) fn up(&self) -> Vec<(RemoteHost, Host)> {
+        let hosts = self.all().into_iter().flat_map(|machine| machine.hosts());
+        hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
+    }
+
+    /// Returns what is wrong with the first machine that has terminals and is not connected.
+    pub(crate) fn trouble(&self) -> Option<AskError> {
+        let hosts = self.all().into_iter().flat_map(|machine| machine.hosts());
+        hosts.into_iter().find(|host| host.up().is_none() && !host.is_over()).map(|host| host.trouble())
+    }
+
+    /// Describes the terminals of all machines. `ask` asks a host for its list.
+    pub(crate) async fn list(
+        &self,
+        ask: impl AsyncFn(&Host) -> Option<Vec<Description>>,
+    ) -> Vec<(Description, RemotePlace)> {
+        let mut all = Vec::new();
+        for machine in self.all() {
+            all.extend(machine.list(&ask).await);
+        }
+        all
+    }
+
+    /// Notes that a terminal was opened.
+    pub(crate) async fn opened(&self, name: &str, host: &RemoteHost, description: Description) {
+        if let Ok(machine) = self.named(name) {
+            machine.note(host.socket(), |terminals| terminals.push(description)).await;
+        }
+    }
+
+    /// Notes that a terminal was closed.
+    pub(crate) async fn closed(&self, id: &TerminalId) {
+        for machine in self.all() {
+            machine.forget(id).await;
+        }
+    }
+
+    /// Returns the machine that a terminal ended with, if its host over there has ended, and the process id of that.
+    pub(crate) fn lost(&self, id: &str) -> Option<(String, u32)> {
+        self.all().iter().find_map(|machine| Some((machine.config().name.clone(), machine.lost(id)?)))
+    }
+}

@@ -1,0 +1,607 @@
+//! The connection to one terminal host on another machine. It is made again whenever it is lost, for as long as the host is there.
+//!
+//! A session (`steplatch-link`) goes on over the next connection for [`GIVE_UP`], so that a short loss goes unnoticed: what was asked
+//! is answered, and what was printed arrives. After that the session ends, and what was asked has no answer; requests that may be
+//! repeated are repeated once the host is reached again ([`crate::HostedTerminal`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::BytesMut;
+use rustix::time::{ClockId, clock_gettime};
+use steplatch_link::{Ended, GreetError, Hello, Session, SessionId, greet, pump};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::failure::{ConnectFailure, explain};
+use super::transport::{Channel, Transport};
+use super::{QuestionWatch, RemoteHostConfig};
+use crate::client::{AskError, Host, OnSecret};
+use crate::relay::{LONGEST_LINE, MARK, RelayHello, RelayReply, RelayRequest};
+use crate::wire::WIRE_VERSION;
+
+/// How long a session waits for its next connection. Counted with the time that the machine is asleep: what was typed before does
+/// not arrive hours later.
+pub const GIVE_UP: Duration = Duration::from_secs(120);
+
+/// How long a connection that nobody is asked about may take to reach its relay.
+const DIAL_TIME: Duration = Duration::from_secs(60);
+
+/// How long a connection that waits for a person's answer may take. The server over there ends it earlier (`LoginGraceTime`).
+const QUESTION_TIME: Duration = Duration::from_secs(600);
+
+/// How long a host that was reached may take to greet.
+const GREETING_TIME: Duration = Duration::from_secs(30);
+
+/// The first pause before another try, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
+
+/// A loss of the connection that is not over.
+#[derive(Debug, Clone)]
+pub(crate) struct Interruption {
+    /// When it began.
+    pub(crate) since: SystemTime,
+    pub(crate) began: Instant,
+    /// Why the connection was lost, or why it is not there again.
+    pub(crate) why: ConnectFailure,
+}
+
+impl Interruption {
+    fn now(why: ConnectFailure) -> Self {
+        Self { since: SystemTime::now(), began: Instant::now(), why }
+    }
+}
+
+/// How a host is reached.
+#[derive(Debug, Clone)]
+pub(crate) enum Connection {
+    /// The first connection is being made.
+    Connecting,
+    /// There is a session, and usually a connection that carries it.
+    Up {
+        /// The session, as a connection to the host.
+        host: Host,
+        /// The session has no connection at the moment.
+        interrupted: Option<Interruption>,
+    },
+    /// There is no session.
+    Down(Interruption),
+    /// The host has ended.
+    Over {
+        /// Its process id over there; 0 if it was never reached.
+        pid: u32,
+    },
+}
+
+/// What all connections to one machine share.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) config: RemoteHostConfig,
+    /// The name of the client over there, and its identity.
+    pub(crate) client: String,
+    pub(crate) client_id: SessionId,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) questions: Arc<dyn QuestionWatch>,
+}
+
+/// A relay that has reached a host.
+pub(crate) struct Reached {
+    channel: Channel,
+    rest: BytesMut,
+    pub(crate) version: String,
+    pub(crate) socket: String,
+    pub(crate) is_current: bool,
+    pub(crate) others: Vec<String>,
+}
+
+/// The outcome of a request for a host.
+pub(crate) enum Dialed {
+    Reached(Box<Reached>),
+    /// The host has ended.
+    Gone,
+}
+
+impl Route {
+    /// Connects, and asks the relay for a host.
+    pub(crate) async fn dial(&self, request: &RelayRequest) -> Result<Dialed, ConnectFailure> {
+        let connection = |error: std::io::Error| ConnectFailure::Connection(error.to_string());
+        let asked_before = self.questions.asked(&self.config.name);
+        let mut channel = self.transport.dial(&self.config, &self.client).await.map_err(connection)?;
+        let mut rest = BytesMut::new();
+        let reply = async {
+            let hello: RelayHello = line(&mut channel.reader, &mut rest, MARK).await?;
+            let text = serde_json::to_string(request).map_err(std::io::Error::other)?;
+            channel.writer.write_all(format!("{text}\n").as_bytes()).await?;
+            channel.writer.flush().await?;
+            let reply: RelayReply = line(&mut channel.reader, &mut rest, "").await?;
+            Ok::<_, std::io::Error>((hello, reply))
+        };
+        let late = async {
+            sleep(DIAL_TIME).await;
+            if self.questions.is_open(&self.config.name) {
+                sleep(QUESTION_TIME).await;
+            }
+        };
+        let reply = tokio::select! {
+            reply = reply => reply,
+            () = late => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the machine does not answer")),
+        };
+        match reply {
+            Ok((hello, RelayReply::Open { socket, is_current, others })) => {
+                let reached = Reached { channel, rest, version: hello.version, socket, is_current, others };
+                Ok(Dialed::Reached(Box::new(reached)))
+            }
+            Ok((_, RelayReply::Gone)) => Ok(Dialed::Gone),
+            Ok((_, RelayReply::Failed(why))) => Err(ConnectFailure::Host(why)),
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection(error)),
+            Err(_) => {
+                let Channel { errors, guard, .. } = channel;
+                let errors = errors.whole().await;
+                drop(guard);
+                let asked = self.questions.asked(&self.config.name) != asked_before;
+                Err(explain(&self.config.name, &self.config.ssh, &errors, asked))
+            }
+        }
+    }
+}
+
+/// Reads lines until one begins with `mark`, and parses what follows. `rest` receives what came behind the line.
+async fn line<T: serde::de::DeserializeOwned>(
+    reader: &mut (impl AsyncRead + Unpin),
+    rest: &mut BytesMut,
+    mark: &str,
+) -> std::io::Result<T> {
+    let mut read = 0;
+    loop {
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line = rest.split_to(end + 1);
+            read += line.len();
+            if let Some(text) = line.strip_prefix(mark.as_bytes()) {
+                return serde_json::from_slice(text).map_err(std::io::Error::other);
+            }
+        }
+        // A login shell may print before the relay does, but not without end.
+        if read + rest.len() > LONGEST_LINE {
+            return Err(std::io::Error::other("no relay answers"));
+        }
+        if reader.read_buf(rest).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// A terminal host on another machine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct RemoteHost {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    route: Arc<Route>,
+    socket: String,
+    connection: watch::Sender<Connection>,
+    /// Whether it opens new terminals, as the relay that reached it last has said.
+    opens_new: AtomicBool,
+    /// Tries at once instead of at the end of a pause.
+    retry: Notify,
+    supervising: tokio::task::AbortHandle,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.supervising.abort();
+    }
+}
+
+impl RemoteHost {
+    /// Connects to the host of `socket`; `reached` is a relay that has reached it already.
+    pub(crate) fn new(route: Arc<Route>, socket: String, reached: Option<Reached>, on_secret: OnSecret) -> Self {
+        let shared = Arc::new_cyclic(|weak: &std::sync::Weak<Shared>| {
+            let supervisor =
+                Supervisor { shared: weak.clone(), route: route.clone(), socket: socket.clone(), on_secret };
+            let supervising = tokio::spawn(supervisor.run(reached)).abort_handle();
+            let connection = watch::Sender::new(Connection::Connecting);
+            let opens_new = AtomicBool::new(false);
+            Shared { route, socket, connection, opens_new, retry: Notify::new(), supervising }
+        });
+        Self { shared }
+    }
+
+    /// Returns the name of its socket over there.
+    pub(crate) fn socket(&self) -> &str {
+        &self.shared.socket
+    }
+
+    /// Whether it opens new terminals, as far as that is known.
+    pub(crate) fn opens_new(&self) -> bool {
+        self.shared.opens_new.load(Ordering::Relaxed)
+    }
+
+    /// Returns how it is reached now.
+    pub(crate) fn connection(&self) -> Connection {
+        self.shared.connection.borrow().clone()
+    }
+
+    /// Returns a receiver of how it is reached.
+    pub(crate) fn follow(&self) -> watch::Receiver<Connection> {
+        self.shared.connection.subscribe()
+    }
+
+    /// Returns the session, if it has a connection now.
+    pub(crate) fn up(&self) -> Option<Host> {
+        match &*self.shared.connection.borrow() {
+            Connection::Up { host, interrupted: None } if !host.is_lost() => Some(host.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether the host has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(&*self.shared.connection.borrow(), Connection::Over { .. })
+    }
+
+    /// Tries to connect at once, if it is not connected.
+    pub(crate) fn retry(&self) {
+        self.shared.retry.notify_one();
+    }
+
+    /// Returns the session once it has a connection.
+    ///
+    /// # Errors
+    /// When it has none for so long, or the host has ended.
+    pub(crate) async fn reached(&self, patience: Duration) -> Result<Host, AskError> {
+        if let Some(host) = self.up() {
+            return Ok(host);
+        }
+        self.retry();
+        let mut follow = self.follow();
+        let up = async {
+            loop {
+                match &*follow.borrow_and_update() {
+                    Connection::Up { host, interrupted: None } if !host.is_lost() => return Ok(host.clone()),
+                    Connection::Over { pid } => return Err(self.ended(*pid)),
+                    Connection::Down(interruption) if !interruption.why.is_passing() => {
+                        return Err(self.not_connected(interruption));
+                    }
+                    _ => {}
+                }
+                if follow.changed().await.is_err() {
+                    return Err(self.ended(0));
+                }
+            }
+        };
+        match timeout(patience, up).await {
+            Ok(reached) => reached,
+            Err(_) => Err(self.trouble()),
+        }
+    }
+
+    /// Waits until the session has had no connection for so long, or is over. Returns what is wrong.
+    pub(crate) async fn stalled(&self, limit: Duration) -> AskError {
+        let mut follow = self.follow();
+        loop {
+            let began = match &*follow.borrow_and_update() {
+                Connection::Up { interrupted: None, .. } => None,
+                Connection::Up { interrupted: Some(interruption), .. } => Some(interruption.began),
+                Connection::Connecting | Connection::Down(_) | Connection::Over { .. } => return self.trouble(),
+            };
+            let over = async {
+                match began {
+                    Some(began) => tokio::time::sleep_until(began + limit).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => return self.trouble(),
+                changed = follow.changed() => if changed.is_err() { return self.ended(0) },
+            }
+        }
+    }
+
+    /// Returns what is wrong with the connection.
+    pub(crate) fn trouble(&self) -> AskError {
+        match &*self.shared.connection.borrow() {
+            Connection::Over { pid } => self.ended(*pid),
+            Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. } => {
+                self.not_connected(interruption)
+            }
+            Connection::Connecting | Connection::Up { .. } => AskError::NotConnected {
+                host: self.shared.route.config.name.clone(),
+                since: None,
+                why: "it is being connected to".to_owned(),
+            },
+        }
+    }
+
+    /// Returns why a request has no answer, if it is not known whether it was carried out.
+    pub(crate) fn unanswered(&self) -> AskError {
+        match &*self.shared.connection.borrow() {
+            Connection::Over { pid } => self.ended(*pid),
+            _ => AskError::ConnectionLost { host: self.shared.route.config.name.clone() },
+        }
+    }
+
+    fn not_connected(&self, interruption: &Interruption) -> AskError {
+        AskError::NotConnected {
+            host: self.shared.route.config.name.clone(),
+            since: Some(interruption.since),
+            why: interruption.why.to_string(),
+        }
+    }
+
+    fn ended(&self, pid: u32) -> AskError {
+        AskError::RemoteHostLost { host: self.shared.route.config.name.clone(), pid }
+    }
+}
+
+/// The task that connects, and connects again.
+struct Supervisor {
+    shared: std::sync::Weak<Shared>,
+    route: Arc<Route>,
+    socket: String,
+    on_secret: OnSecret,
+}
+
+/// A session that may go on.
+struct OpenSession {
+    session: Session,
+    id: SessionId,
+    local: UnixStream,
+    /// The far end of `local`, until the host is spoken to through it.
+    speaker: Option<UnixStream>,
+    /// Whether the host has welcomed it.
+    is_known: bool,
+    /// When its last connection was lost.
+    lost: Option<Duration>,
+}
+
+impl OpenSession {
+    fn new() -> std::io::Result<Self> {
+        let (local, speaker) = UnixStream::pair()?;
+        let id = SessionId::random();
+        Ok(Self { session: Session::new(), id, local, speaker: Some(speaker), is_known: false, lost: None })
+    }
+
+    /// Whether it has been without a connection for too long.
+    fn is_given_up(&self) -> bool {
+        self.lost.is_some_and(|lost| since_boot().saturating_sub(lost) > GIVE_UP)
+    }
+}
+
+/// The time since the machine was started, with the time that it was asleep.
+fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+impl Supervisor {
+    async fn run(self, mut reached: Option<Reached>) {
+        let mut session: Option<OpenSession> = None;
+        let mut pause = PAUSES.0;
+        loop {
+            let dialed = match reached.take() {
+                Some(reached) => Ok(Dialed::Reached(Box::new(reached))),
+                None => self.dial(&mut session).await,
+            };
+            let failure = match dialed {
+                Ok(Dialed::Gone) => return self.end(),
+                Ok(Dialed::Reached(reached)) => match self.carry(*reached, &mut session).await {
+                    Ok(failure) => {
+                        // The connection was there, so the next one is tried soon.
+                        pause = PAUSES.0;
+                        failure
+                    }
+                    Err(failure) => failure,
+                },
+                Err(failure) => failure,
+            };
+            if session.as_ref().is_some_and(OpenSession::is_given_up) {
+                session = None;
+            }
+            let Some(shared) = self.shared.upgrade() else { return };
+            let is_passing = failure.is_passing();
+            interrupt(&shared.connection, failure, session.is_some());
+            let waiting = async {
+                tokio::select! {
+                    () = shared.retry.notified() => {}
+                    // A question for a person is not asked again and again.
+                    () = sleep(pause), if is_passing => {}
+                }
+            };
+            match &session {
+                Some(open) => {
+                    let left = GIVE_UP.saturating_sub(since_boot().saturating_sub(open.lost.unwrap_or_default()));
+                    if timeout(left, waiting).await.is_err() {
+                        session = None;
+                        let why = ConnectFailure::Connection("the connection was lost for too long".to_owned());
+                        let why = last_failure(&shared.connection).unwrap_or(why);
+                        interrupt(&shared.connection, why, false);
+                    }
+                }
+                None => waiting.await,
+            }
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// Connects to the relay and asks for the host. A session whose time is over meanwhile is ended.
+    async fn dial(&self, session: &mut Option<OpenSession>) -> Result<Dialed, ConnectFailure> {
+        let request = RelayRequest::Open(self.socket.clone());
+        let dialing = self.route.dial(&request);
+        tokio::pin!(dialing);
+        let Some(open) = session.as_ref() else { return dialing.await };
+        let left = GIVE_UP.saturating_sub(since_boot().saturating_sub(open.lost.unwrap_or_default()));
+        match timeout(left, &mut dialing).await {
+            Ok(dialed) => dialed,
+            Err(_) => {
+                *session = None;
+                if let Some(shared) = self.shared.upgrade()
+                    && let Some(why) = last_failure(&shared.connection)
+                {
+                    interrupt(&shared.connection, why, false);
+                }
+                dialing.await
+            }
+        }
+    }
+
+    /// Carries the session over a connection until it ends. Returns why it ended; as an error, why it did not begin.
+    async fn carry(
+        &self,
+        reached: Reached,
+        session: &mut Option<OpenSession>,
+    ) -> Result<ConnectFailure, ConnectFailure> {
+        let connection = |error: &dyn std::fmt::Display| ConnectFailure::Connection(error.to_string());
+        let Reached { channel, mut rest, is_current, .. } = reached;
+        if let Some(shared) = self.shared.upgrade() {
+            shared.opens_new.store(is_current, Ordering::Relaxed);
+        }
+        let Channel { mut reader, mut writer, errors, guard } = channel;
+        if session.is_none() {
+            *session = Some(OpenSession::new().map_err(|error| connection(&error))?);
+        }
+        let open = session.as_mut().expect("a session was begun if there was none");
+        let hello = Hello {
+            client: self.route.client_id,
+            session: open.id,
+            received: open.session.received(),
+            is_new: !open.is_known,
+        };
+        let greeted =
+            timeout(GREETING_TIME, greet(&mut open.session, hello, &mut reader, &mut writer, &mut rest)).await;
+        match greeted {
+            Ok(Ok(())) => {}
+            Ok(Err(GreetError::Io(error))) => return Err(connection(&error)),
+            Err(_) => return Err(connection(&"the terminal host there does not greet")),
+            Ok(Err(error)) => {
+                // The host does not know the session any more: another one begins.
+                *session = None;
+                return Err(connection(&error));
+            }
+        }
+        open.is_known = true;
+        open.lost = None;
+        let meeting = open.speaker.take().map(|speaker| self.meet(speaker));
+        if meeting.is_none()
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.connection.send_if_modified(|connection| match connection {
+                Connection::Up { interrupted, .. } => interrupted.take().is_some(),
+                _ => false,
+            });
+        }
+        let mut is_met = meeting.is_none();
+        let ended = {
+            let pumping = pump(&mut open.session, &mut open.local, &mut reader, &mut writer, &mut rest);
+            tokio::pin!(pumping);
+            let met = async {
+                match meeting {
+                    Some(meeting) => meeting.await,
+                    None => Ok(()),
+                }
+            };
+            tokio::select! {
+                ended = &mut pumping => Ok(ended),
+                met = met => match met {
+                    Ok(()) => {
+                        is_met = true;
+                        Ok(pumping.await)
+                    }
+                    Err(failure) => Err(failure),
+                },
+            }
+        };
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(failure) => {
+                *session = None;
+                return Err(failure);
+            }
+        };
+        if ended.is_resumable() && is_met {
+            open.lost = Some(since_boot());
+        } else {
+            *session = None;
+        }
+        drop((reader, writer));
+        let said = match &ended {
+            Ended::Lost(_) => errors.whole().await,
+            _ => String::new(),
+        };
+        drop(guard);
+        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        Ok(match last {
+            Some(last) => explain(&self.route.config.name, &self.route.config.ssh, last, false),
+            None => connection(&ended),
+        })
+    }
+
+    /// Speaks to the host through a new session.
+    fn meet(&self, speaker: UnixStream) -> impl Future<Output = Result<(), ConnectFailure>> + use<> {
+        let (on_secret, shared) = (self.on_secret.clone(), self.shared.clone());
+        let name = self.route.config.name.clone();
+        let ssh = self.route.config.ssh.clone();
+        async move {
+            let connection = |text: String| ConnectFailure::Connection(text);
+            let host = timeout(GREETING_TIME, Host::over(speaker, &on_secret)).await;
+            let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
+            let host = host.map_err(|error| connection(error.to_string()))?;
+            if !host.is_understood() {
+                let said = format!(
+                    "version {}, protocol {} instead of {WIRE_VERSION}",
+                    host.greeting().version,
+                    host.greeting().wire
+                );
+                return Err(ConnectFailure::TooOld { host: name, ssh, said });
+            }
+            if let Some(shared) = shared.upgrade() {
+                shared.connection.send_replace(Connection::Up { host, interrupted: None });
+            }
+            Ok(())
+        }
+    }
+
+    fn end(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            let pid = match &*shared.connection.borrow() {
+                Connection::Up { host, .. } => host.greeting().pid,
+                _ => 0,
+            };
+            shared.connection.send_replace(Connection::Over { pid });
+        }
+    }
+}
+
+/// Returns why there is no connection.
+fn last_failure(connection: &watch::Sender<Connection>) -> Option<ConnectFailure> {
+    match &*connection.borrow() {
+        Connection::Up { interrupted: Some(interruption), .. } | Connection::Down(interruption) => {
+            Some(interruption.why.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Notes that there is no connection, with the newest reason. The time at which the loss began stays.
+fn interrupt(connection: &watch::Sender<Connection>, why: ConnectFailure, has_session: bool) {
+    connection.send_modify(|connection| {
+        let before = match connection {
+            Connection::Up { interrupted: Some(before), .. } | Connection::Down(before) => Some(before.clone()),
+            _ => None,
+        };
+        let interruption = match before {
+            Some(before) => Interruption { why, ..before },
+            None => Interruption::now(why),
+        };
+        match connection {
+            Connection::Up { interrupted, host } if has_session && !host.is_lost() => *interrupted = Some(interruption),
+            Connection::Over { .. } => {}
+            other => *other = Connection::Down(interruption),
+        }
+    });
+}

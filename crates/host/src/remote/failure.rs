@@ -1,0 +1,147 @@
+//! Why a machine was not reached, and what to do: read from what OpenSSH and the shell over there print. Pure.
+
+use super::transport::MISSING;
+
+/// Why a machine was not reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectFailure {
+    /// The name of the machine is not known.
+    #[error("{said}; check the name with 'ssh {ssh}'")]
+    UnknownHost {
+        /// The destination.
+        ssh: String,
+        /// What `ssh` said.
+        said: String,
+    },
+    /// The machine did not take the user's keys or answers.
+    #[error("{said}; check with 'ssh {ssh}' which key or password it takes")]
+    Refused {
+        /// The destination.
+        ssh: String,
+        /// What `ssh` said.
+        said: String,
+    },
+    /// The machine's key is not the known one, or was not accepted.
+    #[error("{said}; check the key of the machine with 'ssh {ssh}'")]
+    HostKey {
+        /// The destination.
+        ssh: String,
+        /// What `ssh` said.
+        said: String,
+    },
+    /// A question of `ssh` was not answered.
+    #[error(
+        "ssh asked a question that was not answered; run 'steplatch hosts check {host}' and answer it there, or at its gate"
+    )]
+    Unanswered {
+        /// The name of the host.
+        host: String,
+    },
+    /// Steplatch is not there.
+    #[error("steplatch is not installed there; install it with 'steplatch hosts add {host} --ssh {ssh} --install'")]
+    NotInstalled {
+        /// The name of the host.
+        host: String,
+        /// The destination.
+        ssh: String,
+    },
+    /// Steplatch is there and does not know the relay.
+    #[error(
+        "steplatch there is too old for terminals from here ({said}); 'steplatch hosts add {host} --ssh {ssh} --install' installs this version beside it"
+    )]
+    TooOld {
+        /// The name of the host.
+        host: String,
+        /// The destination.
+        ssh: String,
+        /// What it said.
+        said: String,
+    },
+    /// The terminal host over there was not started.
+    #[error("the terminal host there was not started: {0}")]
+    Host(String),
+    /// The connection failed, or broke.
+    #[error("{0}")]
+    Connection(String),
+}
+
+impl ConnectFailure {
+    /// Whether trying again may help without anyone's doing. What a person has to settle first is not tried again and again.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Connection(_) | Self::UnknownHost { .. })
+    }
+}
+
+/// Reads why a connection to `host` ended before its relay greeted, from the errors that it printed.
+pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool) -> ConnectFailure {
+    let (host, ssh) = (host.to_owned(), ssh.to_owned());
+    let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let with = |words: &[&str]| {
+        let found = lines.iter().rev().find(|line| words.iter().any(|word| line.contains(word)));
+        found.map(|line| printable(line))
+    };
+    if lines.iter().any(|line| line.contains(MISSING)) {
+        return ConnectFailure::NotInstalled { host, ssh };
+    }
+    if let Some(said) = with(&["unrecognized subcommand", "unexpected argument"]) {
+        return ConnectFailure::TooOld { host, ssh, said };
+    }
+    if let Some(said) = with(&["Could not resolve hostname", "Name or service not known"]) {
+        return ConnectFailure::UnknownHost { ssh, said };
+    }
+    if let Some(said) = with(&["Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED"]) {
+        return if asked { ConnectFailure::Unanswered { host } } else { ConnectFailure::HostKey { ssh, said } };
+    }
+    if let Some(said) = with(&["Permission denied", "Too many authentication failures"]) {
+        return if asked { ConnectFailure::Unanswered { host } } else { ConnectFailure::Refused { ssh, said } };
+    }
+    match lines.last() {
+        Some(last) => ConnectFailure::Connection(printable(last)),
+        None => ConnectFailure::Connection("the connection ended without a word".to_owned()),
+    }
+}
+
+/// Returns a foreign line without control characters, and not longer than is read.
+fn printable(line: &str) -> String {
+    line.chars().filter(|sign| !sign.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ssh_prints_becomes_what_is_wrong_and_what_to_do() {
+        let cases = [
+            ("ssh: Could not resolve hostname nowhere: Name or service not known\r\n", "check the name with 'ssh box'"),
+            (
+                "ana@box: Permission denied (publickey).\n",
+                "Permission denied (publickey).; check with 'ssh box' which key",
+            ),
+            (
+                "No ED25519 host key is known\nHost key verification failed.\n",
+                "check the key of the machine with 'ssh box'",
+            ),
+            ("steplatch: not installed for this user\n", "steplatch hosts add build --ssh box --install"),
+            ("error: unrecognized subcommand 'host'\n\nUsage: steplatch", "too old for terminals from here"),
+            ("ssh: connect to host box port 22: Connection refused\n", "port 22: Connection refused"),
+            ("", "without a word"),
+            ("\x1b[31mred\x1b[0m\n", "[31mred[0m"),
+        ];
+        for (errors, expected) in cases {
+            let said = explain("build", "box", errors, false).to_string();
+            assert!(said.contains(expected), "{said}");
+            assert!(!said.contains('\x1b'));
+        }
+    }
+
+    #[test]
+    fn what_a_person_has_to_settle_is_not_tried_again_and_again() {
+        let passing = |errors: &str, asked| explain("build", "box", errors, asked).is_passing();
+        assert!(passing("ssh: connect to host box port 22: Connection timed out", false));
+        assert!(passing("client_loop: send disconnect: Broken pipe", false));
+        assert!(!passing("Permission denied (publickey,password).", true));
+        assert!(!passing("Host key verification failed.", false));
+        assert!(!passing("steplatch: not installed for this user", false));
+    }
+}

@@ -1,0 +1,194 @@
+//! How a machine is reached: the user's OpenSSH, as a child process.
+//!
+//! OpenSSH brings what the user has configured for the machine: keys, agents, jumps, questions. What is passed on the command line
+//! only keeps a configuration for interactive use out of the way.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steplatch_terminal::{PipedSpec, Programs, Stdin};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::task::JoinHandle;
+
+use super::RemoteHostConfig;
+
+/// What is kept of the errors that a connection prints, in bytes.
+const LONGEST_ERRORS: usize = 4 << 10;
+
+/// How long the last errors of a connection that ended may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The way to a relay on another machine.
+pub trait Transport: fmt::Debug + Send + Sync {
+    /// Starts a relay over there for this client, whose directory there has its name.
+    ///
+    /// # Errors
+    /// When the connection cannot even be tried. That it fails shows when it is read.
+    fn dial<'a>(
+        &'a self,
+        host: &'a RemoteHostConfig,
+        client: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>>;
+}
+
+/// A connection to a relay.
+pub struct Channel {
+    /// What the relay says.
+    pub reader: Box<dyn AsyncRead + Send + Unpin>,
+    /// What is said to the relay.
+    pub writer: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What the connection prints about itself.
+    pub errors: ErrorText,
+    /// Ends the connection when it is dropped.
+    pub guard: Box<dyn Send>,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Channel").finish_non_exhaustive()
+    }
+}
+
+/// The end of what a connection prints about itself.
+#[derive(Debug, Default)]
+pub struct ErrorText {
+    text: Arc<Mutex<String>>,
+    collecting: Option<JoinHandle<()>>,
+}
+
+impl ErrorText {
+    /// Collects what `from` prints.
+    fn collect(mut from: impl AsyncRead + Send + Unpin + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let collected = text.clone();
+        let collecting = tokio::spawn(async move {
+            let mut bytes = vec![0; 1024];
+            while let Ok(count @ 1..) = from.read(&mut bytes).await {
+                let mut text = collected.lock();
+                text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+                let surplus = text.len().saturating_sub(LONGEST_ERRORS);
+                let cut = (surplus..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+                text.drain(..cut);
+            }
+        });
+        Self { text, collecting: Some(collecting) }
+    }
+
+    /// Returns what was printed, once the connection has ended.
+    pub(super) async fn whole(mut self) -> String {
+        if let Some(collecting) = self.collecting.take() {
+            // A process that the connection left behind may keep the pipe open.
+            let _ = tokio::time::timeout(LAST_WORDS, collecting).await;
+        }
+        std::mem::take(&mut self.text.lock())
+    }
+}
+
+/// The user's OpenSSH.
+#[derive(Debug)]
+pub struct OpenSsh {
+    /// The program.
+    pub program: OsString,
+    /// The version of steplatch, whose installation over there is preferred.
+    pub version: String,
+    /// The environment of `ssh`, with what makes it ask its questions through this program.
+    pub environment: Arc<dyn SshEnvironment>,
+}
+
+/// The environment in which `ssh` is started.
+pub trait SshEnvironment: fmt::Debug + Send + Sync {
+    /// Returns all variables for a connection to this host.
+    fn variables(&self, host: &RemoteHostConfig) -> Vec<(OsString, OsString)>;
+}
+
+impl Transport for OpenSsh {
+    fn dial<'a>(
+        &'a self,
+        host: &'a RemoteHostConfig,
+        client: &'a str,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>> {
+        Box::pin(async move {
+            let mut arguments = vec![self.program.clone()];
+            arguments.extend(options().map(OsString::from));
+            arguments.extend(["--".into(), host.ssh.clone().into(), relay_command(&self.version, client).into()]);
+            let spec = PipedSpec {
+                arguments,
+                folder: "/".into(),
+                environment: self.environment.variables(host),
+                stdin: Stdin::Piped,
+                family: None,
+            };
+            let mut ssh = Programs::new().start(spec).await.map_err(io::Error::other)?;
+            let missing = || io::Error::other("a program on pipes has all three of them");
+            let reader = ssh.take_stdout().ok_or_else(missing)?;
+            let writer = ssh.take_stdin().ok_or_else(missing)?;
+            let errors = ErrorText::collect(ssh.take_stderr().ok_or_else(missing)?);
+            Ok(Channel { reader: Box::new(reader), writer: Box::new(writer), errors, guard: Box::new(ssh) })
+        })
+    }
+}
+
+/// Options for a connection in the background: no terminal, no forwarded ports that a second connection could not have, no
+/// command of the configuration in the place of ours, and never the master that the user's own connections depend on.
+fn options() -> impl Iterator<Item = &'static str> {
+    const OPTIONS: [&str; 5] = [
+        "ClearAllForwardings=yes",
+        "ControlMaster=no",
+        "EscapeChar=none",
+        "PermitLocalCommand=no",
+        "RemoteCommand=none",
+    ];
+    std::iter::once("-T").chain(OPTIONS.into_iter().flat_map(|option| ["-o", option]))
+}
+
+/// Printed over there if steplatch is not found.
+pub(super) const MISSING: &str = "steplatch: not installed for this user";
+
+/// The directory of installed versions over there, as its shell expands it.
+pub const INSTALLED: &str = "${XDG_DATA_HOME:-$HOME/.local/share}/steplatch/bin";
+
+/// Returns the command that starts the relay: of the same version if it is installed, else the one in the `PATH`, else any.
+/// Written for `sh`, and quoted for whatever shell the user has over there.
+fn relay_command(version: &str, client: &str) -> String {
+    let script = format!(
+        r#"b="{INSTALLED}"; for p in "$b/{version}/steplatch" steplatch "$b"/*/steplatch; do if command -v "$p" >/dev/null 2>&1; then exec "$p" host --stdio --client {client}; fi; done; echo "{MISSING}" >&2; exit 127"#
+    );
+    format!("exec sh -c '{script}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_relay_command_prefers_the_same_version_and_says_what_is_missing() {
+        let home = tempfile::tempdir().unwrap();
+        let run = || {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &relay_command("1.2.3", "c0ffee")]).env_clear().env("HOME", home.path());
+            let said =
+                shell.env("PATH", format!("{}:/usr/bin:/bin", home.path().join("path").display())).output().unwrap();
+            (said.status.code(), String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap())
+        };
+        assert_eq!(run(), (Some(127), String::new(), format!("{MISSING}\n")));
+        let installed = |folder: &str, word: &str| {
+            use std::os::unix::fs::PermissionsExt as _;
+            let folder = home.path().join(folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("steplatch"), format!("#!/bin/sh\necho {word} \"$@\"\n")).unwrap();
+            std::fs::set_permissions(folder.join("steplatch"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let expected = |word: &str| (Some(0), format!("{word} host --stdio --client c0ffee\n"), String::new());
+        installed(".local/share/steplatch/bin/1.0.0", "other");
+        assert_eq!(run(), expected("other"));
+        installed("path", "path");
+        assert_eq!(run(), expected("path"));
+        installed(".local/share/steplatch/bin/1.2.3", "same");
+        assert_eq!(run(), expected("same"));
+    }
+}

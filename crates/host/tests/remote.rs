@@ -1,0 +1,286 @@
+//! Terminals on another machine, over relays in this process whose connections are cut.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::io::BufReader;
+use std::net::Shutdown;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use steplatch_host::{
+    AskError, Channel, ErrorText, HostedTerminal, Hosts, HostsError, NoQuestions, Relay, RemoteHostConfig,
+    RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport, WaitRequest,
+};
+use steplatch_patience::eventually;
+use steplatch_terminal::{Input, Limit, Part, Settle, Size, Spec, Target, Until};
+use tempfile::TempDir;
+
+/// A machine in this process: its terminal host lives as long as this value.
+#[derive(Debug)]
+struct FarMachine {
+    folder: PathBuf,
+    /// The near ends of all connections so far.
+    connections: Mutex<Vec<std::os::unix::net::UnixStream>>,
+    dialed: AtomicUsize,
+    is_away: AtomicBool,
+}
+
+impl FarMachine {
+    /// Cuts every connection.
+    fn cut(&self) {
+        for connection in self.connections.lock().unwrap().drain(..) {
+            // One that has ended cannot be cut.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn go_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::Relaxed);
+        if is_away {
+            self.cut();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ToFarMachine(Arc<FarMachine>);
+
+impl Transport for ToFarMachine {
+    fn dial<'a>(
+        &'a self,
+        _: &'a RemoteHostConfig,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = std::io::Result<Channel>> + Send + 'a>> {
+        Box::pin(async move {
+            self.0.dialed.fetch_add(1, Ordering::Relaxed);
+            if self.0.is_away.load(Ordering::Relaxed) {
+                return Err(std::io::Error::other("no route to it"));
+            }
+            let (near, far) = std::os::unix::net::UnixStream::pair()?;
+            self.0.connections.lock().unwrap().push(near.try_clone()?);
+            let relay = Relay {
+                folder: self.0.folder.clone(),
+                starter: Starter::InProcess(Box::default()),
+                version: "1".to_owned(),
+            };
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let input = BufReader::new(far.try_clone().unwrap());
+                // The connection may be cut at any moment.
+                let _ = runtime.block_on(relay.serve(input, far.try_clone().unwrap()));
+                let _ = far.shutdown(Shutdown::Both);
+            });
+            near.set_nonblocking(true)?;
+            let (reader, writer) = tokio::io::split(tokio::net::UnixStream::from_std(near)?);
+            Ok(Channel {
+                reader: Box::new(reader),
+                writer: Box::new(writer),
+                errors: ErrorText::default(),
+                guard: Box::new(()),
+            })
+        })
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::Builder::new().prefix("remote-").tempdir_in("/tmp").unwrap()
+}
+
+/// A far machine with a terminal host, which the second value keeps.
+async fn far() -> (Arc<FarMachine>, Hosts, TempDir) {
+    let folder = folder();
+    let host =
+        Hosts::find(folder.path(), folder.path(), Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
+    host.prepare().await.unwrap();
+    let machine = FarMachine {
+        folder: folder.path().to_owned(),
+        connections: Mutex::default(),
+        dialed: AtomicUsize::default(),
+        is_away: AtomicBool::default(),
+    };
+    (Arc::new(machine), host, folder)
+}
+
+/// A daemon's hosts, with the far machine as `box`.
+async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
+    let hosts = Hosts::find(folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
+    let transport = Arc::new(ToFarMachine(far.clone()));
+    hosts.reach(RemoteSetup { notes: folder.join("machines"), transport, questions: Arc::new(NoQuestions) });
+    hosts.configure_remotes(&[RemoteHostConfig { name: "box".to_owned(), ssh: "ana@box".to_owned() }]);
+    hosts
+}
+
+fn spec(command: &[&str]) -> Spec {
+    Spec {
+        arguments: command.iter().map(Into::into).collect(),
+        command: command.join(" "),
+        folder: "/".into(),
+        inherited: vec![("HERE_ONLY".into(), "1".into())],
+        environment: Vec::new(),
+        size: Size { cols: 80, rows: 24 },
+        name: None,
+        opened_by: None,
+        step: None,
+    }
+}
+
+async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
+    hosts.open_on(spec(command), Some("box"), SHORT_PATIENCE).await.unwrap().0
+}
+
+/// Answers each line.
+const ANSWERS: &[&str] = &["sh", "-c", "echo begins; while read line; do echo got $line; done"];
+
+async fn sees(terminal: &HostedTerminal, pattern: &str) {
+    let (waited, view) = terminal.wait(wait(pattern)).await.unwrap();
+    assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
+}
+
+fn wait(pattern: &str) -> WaitRequest {
+    WaitRequest {
+        patterns: vec![pattern.to_owned()],
+        target: Target::Output,
+        since: Some(0),
+        input: None,
+        until: Until::Match,
+        timeout: Duration::from_secs(60),
+        by: None,
+    }
+}
+
+fn typed(text: &str, step: &str) -> Input {
+    let settle = Some(Settle { quiet: Duration::ZERO, at_most: Duration::ZERO });
+    Input { text: text.to_owned(), step: Some(step.to_owned()), settle, ..Input::default() }
+}
+
+async fn output(terminal: &HostedTerminal) -> String {
+    terminal.read(Part::From(0), Limit::Head(1_000_000)).await.unwrap().head
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_on_another_machine_is_used_like_one_here() {
+    let (machine, _host, _far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    assert_eq!(hosts.remote_status()[0].state, RemoteHostState::Idle);
+    let terminal = opened(&hosts, &["sh", "-c", "echo here:$HERE_ONLY; read x; echo got $x; sleep 1000"]).await;
+    sees(&terminal, "here:\n").await;
+    terminal.send(typed("word\n", "one")).await.unwrap();
+    sees(&terminal, "got word").await;
+    let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
+    assert_eq!((&listed.description.id, listed.place.as_ref().unwrap().host.as_str()), (terminal.id(), "box"));
+    assert_eq!(listed.place.as_ref().unwrap().lost_since, None);
+    assert_eq!(hosts.get(terminal.id().as_str()).await.unwrap().unwrap().id(), terminal.id());
+    let status = hosts.remote_status();
+    assert_eq!((&status[0].state, status[0].terminals), (&RemoteHostState::Connected, 1));
+    let unknown = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE).await.unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no host 'nowhere'; known hosts: box");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_cut_lose_no_output_and_type_nothing_twice() {
+    let (machine, _host, _far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    let terminal = opened(&hosts, &["cat"]).await;
+    let waiting = tokio::spawn({
+        let terminal = terminal.clone();
+        async move { terminal.wait(wait("line 199")).await }
+    });
+    let cutter = tokio::spawn({
+        let machine = machine.clone();
+        async move {
+            loop {
+                let before = machine.dialed.load(Ordering::Relaxed);
+                machine.cut();
+                // The next cut comes after the next connection.
+                while machine.dialed.load(Ordering::Relaxed) == before {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    });
+    for number in 0..200 {
+        // Half of them without a step: nothing but the session keeps those from being lost or typed twice.
+        let step = (number % 2 == 0).then(|| number.to_string());
+        terminal.send(Input { step, ..typed(&format!("line {number}\n"), "") }).await.unwrap();
+    }
+    assert!(waiting.await.unwrap().unwrap().0.found.is_some());
+    cutter.abort();
+    let expected: String = (0..200).map(|number| format!("line {number}\nline {number}\n")).collect();
+    eventually("all lines are there twice: their echo, and what cat prints", async || {
+        let output = output(&terminal).await;
+        let mut lines: Vec<&str> = output.lines().collect();
+        let mut wanted: Vec<&str> = expected.lines().collect();
+        lines.sort_unstable();
+        wanted.sort_unstable();
+        if lines == wanted { Ok(()) } else { Err(format!("{} lines:\n{output}", lines.len())) }
+    })
+    .await;
+    assert!(machine.dialed.load(Ordering::Relaxed) > 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_daemon_finds_the_terminals_and_an_input_with_a_step_is_typed_once() {
+    let (machine, _host, _far_folder) = far().await;
+    let folder = folder();
+    let first = near(folder.path(), &machine).await;
+    let terminal = opened(&first, ANSWERS).await;
+    terminal.send(typed("once\n", "step-1")).await.unwrap();
+    sees(&terminal, "got once").await;
+    let id = terminal.id().clone();
+    drop((terminal, first));
+    let second = near(folder.path(), &machine).await;
+    let terminal = second.get(id.as_str()).await.unwrap().unwrap();
+    terminal.send(typed("once\n", "step-1")).await.unwrap();
+    terminal.send(typed("twice\n", "step-2")).await.unwrap();
+    sees(&terminal, "got twice").await;
+    assert_eq!(output(&terminal).await.matches("got once").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_away_is_reported_and_its_terminals_stay_listed() {
+    let (machine, _host, _far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    let terminal = opened(&hosts, ANSWERS).await.with_patience(Duration::from_millis(50));
+    machine.go_away(true);
+    eventually("the loss is noticed", async || match &hosts.remote_status()[0].state {
+        RemoteHostState::Lost { .. } => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    let error = terminal.describe().await.unwrap_err();
+    assert!(matches!(&error, AskError::NotConnected { host, .. } if host == "box"), "{error}");
+    assert!(error.to_string().contains("host 'box' is not connected since"), "{error}");
+    let [listed] = &hosts.list().await[..] else { panic!("one terminal") };
+    assert!(listed.place.as_ref().unwrap().lost_since.is_some());
+    let refused = hosts.open_on(spec(&["cat"]), Some("nowhere"), SHORT_PATIENCE).await;
+    assert!(matches!(refused, Err(HostsError::Remote(_))));
+    // A run is patient, and goes on once the machine is back.
+    let patient = terminal.clone().with_patience(Duration::from_secs(60));
+    let typing = tokio::spawn(async move { patient.send(typed("back\n", "step")).await });
+    machine.go_away(false);
+    typing.await.unwrap().unwrap();
+    sees(&terminal.with_patience(Duration::from_secs(60)), "got back").await;
+    assert_eq!(hosts.check_remote("box", Duration::from_secs(60)).await.unwrap().state, RemoteHostState::Connected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn terminals_that_end_with_their_host_are_lost_and_another_host_is_started() {
+    let (machine, host, _far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    let terminal = opened(&hosts, &["cat"]).await.with_patience(Duration::from_secs(60));
+    host.shut_down().await;
+    let error = terminal.describe().await.unwrap_err();
+    assert!(matches!(&error, AskError::RemoteHostLost { host, .. } if host == "box"), "{error}");
+    eventually("the terminal is known as lost", async || {
+        hosts.lost(terminal.id().as_str()).map(drop).ok_or("not lost")
+    })
+    .await;
+    assert!(hosts.list().await.is_empty());
+}

@@ -1,0 +1,54 @@
+//! Bytes from the other side of a link: records, in portions of any size.
+
+use bytes::BytesMut;
+use steplatch_fuzz::{Target, portions};
+
+use crate::record::{BadRecord, Record};
+use crate::session::{Session, WINDOW};
+
+fn received(portions: &[&[u8]]) -> (Vec<Record>, Option<BadRecord>) {
+    let (mut bytes, mut records) = (BytesMut::new(), Vec::new());
+    for portion in portions {
+        bytes.extend_from_slice(portion);
+        loop {
+            match Record::read(&mut bytes) {
+                Ok(Some(record)) => records.push(record),
+                Ok(None) => break,
+                Err(bad) => return (records, Some(bad)),
+            }
+        }
+    }
+    (records, None)
+}
+
+#[test]
+fn records() {
+    let target = Target {
+        corpus: concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/records"),
+        dictionary: &[
+            "STEPLNK1",
+            "H\0\0\0\x31",
+            "W\0\0\0\x08",
+            "R\0\0\0\x01",
+            "D\0\0\0\x04",
+            "C\0\0\0\x08",
+            "X\0\0\0\0",
+        ],
+        longest: 400,
+    };
+    target.run(|input| {
+        let (records, bad) = received(&[input]);
+        assert_eq!(received(&portions(input)), (records.clone(), bad), "portions change nothing");
+        let mut session = Session::new();
+        let mut outcomes = Vec::new();
+        for record in records {
+            let mut written = BytesMut::new();
+            record.write(&mut written);
+            let mut again = written.clone();
+            assert_eq!(Record::read(&mut again), Ok(Some(record.clone())));
+            outcomes.push(session.take(record).is_ok());
+            assert!(session.incoming().len() <= WINDOW);
+        }
+        (outcomes, bad.is_some())
+    });
+}

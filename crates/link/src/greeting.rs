@@ -1,0 +1,139 @@
+//! The beginning of a connection: which session it carries, and from where on.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::record::{BadRecord, Record, SessionId};
+use crate::session::{Session, Violation};
+
+/// The first record of a connection, from the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// The client. A new session of a client ends its earlier ones.
+    pub client: SessionId,
+    /// The session.
+    pub session: SessionId,
+    /// How many bytes of it the client has received.
+    pub received: u64,
+    /// Whether it begins with this connection.
+    pub is_new: bool,
+}
+
+/// Why a server does not take a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It does not have the session: it was ended, replaced or left alone for too long, or its process has ended.
+    #[error("the other side does not have the session any more")]
+    Unknown,
+    /// It takes no sessions, for a reason that this version does not know.
+    #[error("the other side takes no session")]
+    Other,
+}
+
+impl Refusal {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Other => 0,
+            Self::Unknown => 1,
+        }
+    }
+
+    pub(crate) const fn of_code(code: u8) -> Self {
+        match code {
+            1 => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Why a connection did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum GreetError {
+    /// The connection ended.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The other side is another program.
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+    /// The server refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The other side contradicts the session.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+}
+
+/// Greets as the client. `rest` receives what came behind the welcome; it belongs to [`crate::pump`].
+///
+/// # Errors
+/// When the server refuses, or the connection does not carry a link.
+pub async fn greet(
+    session: &mut Session,
+    hello: Hello,
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    rest: &mut BytesMut,
+) -> Result<(), GreetError> {
+    let mut out = BytesMut::new();
+    Record::Hello(hello).write(&mut out);
+    writer.write_all(&out).await?;
+    writer.flush().await?;
+    match first_record(reader, rest).await? {
+        Record::Welcome(received) => Ok(session.resume(received)?),
+        Record::Refused(refusal) => Err(refusal.into()),
+        _ => Err(BadRecord.into()),
+    }
+}
+
+/// Reads the greeting of a client. `rest` receives what came behind it.
+///
+/// # Errors
+/// When the connection ends first, or does not carry a link.
+pub async fn read_hello(reader: &mut (impl AsyncRead + Unpin), rest: &mut BytesMut) -> Result<Hello, GreetError> {
+    match first_record(reader, rest).await? {
+        Record::Hello(hello) => Ok(hello),
+        _ => Err(BadRecord.into()),
+    }
+}
+
+/// Welcomes a client to its session.
+///
+/// # Errors
+/// When the connection ends, or the client contradicts the session.
+pub async fn welcome(
+    session: &mut Session,
+    hello: &Hello,
+    writer: &mut (impl AsyncWrite + Unpin),
+) -> Result<(), GreetError> {
+    session.resume(hello.received)?;
+    write(&Record::Welcome(session.received()), writer).await?;
+    Ok(())
+}
+
+/// Refuses a client.
+///
+/// # Errors
+/// When the connection ends.
+pub async fn refuse(refusal: Refusal, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    write(&Record::Refused(refusal), writer).await
+}
+
+async fn write(record: &Record, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    let mut out = BytesMut::new();
+    record.write(&mut out);
+    writer.write_all(&out).await?;
+    writer.flush().await
+}
+
+async fn first_record(reader: &mut (impl AsyncRead + Unpin), bytes: &mut BytesMut) -> Result<Record, GreetError> {
+    loop {
+        if let Some(record) = Record::read(bytes)? {
+            return Ok(record);
+        }
+        if reader.read_buf(bytes).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! A byte stream between two machines that survives the loss of its connections.
+//!
+//! Two programs exchange bytes through a [`Session`]. The session outlives each connection that carries it: both sides keep
+//! what the other one has not consumed, and a new connection begins where the last one stopped. So the programs see one
+//! stream, without a byte lost or doubled, however often the network fails.
+//!
+//! A connection begins with a [`Hello`] of the client, which the server answers with a welcome or a [`Refusal`]
+//! ([`greet`], [`read_hello`], [`welcome`], [`refuse`]). Then both sides [`pump`] until the connection ends.
+//!
+//! Each side may have [`WINDOW`] bytes under way that the other side has not consumed, so memory is bounded and a slow
+//! reader slows the writer down. A side that is silent for [`SILENCE`] is taken for lost.
+//!
+//! A general transport does not serve here: multipath and migrating protocols (QUIC, MPTCP) need a port of their own, and the
+//! connection is one of OpenSSH, which brings the keys, the jumps and the questions of its user.
+
+#[cfg(test)]
+mod fuzz;
+mod greeting;
+mod pump;
+mod record;
+mod session;
+
+pub use greeting::{GreetError, Hello, Refusal, greet, read_hello, refuse, welcome};
+pub use pump::{Ended, SILENCE, pump};
+pub use record::{BadRecord, SessionId};
+pub use session::{Session, Violation, WINDOW};

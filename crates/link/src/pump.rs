@@ -1,0 +1,175 @@
+//! Carries a session over one connection: between a local stream and the other machine.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::Instant;
+
+use crate::record::{BadRecord, Record, write_data};
+use crate::session::{Received, Session, Violation};
+
+/// How long a side may be silent before its connection counts as lost.
+pub const SILENCE: Duration = Duration::from_secs(15);
+
+/// How often a side sends something, so that it does not count as lost.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// Bytes that are encoded and not written yet, at most; what comes later waits in the session.
+const ENCODED: usize = 128 << 10;
+
+/// Bytes that one read may bring.
+const PORTION: usize = 64 << 10;
+
+/// Why a connection does not carry the session any more.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// The connection was lost. The session can go on over another one.
+    #[error("the connection ended: {0}")]
+    Lost(io::Error),
+    /// Nothing came for [`SILENCE`]. The session can go on over another connection.
+    #[error("the other side was silent for {} s", SILENCE.as_secs())]
+    Silent,
+    /// The local stream was closed; the other side knows. The session is over.
+    #[error("the session was closed")]
+    ClosedHere,
+    /// The other side has ended the session.
+    #[error("the other side has closed the session")]
+    ClosedThere,
+    /// The other side contradicts the protocol. The session is over.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// The other side speaks something else. The session is over.
+    #[error(transparent)]
+    Record(#[from] BadRecord),
+}
+
+impl Ended {
+    /// Whether the session can go on over another connection.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Silent)
+    }
+}
+
+/// What happened next.
+enum Step {
+    /// The connection brought bytes, or ended.
+    Arrived(io::Result<usize>),
+    /// The connection took bytes.
+    Written(io::Result<usize>),
+    /// The local stream gave bytes, or ended.
+    Queued(io::Result<usize>),
+    /// The local stream took bytes.
+    Delivered(io::Result<usize>),
+    /// It is time to show that this side lives.
+    Beat,
+    /// The other side was silent for too long.
+    Silent,
+}
+
+/// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `rest` is what the greeting read
+/// beyond itself.
+///
+/// When `local` ends, what it wrote before is sent and the session is closed. Dropping the future is the loss of a connection.
+pub async fn pump(
+    session: &mut Session,
+    local: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    rest: &mut BytesMut,
+) -> Ended {
+    let (mut local_reader, mut local_writer) = tokio::io::split(local);
+    let mut out = BytesMut::new();
+    let mut portion = vec![0; PORTION];
+    let (mut heard, mut spoke) = (Instant::now(), Instant::now());
+    let mut closing = Closing::No;
+    loop {
+        loop {
+            match Record::read(rest).map(|record| record.map(|record| session.take(record))) {
+                Ok(Some(Ok(Received::More))) => {}
+                Ok(Some(Ok(Received::Close))) => {
+                    // What came before the end is delivered; a local stream that is gone needs it no more.
+                    let _ = local_writer.write_all(session.incoming()).await;
+                    return Ended::ClosedThere;
+                }
+                Ok(Some(Err(violation))) => return violation.into(),
+                Ok(None) => break,
+                Err(bad) => return bad.into(),
+            }
+        }
+        while out.len() < ENCODED {
+            let Some(data) = session.next_data() else { break };
+            write_data(&mut out, data);
+        }
+        if session.owes_report() {
+            session.report().write(&mut out);
+        }
+        if closing == Closing::Wanted && session.is_sent() {
+            Record::Close.write(&mut out);
+            closing = Closing::Announced;
+        }
+        if closing == Closing::Announced && out.is_empty() {
+            // The connection may end before the last bytes have left it.
+            let _ = writer.flush().await;
+            return Ended::ClosedHere;
+        }
+        let room = if closing == Closing::No { session.room().min(PORTION) } else { 0 };
+        let step = tokio::select! {
+            // Keystrokes go out before floods come in, and what came is read before silence is noticed.
+            biased;
+            written = writer.write(&out), if !out.is_empty() => Step::Written(written),
+            queued = local_reader.read(&mut portion[..room]), if room > 0 => Step::Queued(queued),
+            // Always read: the window bounds what comes, and reports of the other side make room for what goes.
+            arrived = reader.read_buf(rest) => Step::Arrived(arrived),
+            delivered = local_writer.write(session.incoming()), if !session.incoming().is_empty() => {
+                Step::Delivered(delivered)
+            }
+            () = tokio::time::sleep_until(spoke + BEAT) => Step::Beat,
+            () = tokio::time::sleep_until(heard + SILENCE) => Step::Silent,
+        };
+        match step {
+            Step::Arrived(Ok(1..)) => heard = Instant::now(),
+            Step::Arrived(Ok(0)) | Step::Written(Ok(0)) => return Ended::Lost(io::ErrorKind::UnexpectedEof.into()),
+            Step::Arrived(Err(error)) | Step::Written(Err(error)) => return Ended::Lost(error),
+            Step::Written(Ok(count)) => {
+                out.advance(count);
+                spoke = Instant::now();
+            }
+            Step::Queued(Ok(count @ 1..)) => session.push(&portion[..count]),
+            Step::Queued(Ok(0) | Err(_)) => closing = closing.wanted(),
+            Step::Delivered(Ok(count @ 1..)) => session.deliver(count),
+            Step::Delivered(Ok(0) | Err(_)) => {
+                // The local stream reads no more.
+                session.deliver(session.incoming().len());
+                closing = closing.wanted();
+            }
+            Step::Beat => {
+                // A connection that takes nothing is not asked for more.
+                spoke = Instant::now();
+                if out.is_empty() {
+                    session.report().write(&mut out);
+                }
+            }
+            Step::Silent => return Ended::Silent,
+        }
+    }
+}
+
+/// How far the end of the local stream has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    Wanted,
+    Announced,
+}
+
+impl Closing {
+    const fn wanted(self) -> Self {
+        match self {
+            Self::No => Self::Wanted,
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What is sent over a connection: records with a kind, a length and a body.
+//!
+//! One byte of kind, four bytes of length (big endian, of the body alone), and the body. Numbers in bodies are eight bytes, big
+//! endian.
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+
+use crate::greeting::{Hello, Refusal};
+
+/// The longest data of one record, in bytes.
+pub(crate) const LONGEST_DATA: usize = 64 << 10;
+
+/// The longest body that is read, in bytes.
+const LONGEST: usize = LONGEST_DATA;
+
+/// Bytes before a body.
+const HEAD: usize = 5;
+
+/// The first bytes of a connection, so that another program is noticed.
+const MAGIC: [u8; 8] = *b"STEPLNK1";
+
+/// The identity of a session, or of the client that has it: random, so that it is not guessed or met twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId(pub [u8; 16]);
+
+impl SessionId {
+    /// Makes a new one.
+    ///
+    /// # Panics
+    /// When the operating system gives no random bytes.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        Self(bytes)
+    }
+}
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The client begins a session, or goes on with one.
+    Hello(Hello),
+    /// The server has received so many bytes of the session.
+    Welcome(u64),
+    /// The server does not have the session, or takes none.
+    Refused(Refusal),
+    /// The next bytes of the stream.
+    Data(Bytes),
+    /// So many bytes were consumed. Sent at least every few seconds, so that the other side knows that the connection lives.
+    Consumed(u64),
+    /// The session is over.
+    Close,
+}
+
+/// Bytes that are no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("what came is not spoken by the other side of a link")]
+pub struct BadRecord;
+
+mod kind {
+    pub(super) const HELLO: u8 = b'H';
+    pub(super) const WELCOME: u8 = b'W';
+    pub(super) const REFUSED: u8 = b'R';
+    pub(super) const DATA: u8 = b'D';
+    pub(super) const CONSUMED: u8 = b'C';
+    pub(super) const CLOSE: u8 = b'X';
+}
+
+impl Record {
+    /// Appends the record to `out`.
+    pub(crate) fn write(&self, out: &mut BytesMut) {
+        let begin = out.len();
+        out.put_bytes(0, HEAD);
+        let kind = match self {
+            Self::Hello(Hello { client, session, received, is_new }) => {
+                out.put_slice(&MAGIC);
+                out.put_slice(&client.0);
+                out.put_slice(&session.0);
+                out.put_u64(*received);
+                out.put_u8(u8::from(*is_new));
+                kind::HELLO
+            }
+            Self::Welcome(received) => {
+                out.put_u64(*received);
+                kind::WELCOME
+            }
+            Self::Refused(refusal) => {
+                out.put_u8(refusal.code());
+                kind::REFUSED
+            }
+            Self::Data(bytes) => {
+                out.put_slice(bytes);
+                kind::DATA
+            }
+            Self::Consumed(count) => {
+                out.put_u64(*count);
+                kind::CONSUMED
+            }
+            Self::Close => kind::CLOSE,
+        };
+        fill_head(out, begin, kind);
+    }
+
+    /// Takes the first whole record out of `bytes`; none as long as it is not whole.
+    pub(crate) fn read(bytes: &mut BytesMut) -> Result<Option<Self>, BadRecord> {
+        let Some((head, _)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+        let [kind, length @ ..] = *head;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > LONGEST || !is_length_of(kind, length) {
+            return Err(BadRecord);
+        }
+        if bytes.len() < HEAD + length {
+            return Ok(None);
+        }
+        let mut body = bytes.split_to(HEAD + length).freeze();
+        body.advance(HEAD);
+        Ok(Some(match kind {
+            kind::HELLO => {
+                let mut magic = [0; 8];
+                body.copy_to_slice(&mut magic);
+                if magic != MAGIC {
+                    return Err(BadRecord);
+                }
+                let (mut client, mut session) = ([0; 16], [0; 16]);
+                body.copy_to_slice(&mut client);
+                body.copy_to_slice(&mut session);
+                let (received, is_new) = (body.get_u64(), body.get_u8() != 0);
+                Self::Hello(Hello { client: SessionId(client), session: SessionId(session), received, is_new })
+            }
+            kind::WELCOME => Self::Welcome(body.get_u64()),
+            kind::REFUSED => Self::Refused(Refusal::of_code(body.get_u8())),
+            kind::DATA => Self::Data(body),
+            kind::CONSUMED => Self::Consumed(body.get_u64()),
+            kind::CLOSE => Self::Close,
+            _ => return Err(BadRecord),
+        }))
+    }
+}
+
+/// Appends a record of data without a copy in between.
+pub(crate) fn write_data(out: &mut BytesMut, data: &[u8]) {
+    let begin = out.len();
+    out.put_bytes(0, HEAD);
+    out.put_slice(data);
+    fill_head(out, begin, kind::DATA);
+}
+
+fn fill_head(out: &mut BytesMut, begin: usize, kind: u8) {
+    let length = u32::try_from(out.len() - begin - HEAD).expect("a body is at most 64 KiB long");
+    out[begin] = kind;
+    out[begin + 1..begin + HEAD].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Whether a record of this kind may have so long a body.
+fn is_length_of(kind: u8, length: usize) -> bool {
+    match kind {
+        kind::HELLO => length == MAGIC.len() + 16 + 16 + 8 + 1,
+        kind::WELCOME | kind::CONSUMED => length == 8,
+        kind::REFUSED => length == 1,
+        kind::DATA => (1..=LONGEST_DATA).contains(&length),
+        kind::CLOSE => length == 0,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Record> {
+        let hello = Hello { client: SessionId([1; 16]), session: SessionId([2; 16]), received: 7, is_new: true };
+        vec![
+            Record::Hello(hello),
+            Record::Welcome(u64::MAX),
+            Record::Refused(Refusal::Unknown),
+            Record::Data(Bytes::from_static(b"x")),
+            Record::Data(Bytes::from(vec![0; LONGEST_DATA])),
+            Record::Consumed(0),
+            Record::Close,
+        ]
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_not_before_it_is_whole() {
+        for record in samples() {
+            let mut written = BytesMut::new();
+            record.write(&mut written);
+            for cut in (0..written.len()).step_by(1 + written.len() / 50) {
+                assert_eq!(Record::read(&mut BytesMut::from(&written[..cut])), Ok(None));
+            }
+            assert_eq!(Record::read(&mut written), Ok(Some(record)));
+            assert!(written.is_empty());
+        }
+    }
+
+    #[test]
+    fn bytes_of_another_program_are_refused_as_soon_as_they_show() {
+        for text in ["Welcome to box!", "SSH-2.0-OpenSSH", "\0\0\0\0\0", "H\0\0\0\x31NOTLINK1"] {
+            let padded = format!("{text}{}", "\0".repeat(60));
+            assert_eq!(Record::read(&mut BytesMut::from(padded.as_bytes())), Err(BadRecord), "{text}");
+        }
+        assert_eq!(Record::read(&mut BytesMut::from(&b"D\xff\xff\xff\xff"[..])), Err(BadRecord));
+        assert_eq!(Record::read(&mut BytesMut::from(&b"D\0\0\0\0"[..])), Err(BadRecord));
+    }
+
+    #[test]
+    fn the_bytes_on_the_wire_stay_as_they_are() {
+        let mut written = BytesMut::new();
+        for record in samples().into_iter().filter(|record| !matches!(record, Record::Data(data) if data.len() > 1)) {
+            record.write(&mut written);
+        }
+        let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hello = "4800000031535445504c4e4b310101010101010101010101010101010102020202020202020202020202020202000000000000000701";
+        let rest = "5700000008ffffffffffffffff520000000101440000000178430000000800000000000000005800000000";
+        assert_eq!(hex, format!("{hello}{rest}"));
+    }
+}

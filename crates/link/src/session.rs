@@ -1,0 +1,317 @@
+//! The state of a stream, which outlives the connections that carry it: what was sent and is not consumed yet, and what was
+//! received and is not delivered yet. Pure.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+use crate::record::{LONGEST_DATA, Record};
+
+/// Bytes that one side may have sent without their being consumed.
+pub const WINDOW: usize = 1 << 20;
+
+/// Bytes that are consumed before the other side hears of it without a reason of its own.
+const STRIDE: u64 = (WINDOW / 8) as u64;
+
+/// The other side contradicts what both sides know, so the stream cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// It has consumed or received more than it was sent, or less than it has said before.
+    #[error("the other side of the link names a position of the stream that can not be ({0})")]
+    Position(u64),
+    /// It has sent more than fits into the window.
+    #[error("the other side of the link sends more than it may")]
+    Window,
+    /// It has sent a greeting in the middle of a connection.
+    #[error("the other side of the link greets twice")]
+    Greeting,
+}
+
+/// What a record of the other side means for the one who drives the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// The session goes on.
+    More,
+    /// The other side has ended the session.
+    Close,
+}
+
+/// One side of a stream.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// What was sent, or is to be sent, and was not consumed by the other side.
+    outgoing: BytesMut,
+    /// The position of the first byte of `outgoing` in the stream.
+    consumed_there: u64,
+    /// How much of `outgoing` the current connection has taken.
+    sent: usize,
+    /// What was received and not delivered.
+    incoming: BytesMut,
+    /// The position behind the last delivered byte.
+    consumed_here: u64,
+    /// What the other side knows of `consumed_here`.
+    reported: u64,
+}
+
+impl Session {
+    /// Begins a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns how many bytes were received, delivered or not.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.consumed_here + self.incoming.len() as u64
+    }
+
+    /// Continues over a new connection. The other side has received so many bytes.
+    ///
+    /// # Errors
+    /// When that cannot be.
+    pub fn resume(&mut self, received_there: u64) -> Result<(), Violation> {
+        let sent = received_there.checked_sub(self.consumed_there).and_then(|sent| usize::try_from(sent).ok());
+        match sent {
+            Some(sent) if sent <= self.outgoing.len() => {
+                self.sent = sent;
+                // The report may have been lost with the last connection.
+                self.reported = self.reported.min(self.consumed_here);
+                Ok(())
+            }
+            _ => Err(Violation::Position(received_there)),
+        }
+    }
+
+    /// Returns how many more bytes can be queued.
+    pub(crate) fn room(&self) -> usize {
+        WINDOW.saturating_sub(self.outgoing.len())
+    }
+
+    /// Queues bytes; at most as many as there is room for.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= self.room(), "the caller asks for the room first");
+        self.outgoing.extend_from_slice(bytes);
+    }
+
+    /// Whether all that was queued was given to a connection.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent == self.outgoing.len()
+    }
+
+    /// Returns the next bytes for the connection, which count as sent over it.
+    pub(crate) fn next_data(&mut self) -> Option<&[u8]> {
+        let begin = self.sent;
+        let end = self.outgoing.len().min(begin + LONGEST_DATA);
+        self.sent = end;
+        (begin < end).then(|| &self.outgoing[begin..end])
+    }
+
+    /// Takes a record of the other side.
+    pub(crate) fn take(&mut self, record: Record) -> Result<Received, Violation> {
+        match record {
+            Record::Data(bytes) => self.take_data(&bytes)?,
+            Record::Consumed(count) => self.take_consumed(count)?,
+            Record::Close => return Ok(Received::Close),
+            Record::Hello(_) | Record::Welcome(_) | Record::Refused(_) => return Err(Violation::Greeting),
+        }
+        Ok(Received::More)
+    }
+
+    fn take_data(&mut self, bytes: &Bytes) -> Result<(), Violation> {
+        if self.incoming.len() + bytes.len() > WINDOW {
+            return Err(Violation::Window);
+        }
+        self.incoming.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn take_consumed(&mut self, count: u64) -> Result<(), Violation> {
+        let gone = count.checked_sub(self.consumed_there).and_then(|gone| usize::try_from(gone).ok());
+        match gone {
+            // What this connection has not sent, the other side cannot have consumed.
+            Some(gone) if gone <= self.sent => {
+                self.outgoing.advance(gone);
+                self.sent -= gone;
+                self.consumed_there = count;
+                Ok(())
+            }
+            _ => Err(Violation::Position(count)),
+        }
+    }
+
+    /// Returns what is to be delivered.
+    pub(crate) fn incoming(&self) -> &[u8] {
+        &self.incoming
+    }
+
+    /// Notes that so many bytes were delivered.
+    pub(crate) fn deliver(&mut self, count: usize) {
+        self.incoming.advance(count);
+        self.consumed_here += count as u64;
+    }
+
+    /// Whether the other side should hear what was consumed, so that it does not run out of room.
+    pub(crate) fn owes_report(&self) -> bool {
+        self.consumed_here - self.reported >= STRIDE
+    }
+
+    /// Returns the report of what was consumed.
+    pub(crate) fn report(&mut self) -> Record {
+        self.reported = self.consumed_here;
+        Record::Consumed(self.consumed_here)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What happens to two sessions that talk to each other.
+    #[derive(Debug, Clone)]
+    enum Event {
+        /// One side queues so many bytes, as far as there is room.
+        Push(bool, usize),
+        /// One side gives its next record to the connection.
+        Send(bool),
+        /// The oldest record on its way to this side arrives.
+        Arrive(bool),
+        /// One side delivers so many bytes.
+        Deliver(bool, usize),
+        /// One side reports.
+        Report(bool),
+        /// The connection is cut, and a new one begins: all that is under way is lost.
+        Cut,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let side = any::<bool>;
+        prop_oneof![
+            (side(), 1_usize..20_000).prop_map(|(side, count)| Event::Push(side, count)),
+            side().prop_map(Event::Send),
+            side().prop_map(Event::Send),
+            side().prop_map(Event::Arrive),
+            side().prop_map(Event::Arrive),
+            (side(), 1_usize..20_000).prop_map(|(side, count)| Event::Deliver(side, count)),
+            side().prop_map(Event::Report),
+            Just(Event::Cut),
+        ]
+    }
+
+    #[derive(Default)]
+    struct Side {
+        session: Session,
+        pushed: u64,
+        delivered: u64,
+        under_way: VecDeque<Record>,
+    }
+
+    /// The byte at a position of the stream of one side.
+    fn byte(side: bool, position: u64) -> u8 {
+        let salt = if side { 31 } else { 17 };
+        (position.wrapping_mul(salt) >> 3) as u8 ^ position as u8
+    }
+
+    impl Side {
+        fn deliver(&mut self, from: bool, count: usize) {
+            let count = count.min(self.session.incoming().len());
+            for (offset, got) in self.session.incoming()[..count].iter().enumerate() {
+                assert_eq!(*got, byte(from, self.delivered + offset as u64), "at {}", self.delivered);
+            }
+            self.session.deliver(count);
+            self.delivered += count as u64;
+        }
+
+        fn push(&mut self, side: bool, count: usize) {
+            let count = count.min(self.session.room());
+            let bytes: Vec<u8> = (0..count as u64).map(|offset| byte(side, self.pushed + offset)).collect();
+            self.session.push(&bytes);
+            self.pushed += count as u64;
+        }
+
+        fn send(&mut self) -> bool {
+            let Some(data) = self.session.next_data() else { return false };
+            let record = Record::Data(Bytes::copy_from_slice(data));
+            self.under_way.push_back(record);
+            true
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_doubled_however_often_the_connection_is_cut(
+            events in proptest::collection::vec(event(), 1..200),
+        ) {
+            let mut sides = [Side::default(), Side::default()];
+            for event in events {
+                match event {
+                    Event::Push(side, count) => sides[usize::from(side)].push(side, count),
+                    Event::Send(side) => drop(sides[usize::from(side)].send()),
+                    Event::Arrive(side) => {
+                        if let Some(record) = sides[usize::from(!side)].under_way.pop_front() {
+                            prop_assert_eq!(sides[usize::from(side)].session.take(record), Ok(Received::More));
+                        }
+                    }
+                    Event::Deliver(side, count) => sides[usize::from(side)].deliver(!side, count),
+                    Event::Report(side) => {
+                        let report = sides[usize::from(side)].session.report();
+                        sides[usize::from(side)].under_way.push_back(report);
+                    }
+                    Event::Cut => {
+                        let received = sides.each_ref().map(|side| side.session.received());
+                        for (side, received) in sides.iter_mut().zip([received[1], received[0]]) {
+                            side.under_way.clear();
+                            prop_assert_eq!(side.session.resume(received), Ok(()));
+                        }
+                    }
+                }
+                for side in &sides {
+                    prop_assert!(side.session.outgoing.len() <= WINDOW && side.session.incoming.len() <= WINDOW);
+                }
+            }
+            // A connection that is not cut brings all of the rest.
+            for _ in 0..1000 {
+                for here in [0, 1] {
+                    while sides[here].send() {}
+                    let report = sides[here].session.report();
+                    sides[here].under_way.push_back(report);
+                    while let Some(record) = sides[here].under_way.pop_front() {
+                        prop_assert_eq!(sides[1 - here].session.take(record), Ok(Received::More));
+                    }
+                    sides[1 - here].deliver(here == 1, usize::MAX);
+                }
+                if sides.iter().all(|side| side.session.outgoing.is_empty()) {
+                    break;
+                }
+            }
+            prop_assert_eq!((sides[0].delivered, sides[1].delivered), (sides[1].pushed, sides[0].pushed));
+        }
+    }
+
+    #[test]
+    fn positions_that_can_not_be_are_refused() {
+        let mut session = Session::new();
+        session.push(b"abc");
+        assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)), "nothing was sent yet");
+        assert_eq!(session.next_data(), Some(&b"abc"[..]));
+        assert_eq!(session.take(Record::Consumed(2)), Ok(Received::More));
+        assert_eq!(session.take(Record::Consumed(1)), Err(Violation::Position(1)));
+        assert_eq!(session.resume(1), Err(Violation::Position(1)));
+        assert_eq!(session.resume(4), Err(Violation::Position(4)));
+        assert_eq!(session.resume(2), Ok(()));
+        assert_eq!(session.next_data(), Some(&b"c"[..]));
+        assert_eq!(session.take(Record::Welcome(0)), Err(Violation::Greeting));
+    }
+
+    #[test]
+    fn more_than_the_window_is_refused() {
+        let mut session = Session::new();
+        let portion = Bytes::from(vec![0; LONGEST_DATA]);
+        for _ in 0..WINDOW / LONGEST_DATA {
+            assert_eq!(session.take(Record::Data(portion.clone())), Ok(Received::More));
+        }
+        assert_eq!(session.take(Record::Data(portion.slice(..1))), Err(Violation::Window));
+    }
+}

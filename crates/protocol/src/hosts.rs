@@ -1,0 +1,72 @@
+//! Verbs about other machines on which terminals can be opened.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// List the other machines on which terminals can be opened, and how they are reached.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListHosts {}
+
+/// The machines, sorted by name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ListHostsReply {
+    /// Always true
+    pub success: bool,
+    /// The machines
+    #[serde(default)]
+    pub hosts: Vec<RemoteHostInfo>,
+}
+
+/// Another machine on which terminals can be opened.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RemoteHostInfo {
+    /// Its name
+    pub name: String,
+    /// Its destination, as ssh takes it
+    pub ssh: String,
+    /// idle (not needed yet), connecting, connected, or lost
+    pub state: String,
+    /// Since when it is not connected (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Why it is not connected, and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Version of the terminal host there, once it was reached
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Open terminals there, as they were last seen
+    #[serde(default)]
+    pub terminals: usize,
+}
+
+/// Connect to a machine now, and start its terminal host if there is none.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CheckHost {
+    /// Its name
+    pub host: String,
+    /// Its destination, if it was just added to the configuration: first waits until the daemon has read it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<String>,
+    /// The longest wait, in seconds
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 600))]
+    pub timeout_seconds: u32,
+}
+
+fn default_timeout() -> u32 {
+    60
+}
+
+/// The machine, or why it is not reached.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckHostReply {
+    /// Whether it is connected
+    pub success: bool,
+    /// The machine
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<RemoteHostInfo>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

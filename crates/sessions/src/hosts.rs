@@ -1,0 +1,66 @@
+//! Other machines on which terminals can be opened.
+
+use std::time::Duration;
+
+use steplatch_clock as clock;
+use steplatch_host::{RemoteHostConfig, RemoteHostState, RemoteHostStatus};
+use steplatch_protocol::{CheckHost, CheckHostReply, ListHostsReply, RemoteHostInfo};
+
+use crate::sessions::Sessions;
+
+/// The longest wait for a connection, in seconds.
+const LONGEST: u32 = 600;
+
+/// How long the daemon may take to read a configuration that was changed.
+const READING_TIME: Duration = Duration::from_secs(10);
+
+impl Sessions {
+    /// Returns the machines that the user has configured, sorted by name.
+    pub(crate) fn remote_hosts(&self) -> Vec<RemoteHostInfo> {
+        self.hosts.remote_status().into_iter().map(described).collect()
+    }
+
+    /// Lists the machines that the user has configured.
+    #[must_use]
+    pub fn list_hosts(&self) -> ListHostsReply {
+        ListHostsReply { success: true, hosts: self.remote_hosts() }
+    }
+
+    /// Connects to a machine now.
+    pub async fn check_host(&self, verb: CheckHost) -> CheckHostReply {
+        if !(1..=LONGEST).contains(&verb.timeout_seconds) {
+            let error = format!("timeout_seconds must be between 1 and {LONGEST}, not {}", verb.timeout_seconds);
+            return CheckHostReply { error: Some(error), ..CheckHostReply::default() };
+        }
+        if let Some(ssh) = verb.ssh {
+            let added = RemoteHostConfig { name: verb.host.clone(), ssh };
+            // One that does not come is reported as unknown.
+            let _ = tokio::time::timeout(READING_TIME, self.hosts.await_remote(&added)).await;
+        }
+        let checked = self.hosts.check_remote(&verb.host, Duration::from_secs(verb.timeout_seconds.into())).await;
+        let host = self.hosts.remote_status().into_iter().find(|status| status.config.name == verb.host);
+        CheckHostReply {
+            success: checked.is_ok(),
+            host: host.map(described),
+            error: checked.err().map(|error| error.to_string()),
+        }
+    }
+}
+
+fn described(status: RemoteHostStatus) -> RemoteHostInfo {
+    let (state, since, error) = match status.state {
+        RemoteHostState::Idle => ("idle", None, None),
+        RemoteHostState::Connecting => ("connecting", None, None),
+        RemoteHostState::Connected => ("connected", None, None),
+        RemoteHostState::Lost { since, why } => ("lost", Some(clock::system_iso8601(since)), Some(why.to_string())),
+    };
+    RemoteHostInfo {
+        name: status.config.name,
+        ssh: status.config.ssh,
+        state: state.to_owned(),
+        since,
+        error,
+        version: status.version,
+        terminals: status.terminals,
+    }
+}

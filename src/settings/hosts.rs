@@ -1,0 +1,184 @@
+//! Other machines: tables of the user's file.
+//!
+//! ```toml
+//! [[host]]
+//! name = "build"
+//! ssh = "ana@build.example.com"   # or an alias of ~/.ssh/config
+//! ```
+
+use std::path::Path;
+
+use serde_json::json;
+use steplatch_host::RemoteHostConfig;
+
+use super::{Origin, Problem, SettingRow};
+
+/// The key of the machines in the file, and the prefix of their keys in the list of settings.
+pub(super) const HOST: &str = "host";
+
+/// The keys of a machine.
+const KEYS: [(&str, &str); 2] = [
+    ("name", "name of a machine on which terminals can be opened"),
+    ("ssh", "destination of a machine, as ssh takes it"),
+];
+
+/// The longest destination, in bytes.
+const LONGEST_DESTINATION: usize = 255;
+
+/// A machine, with the origin of its configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostSetting {
+    /// The configuration.
+    pub(crate) config: RemoteHostConfig,
+    origin: Origin,
+}
+
+impl HostSetting {
+    /// Returns the settings of the machine.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = SettingRow> {
+        let (_, about) = KEYS[1];
+        std::iter::once(SettingRow {
+            name: format!("{HOST}.{}.ssh", self.config.name),
+            value: json!(self.config.ssh),
+            origin: self.origin.clone(),
+            about,
+        })
+    }
+}
+
+/// Checks the name of a machine: it is typed in commands, and stands for a file of notes.
+///
+/// # Errors
+/// With what is wrong, as the end of a sentence that begins with the name.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_part) && !name.starts_with(['.', '-']);
+    match name {
+        "local" | "localhost" => Err("means this machine; choose another name".to_owned()),
+        _ if is_name => Ok(()),
+        _ => Err("must be 1 to 64 letters, digits, '.', '-' or '_', and begin with a letter or a digit".to_owned()),
+    }
+}
+
+/// Checks a destination. One that begins with a hyphen would be an option of `ssh`.
+///
+/// # Errors
+/// With what is wrong, as the end of a sentence that begins with the destination.
+pub(crate) fn check_destination(ssh: &str) -> Result<(), String> {
+    let is_plain = ssh.chars().all(|sign| !sign.is_whitespace() && !sign.is_control());
+    match (1..=LONGEST_DESTINATION).contains(&ssh.len()) && is_plain && !ssh.starts_with('-') {
+        true => Ok(()),
+        false => {
+            Err("must be a destination as ssh takes it, such as user@machine or an alias of ~/.ssh/config".to_owned())
+        }
+    }
+}
+
+/// The machines that were read so far, and their problems.
+#[derive(Default)]
+pub(super) struct Reading {
+    pub(super) hosts: Vec<HostSetting>,
+    pub(super) wrong: Vec<Problem>,
+    pub(super) unknown: Vec<Problem>,
+}
+
+impl Reading {
+    /// Reads the value of [`HOST`] in the file.
+    pub(super) fn file(&mut self, path: &Path, value: &toml::Value) {
+        let place = path.display().to_string();
+        let tables: Option<Vec<_>> = value.as_array().and_then(|list| list.iter().map(toml::Value::as_table).collect());
+        let Some(tables) = tables else {
+            let problem = "a machine is a table of its own, which begins with [[host]]".to_owned();
+            return self.wrong.push(Problem { place, problem });
+        };
+        for (position, table) in tables.into_iter().enumerate() {
+            let number = position + 1;
+            let wrong = |problem: String| Problem { place: place.clone(), problem };
+            for key in table.keys().filter(|key| !KEYS.iter().any(|(known, _)| known == key)) {
+                let nearest = super::nearest(key, KEYS.iter().map(|(known, _)| *known));
+                self.unknown.push(wrong(format!("'{key}' is not a setting of host {number}{nearest}")));
+            }
+            let text = |key: &str| match table.get(key) {
+                Some(toml::Value::String(text)) => Ok(text.clone()),
+                Some(other) => Err(wrong(format!("{key} of host {number} must be text, not {other}"))),
+                None => Err(wrong(format!("{key} of host {number} is missing"))),
+            };
+            let (name, ssh) = match (text("name"), text("ssh")) {
+                (Ok(name), Ok(ssh)) => (name, ssh),
+                (name, ssh) => {
+                    self.wrong.extend(name.err().into_iter().chain(ssh.err()));
+                    continue;
+                }
+            };
+            let named = check_name(&name).map_err(|why| wrong(format!("the name '{name}' of host {number} {why}")));
+            let reached = check_destination(&ssh).map_err(|why| wrong(format!("ssh of host '{name}' {why}")));
+            let is_known = self.hosts.iter().any(|known| known.config.name == name);
+            let twice =
+                is_known.then(|| wrong(format!("two hosts are called '{name}'; give one of them another name")));
+            let problems: Vec<_> = named.err().into_iter().chain(reached.err()).chain(twice).collect();
+            if problems.is_empty() {
+                let config = RemoteHostConfig { name, ssh };
+                self.hosts.push(HostSetting { config, origin: Origin::File(path.to_owned()) });
+            }
+            self.wrong.extend(problems);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{read, wrong};
+
+    #[test]
+    fn machines_are_read_and_listed() {
+        let text = "[[host]]\nname = 'build'\nssh = 'ana@box'\n\n[[host]]\nname = 'router.1'\nssh = 'gw'\nshh = 'x'\n";
+        let settings = read(text, &[]).unwrap();
+        let hosts: Vec<(&str, &str)> =
+            settings.hosts.iter().map(|host| (host.config.name.as_str(), host.config.ssh.as_str())).collect();
+        assert_eq!(hosts, [("build", "ana@box"), ("router.1", "gw")]);
+        assert_eq!(settings.configuration().hosts.len(), 2);
+        assert_eq!(settings.unknown[0].to_string(), "/c.toml: 'shh' is not a setting of host 2; did you mean 'ssh'?");
+        let row = settings.hosts[0].rows().next().unwrap();
+        assert_eq!((row.name.as_str(), row.origin.to_string().as_str()), ("host.build.ssh", "/c.toml"));
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_machines_is_said_at_once() {
+        let text = "\
+[[host]]
+name = 'a b'
+ssh = '-oProxyCommand=x'
+
+[[host]]
+ssh = 7
+
+[[host]]
+name = 'x'
+ssh = 'y'
+
+[[host]]
+name = 'x'
+ssh = 'two words'
+
+[[host]]
+name = 'local'
+ssh = 'z'
+";
+        let all = wrong(text, &[]).join("\n");
+        for part in [
+            "the name 'a b' of host 1 must be 1 to 64",
+            "ssh of host 'a b' must be a destination",
+            "name of host 2 is missing",
+            "ssh of host 2 must be text, not 7",
+            "ssh of host 'x' must be a destination",
+            "two hosts are called 'x'",
+            "the name 'local' of host 5 means this machine",
+        ] {
+            assert!(all.contains(part), "no {part:?} in:\n{all}");
+        }
+        assert_eq!(
+            wrong("[host]\nname = 'x'\n", &[]),
+            ["/c.toml: a machine is a table of its own, which begins with [[host]]"]
+        );
+    }
+}

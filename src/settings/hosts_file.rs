@@ -1,0 +1,147 @@
+//! Adding machines to the user's file, and removing them. What else the file says stays as it is, comments and order too.
+
+use std::path::{Path, PathBuf};
+
+use steplatch_host::RemoteHostConfig;
+
+use super::hosts::{HOST, check_destination, check_name};
+use super::{BadSettings, Settings};
+use crate::clients::file::{FileError, replace};
+use crate::clients::text::Unreadable;
+use crate::clients::toml::{with_table, without_table};
+
+/// Why the machines of the file were not changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HostsFileError {
+    /// There is no place for the file.
+    #[error("there is no place for the configuration: set HOME or XDG_CONFIG_HOME")]
+    NoPlace,
+    /// The name or the destination is invalid.
+    #[error("'{0}' {1}")]
+    Invalid(String, String),
+    /// Another machine has the name.
+    #[error(
+        "host '{name}' is there already, with ssh = \"{ssh}\"; remove it first with: steplatch hosts remove {name}"
+    )]
+    Taken {
+        /// The name.
+        name: String,
+        /// Its destination.
+        ssh: String,
+    },
+    /// No machine has the name.
+    #[error("there is no host '{name}' in {}", .path.display())]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is invalid, or would be afterwards.
+    #[error("{0}")]
+    Settings(BadSettings),
+    /// The file cannot be changed at its place.
+    #[error("{}: {error}", .path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        error: Unreadable,
+    },
+    /// The file cannot be read or replaced.
+    #[error("the configuration was not changed: {0}")]
+    File(#[from] FileError),
+}
+
+/// Adds a machine. Returns the file, and whether the machine was not there before with the same destination.
+///
+/// # Errors
+/// When the name, the destination or the file is invalid, the name is taken, or the file cannot be written.
+pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileError> {
+    check_name(&host.name).map_err(|why| HostsFileError::Invalid(host.name.clone(), why))?;
+    check_destination(&host.ssh).map_err(|why| HostsFileError::Invalid(host.ssh.clone(), why))?;
+    let path = super::file().ok_or(HostsFileError::NoPlace)?;
+    let added = replace(&path, true, |text| with_host(&path, text.unwrap_or_default(), host))?;
+    Ok((path, added))
+}
+
+/// Removes a machine. Returns the file.
+///
+/// # Errors
+/// When the file has no such machine, or cannot be changed.
+pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
+    let path = super::file().ok_or(HostsFileError::NoPlace)?;
+    replace(&path, true, |text| {
+        let text = text.unwrap_or_default();
+        let without = without_table(text, HOST, "name", name);
+        let without = without.map_err(|error| HostsFileError::Text { path: path.clone(), error })?;
+        let unknown = || HostsFileError::Unknown { name: name.to_owned(), path: path.clone() };
+        Ok::<_, HostsFileError>(((), without.ok_or_else(unknown)?))
+    })?;
+    Ok(path)
+}
+
+/// Returns whether the text changes, and the text with the machine.
+fn with_host(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, String), HostsFileError> {
+    // Only the file counts here: a problem of the environment is not one of the file.
+    let read = |text: &str| {
+        Settings::read(Some((path.to_owned(), text.to_owned())), |_| None).map_err(HostsFileError::Settings)
+    };
+    let there = read(text)?.hosts;
+    if let Some(known) = there.iter().find(|known| known.config.name == host.name) {
+        return match known.config.ssh == host.ssh {
+            true => Ok((false, text.to_owned())),
+            false => Err(HostsFileError::Taken { name: host.name.clone(), ssh: known.config.ssh.clone() }),
+        };
+    }
+    let with = with_table(text, HOST, &[("name", &host.name), ("ssh", &host.ssh)]);
+    read(&with)?;
+    Ok((true, with))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, ssh: &str) -> RemoteHostConfig {
+        RemoteHostConfig { name: name.to_owned(), ssh: ssh.to_owned() }
+    }
+
+    fn with(text: &str, name: &str, ssh: &str) -> Result<(bool, String), String> {
+        with_host(Path::new("/c.toml"), text, &host(name, ssh)).map_err(|error| error.to_string())
+    }
+
+    fn without(text: &str, name: &str) -> Result<Option<String>, String> {
+        without_table(text, HOST, "name", name).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_machine_is_added_behind_what_is_there_and_removed_with_nothing_else() {
+        let before = "# mine\n[terminals]\nmax = 7\n";
+        let (changed, one) = with(before, "build", "ana@box").unwrap();
+        assert!(changed);
+        assert_eq!(one, format!("{before}\n[[host]]\nname = \"build\"\nssh = \"ana@box\"\n"));
+        let (_, two) = with(&one, "gw", "router").unwrap();
+        assert_eq!(with(&two, "gw", "router").unwrap(), (false, two.clone()));
+        assert_eq!(
+            without(&two, "build").unwrap().unwrap(),
+            format!("{before}\n[[host]]\nname = \"gw\"\nssh = \"router\"\n")
+        );
+        assert_eq!(without(&two, "gw").unwrap().unwrap(), one);
+        assert_eq!(without(&one, "build").unwrap().unwrap(), before);
+        assert_eq!(without(&one, "other").unwrap(), None);
+        assert_eq!(with("", "a", "b").unwrap().1, "[[host]]\nname = \"a\"\nssh = \"b\"\n");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_and_a_file_that_is_invalid_change_nothing() {
+        let one = "[[host]]\nname = 'a'\nssh = 'b'\n";
+        assert!(with(one, "a", "c").unwrap_err().contains("steplatch hosts remove a"));
+        assert!(with("[[host]\n", "a", "b").unwrap_err().starts_with("/c.toml: "));
+        assert!(
+            with("host = [{name = 'x', ssh = 'y'}]\n", "a", "b").is_err(),
+            "an array on one line has no more tables"
+        );
+        assert!(without("host = [{name = 'x', ssh = 'y'}]\n", "x").unwrap_err().contains("by hand"));
+    }
+}

@@ -198,8 +198,9 @@ mod tests {
     #[test]
     fn a_key_is_made_once_and_is_refused_where_others_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
+        let folder = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("key");
         let sealed = Codec::of_file(&path).unwrap().seal(&payload("x")).unwrap();
         assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Some(payload("x")));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -208,5 +209,6 @@ mod tests {
         fs::write(&path, "no key").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(Codec::of_file(&path), Err(KeyError::Unreadable(_))));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -28,7 +28,8 @@ use temporalio_sdk::{
 
 use crate::tasks::Tasks;
 use crate::wire::{
-    GATE_OPEN, PassedInput, RunInput, RunOutput, STATE, TakenInput, TaskInput, TaskOutput, WORKFLOW, queue_of,
+    DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, RunOutput, STATE, TakenInput, TaskInput, TaskOutput, WORKFLOW,
+    queue_of,
 };
 
 /// How long a task without a limit of its own may take: longer than any run.
@@ -256,6 +257,7 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let effects = self.ctx.state(|run| resume(&run.history, now));
         self.perform_all(effects).await;
+        self.tell_parent();
         while !self.is_over() {
             if let Some(input) = self.ready.pop_front() {
                 self.take(input).await;
@@ -682,6 +684,7 @@ impl<'a> Driver<'a> {
             // A run that ends cancels its children and waits for them.
             .parent_close_policy(ParentClosePolicy::RequestCancel)
             .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
+            .task_timeout(DECIDES_WITHIN)
             .build();
         let starting = self.ctx.start_child_workflow(SteplatchRun::run, input, options);
         let key = Key::Child(step.clone());

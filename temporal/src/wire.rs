@@ -2,6 +2,8 @@
 //!
 //! A run that began under an older version goes on with these forms, so fields are added with a default and never changed.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -10,6 +12,10 @@ use temporalio_common::search_attributes::SearchAttributeKey;
 
 /// The task queue of workflows.
 pub const COMMON_QUEUE: &str = "steplatch";
+
+/// How long a worker may decide before its decision is given to another one. A worker that was killed holds a run up for that
+/// long, and an answer to a gate is waited for a little longer.
+pub const DECIDES_WITHIN: Duration = Duration::from_secs(5);
 
 /// The search attribute with the name of a run's workflow.
 pub const WORKFLOW: SearchAttributeKey<String> = SearchAttributeKey::keyword("StepWorkflow");

@@ -21,7 +21,7 @@ use crate::codec::{Codec, KeyError};
 use crate::daemon::DaemonConnection;
 use crate::run::SteplatchRun;
 use crate::tasks::Tasks;
-use crate::wire::{COMMON_QUEUE, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
+use crate::wire::{COMMON_QUEUE, DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
 
 /// The shortest and the longest pause before something is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
@@ -361,6 +361,7 @@ impl Bridge {
         loop {
             let options = WorkflowStartOptions::new(COMMON_QUEUE, run_id.clone())
                 .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
+                .task_timeout(DECIDES_WITHIN)
                 .build();
             match self.client.start_workflow(SteplatchRun::run, input.clone(), options).await {
                 Ok(_) | Err(WorkflowStartError::AlreadyStarted { .. }) => break,

@@ -70,10 +70,8 @@ pub struct RunWorkflow {
     /// The same key returns the same run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    // Not in the schemas: the operator of a host chooses engines, by the setting or on the command line.
-    /// The engine that decides it (default: that of the settings)
+    /// The engine that decides it
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
     pub engine: Option<EngineKind>,
     /// How much to tell
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -166,30 +167,29 @@ impl Rig {
         end(&mut self.temporal().server.lock().unwrap());
     }
 
-    /// Starts the server of Temporal, and waits until it listens.
+    /// Starts the server of Temporal, and waits until it answers.
     pub(crate) fn start_server(&self) {
-        let Temporal { programs, folder, port, server, .. } = self.temporal();
-        let started = Command::new(&programs.server)
-            .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error", "--port"])
-            .arg(port.to_string())
-            .arg("--db-filename")
-            .arg(folder.path().join("temporal.db"))
-            // Its default is a database of the user.
-            .env("HOME", folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        *server.lock().unwrap() = Some(started);
+        let temporal = self.temporal();
+        *temporal.server.lock().unwrap() = Some(temporal.serve());
         eventually_blocking("the server of Temporal answers", || {
-            let asked = Command::new(&programs.server)
+            let mut server = temporal.server.lock().unwrap();
+            // Besides its port, the server takes some that are free at first; where one is not any more, it ends.
+            if server.as_mut().is_none_or(|server| server.try_wait().unwrap().is_some()) {
+                *server = Some(temporal.serve());
+            }
+            let asked = temporal
+                .server_command()
                 .args(["operator", "namespace", "describe", "default", "--address", &self.address()])
-                .env("HOME", folder.path())
                 .output()
                 .unwrap();
             asked.status.success()
         });
+    }
+
+    /// Returns all that the server of Temporal has in its file.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        let folder = std::fs::read_dir(self.temporal().folder.path()).unwrap();
+        folder.flatten().flat_map(|entry| std::fs::read(entry.path()).unwrap_or_default()).collect()
     }
 
     /// Starts a worker of Temporal.
@@ -236,6 +236,24 @@ impl Rig {
 }
 
 impl Temporal {
+    fn server_command(&self) -> Command {
+        let mut command = Command::new(&self.programs.server);
+        // Its settings would be those of the user.
+        command.env("HOME", self.folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn serve(&self) -> Child {
+        self.server_command()
+            .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error", "--port"])
+            .arg(self.port.to_string())
+            .arg("--db-filename")
+            .arg(self.folder.path().join("temporal.db"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
     fn worker(&self) -> MutexGuard<'_, Option<Child>> {
         self.worker.lock().unwrap()
     }
@@ -272,6 +290,12 @@ fn end(child: &mut Option<Child>) {
     }
 }
 
+/// Returns a port for a server that comes back to it. It is none of those that the system gives to connections: one of
+/// them could have it meanwhile, even a connection of the worker with itself.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let ports = std::iter::from_fn(|| Some(first + NEXT.fetch_add(1, Ordering::Relaxed)));
+    let mut free = ports.filter(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.next().expect("a free port")
 }

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -64,6 +65,7 @@ class Server:
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def asks(self, *words):
         said = subprocess.run(

@@ -102,9 +102,7 @@ enum Command {
     /// Show and check settings
     #[command(subcommand)]
     Config(config::Config),
-    /// Execute functions on standard input and output, for the daemon
-    #[command(hide = true)]
-    Worker,
+    Worker(worker::Worker),
     #[command(hide = true)]
     Host(host::HostRelay),
     Man(man::Man),
@@ -169,7 +167,7 @@ fn wants_json(matches: &ArgMatches) -> bool {
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let place = match arguments.command {
         // A worker uses no directories and nothing of its environment.
-        Command::Worker => return worker::serve().await,
+        Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
         // Its place is that of the client on the other machine.
         Command::Host(command) => return command.run().await,
         _ => front::place(arguments.state_dir.as_deref())?,
@@ -201,7 +199,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run().await,
         Command::Man(command) => command.run(),
-        Command::Worker | Command::Host(_) => unreachable!("they have their own way, above"),
+        Command::Worker(command) => command.run(&place),
+        Command::Host(_) => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
             let unknown = || Failure::usage(format!("there are no completions for {shell}"));
             print::bytes(&completion::script(&shell.to_string()).ok_or_else(unknown)?)?;

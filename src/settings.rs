@@ -21,6 +21,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use steplatch_protocol::EngineKind;
 use steplatch_workflow::Proof;
 use toml::Table;
 
@@ -183,6 +184,22 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "engine.kind",
+        variable: "STEPLATCH_ENGINE_KIND",
+        former: None,
+        about: "the engine of runs that name none: sqlite (this daemon), or temporal (through 'steplatch worker')",
+        kind: Kind::Text(EngineKind::Sqlite.name(), is_engine),
+        hot: true,
+    },
+    Key {
+        name: "temporal.program",
+        variable: "STEPLATCH_TEMPORAL_PROGRAM",
+        former: None,
+        about: "the program of the worker for Temporal, if it is neither beside this program nor in the PATH",
+        kind: Kind::Text("", |_| Ok(())),
+        hot: false,
+    },
+    Key {
         name: "serve.start",
         variable: "STEPLATCH_SERVE_START",
         former: None,
@@ -199,6 +216,19 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
 ];
+
+/// The engines, by name.
+const ENGINES: [EngineKind; 2] = [EngineKind::Sqlite, EngineKind::Temporal];
+
+/// Returns the engine of this name.
+pub(crate) fn engine(name: &str) -> Result<EngineKind, String> {
+    let found = ENGINES.into_iter().find(|engine| engine.name() == name);
+    found.ok_or_else(|| format!("must be one of {}", ENGINES.map(EngineKind::name).join(", ")))
+}
+
+fn is_engine(name: &str) -> Result<(), String> {
+    engine(name).map(drop)
+}
 
 /// The values of `serve.start`.
 const ON_DEMAND: &str = "on_demand";
@@ -442,12 +472,24 @@ impl Settings {
             library_tools: *self.value("tools.library") == Value::Flag(true),
             command_pagers: *self.value("commands.pagers") == Value::Flag(true),
             command_integration: *self.value("commands.integrate") == Value::Flag(true),
+            engine: match self.value("engine.kind") {
+                Value::Text(name) => engine(name).unwrap_or_default(),
+                other => unreachable!("an engine is asked for as text, and is {other:?}"),
+            },
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
             hosts: self.hosts.iter().map(|host| host.config.clone()).collect(),
             gate_proof: match self.value("gates.require") {
                 Value::Text(name) => proof(name).unwrap_or(Proof::Passphrase),
                 other => unreachable!("a proof is asked for as text, and is {other:?}"),
             },
+        }
+    }
+
+    /// Returns the program of the worker for Temporal, if it is set.
+    pub(crate) fn temporal_program(&self) -> Option<PathBuf> {
+        match self.value("temporal.program") {
+            Value::Text(program) if !program.is_empty() => Some(PathBuf::from(program)),
+            _ => None,
         }
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::Args;
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, DaemonPaths, FollowError, GateInfo, GetRun,
-    GetWorkflowRun, ReconnectingClient, RunEvent, RunReply, RunWorkflow,
+    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, DaemonPaths, EngineKind, FollowError, GateInfo,
+    GetRun, GetWorkflowRun, ReconnectingClient, RunEvent, RunReply, RunWorkflow,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -49,6 +49,9 @@ pub(crate) struct Run {
     /// Idempotency key: the same key returns the existing run
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Engine that decides the run: sqlite (this daemon) or temporal (see 'steplatch worker') [default: setting engine.kind]
+    #[arg(long, value_name = "ENGINE", value_parser = crate::settings::engine)]
+    on: Option<EngineKind>,
     /// Save the workflow in the library if the run completes
     // A person already has the file, and two copies diverge; an agent's workflow is lost unless it is saved.
     #[arg(long)]
@@ -128,6 +131,7 @@ impl Run {
             save_on_success: self.save,
             wait_seconds: Some(0.0),
             idempotency_key: self.key,
+            engine: self.on,
             ..RunWorkflow::default()
         };
         let (file, workflow) = file_and_workflow(&self.workflow);

@@ -1,14 +1,140 @@
-//! The worker process, which executes functions for the daemon.
+//! Worker processes: the one that executes functions for the daemon, and the one that serves this host to Temporal.
 
+use std::env;
 use std::io::{stdin, stdout};
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
+use clap::Args;
+use steplatch_protocol::DaemonPaths;
 use steplatch_python::worker;
 
 use crate::failure::Failure;
+use crate::settings::Settings;
 
 /// The most bytes for all executions of a worker together: several times the limit of one.
 const MEMORY: usize = 512 << 20;
+
+/// The program of the worker for Temporal. It is another one because it is large, and few need it.
+const PROGRAM: &str = "steplatch-temporal";
+
+/// Serve this host's terminals and runs to Temporal
+///
+/// The worker connects with Temporal and with the daemon of this user, and starts the daemon if there is none. It may end at
+/// any time: what it was doing goes on with the next one. Run one on each host; more than one on a host share the work.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Worker {
+    /// Address of Temporal
+    #[arg(long, value_name = "HOST:PORT")]
+    temporal: Option<String>,
+    /// Namespace in Temporal [default: default]
+    #[arg(long, value_name = "NAME", requires = "temporal")]
+    namespace: Option<String>,
+    /// Encrypt the connection
+    #[arg(long, requires = "temporal")]
+    tls: bool,
+    /// Certificate of the server's authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "temporal")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate of this client (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["temporal", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate of this client (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["temporal", "tls_cert"])]
+    tls_key: Option<PathBuf>,
+    /// Name of the server in its certificate
+    #[arg(long, value_name = "NAME", requires = "temporal")]
+    tls_domain: Option<String>,
+    /// File with an API key
+    #[arg(long, value_name = "FILE", requires = "temporal")]
+    api_key: Option<PathBuf>,
+    /// File with the key that seals everything that Temporal stores, the same on all hosts [default: temporal.key in the state
+    /// directory, made if it is not there]
+    #[arg(long, value_name = "FILE", requires = "temporal")]
+    key: Option<PathBuf>,
+    /// Name of this host in Temporal [default: chosen once]
+    #[arg(long, value_name = "NAME", requires = "temporal")]
+    host: Option<String>,
+    /// Seconds without a sign of life after which a worker counts as lost [default: 10]
+    #[arg(long, value_name = "SECONDS", requires = "temporal")]
+    lost_after: Option<f64>,
+    /// Perform the tasks of this host only, and decide no runs
+    #[arg(long, requires = "temporal")]
+    tasks_only: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  temporal server start-dev                            a server for trying it
+  steplatch worker --temporal 127.0.0.1:7233           serve this host
+  steplatch run deploy.json --on temporal              run a machine there
+
+See docs/temporal.md.";
+
+impl Worker {
+    /// Whether this is the internal worker, which executes functions for the daemon.
+    pub(super) fn is_internal(&self) -> bool {
+        self.temporal.is_none()
+    }
+
+    /// Becomes the worker for Temporal. Returns only if that fails.
+    pub(super) fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let program = program()?;
+        let own = env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
+        let mut command = Command::new(&program);
+        command.arg("--temporal").arg(self.temporal.unwrap_or_default());
+        command.arg("--state-dir").arg(place.state()).arg("--program").arg(own);
+        let options = [
+            ("--namespace", self.namespace.map(PathBuf::from)),
+            ("--tls-ca", self.tls_ca),
+            ("--tls-cert", self.tls_cert),
+            ("--tls-key", self.tls_key),
+            ("--tls-domain", self.tls_domain.map(PathBuf::from)),
+            ("--api-key", self.api_key),
+            ("--key", self.key),
+            ("--host", self.host.map(PathBuf::from)),
+            ("--lost-after", self.lost_after.map(|seconds| PathBuf::from(seconds.to_string()))),
+        ];
+        for (name, value) in options {
+            if let Some(value) = value {
+                command.arg(name).arg(value);
+            }
+        }
+        for (name, is_set) in [("--tls", self.tls), ("--tasks-only", self.tasks_only)] {
+            if is_set {
+                command.arg(name);
+            }
+        }
+        let error = command.exec();
+        Err(Failure::system(&format!("'{}' can not be started", program.display()), &error))
+    }
+}
+
+/// Returns the program of the worker for Temporal: that of the settings, one beside this program, or one of the PATH.
+fn program() -> Result<PathBuf, Failure> {
+    let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
+    if let Some(program) = settings.temporal_program() {
+        return Ok(program);
+    }
+    let beside = env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&paths).map(|folder| folder.join(PROGRAM));
+    let found = beside.into_iter().chain(in_path).find(|program| is_program(program));
+    found.ok_or_else(|| {
+        Failure::usage(format!(
+            "'{PROGRAM}' is not installed: it is neither beside this program nor in the PATH. Build it in the sources of Steplatch \
+             with: cargo build --release --manifest-path temporal/Cargo.toml, and copy it beside 'steplatch'; or name it in the \
+             setting temporal.program"
+        ))
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+}
 
 /// Executes functions for the daemon at the other end of standard input and output, until it disconnects.
 pub(super) async fn serve() -> Result<ExitCode, Failure> {

@@ -13,6 +13,7 @@ mod contract_runs;
 mod desk;
 mod doctor;
 mod durable;
+mod engines;
 mod events;
 mod functions;
 mod gates;

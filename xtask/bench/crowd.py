@@ -64,7 +64,7 @@ class Daemon:
             return next(int(line.split()[1]) / 1024 for line in status if line.startswith(field))
 
 
-async def connection(daemon, definition, count, window, wait_seconds):
+async def connection(daemon, definition, count, window, wait_seconds, further):
     """Starts runs over one connection, at most `window` of them at once, and returns how many ended as they should."""
     reader, writer = await asyncio.open_unix_connection(daemon.socket, limit=1 << 26)
 
@@ -80,6 +80,8 @@ async def connection(daemon, definition, count, window, wait_seconds):
         right = 0
         for _ in range(count):
             reply = json.loads(await reader.readline())
+            if "data" not in reply:
+                raise SystemExit(f"a run was refused: {reply}")
             right += reply["data"].get("status") == ("completed" if wait_seconds else "running")
             places.release()
         return right
@@ -90,6 +92,7 @@ async def connection(daemon, definition, count, window, wait_seconds):
         "wait_seconds": wait_seconds,
         "execution_timeout": 3600,
         "save_on_success": False,
+        **further,
     }
     for number in range(count):
         await places.acquire()
@@ -100,10 +103,10 @@ async def connection(daemon, definition, count, window, wait_seconds):
     return right
 
 
-async def crowd(daemon, definition, count, window, wait_seconds=600):
-    """Returns runs per second."""
+async def crowd(daemon, definition, count, window, wait_seconds=600, **further):
+    """Returns runs per second. `further` are more arguments of each run."""
     began = time.perf_counter()
-    each = (count // CONNECTIONS, max(1, window // CONNECTIONS), wait_seconds)
+    each = (count // CONNECTIONS, max(1, window // CONNECTIONS), wait_seconds, further)
     right = await asyncio.gather(*[connection(daemon, definition, *each) for _ in range(CONNECTIONS)])
     if sum(right) < count and wait_seconds:
         raise SystemExit(f"{count - sum(right)} runs did not complete")

@@ -12,6 +12,7 @@ use crate::npm;
 use crate::programs;
 use crate::repository::Repository;
 use crate::step;
+use crate::temporal;
 
 /// Measures terminals over MCP, beside a peer and a bare pseudo-terminal, and prints one table.
 ///
@@ -116,6 +117,19 @@ pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
     let mut script = npm::node(repository);
     script.arg(repository.root().join("xtask/bench/page.mjs")).arg(repository.target().join("dist/steplatch"));
     script.args(arguments).env("MODULES", repository.target()).env("CHROMIUM", browser);
+    step::run("measurements", &mut script)
+}
+
+/// Measures runs that Temporal decides beside those that the daemon decides, with the published binary and a development
+/// server, on the disk of the build; prints two tables.
+pub(crate) fn temporal(repository: &Repository) -> anyhow::Result<()> {
+    step::work("server of Temporal", || clients::SERVER_OF_TEMPORAL.ensure(repository))?;
+    step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
+    let worker = temporal::build_release(repository)?;
+    let mut script = Command::new("python3");
+    script.arg(repository.root().join("xtask/bench/temporal.py"));
+    script.arg("--steplatch").arg(repository.target().join("dist/steplatch")).arg("--worker").arg(worker);
+    script.arg("--server").arg(temporal::server(repository)).arg("--folder").arg(repository.target());
     step::run("measurements", &mut script)
 }
 

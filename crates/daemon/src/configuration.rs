@@ -2,6 +2,8 @@
 
 use steplatch_access::ProofPolicy;
 use steplatch_host::{Hosts, RemoteHostConfig};
+use steplatch_protocol::EngineKind;
+use steplatch_runs::EnginePolicy;
 use steplatch_services::RemoteServices;
 use steplatch_sessions::CommandPolicy;
 use steplatch_workflow::Proof;
@@ -22,6 +24,8 @@ pub struct Configuration {
     pub command_pagers: bool,
     /// Whether inner shells are integrated with their first command.
     pub command_integration: bool,
+    /// The engine of runs that name none.
+    pub engine: EngineKind,
 }
 
 /// The proof of a person that the current configuration requires.
@@ -45,6 +49,16 @@ impl CommandPolicy for CommandSettings {
 
     fn integrates(&self) -> bool {
         self.0.borrow().command_integration
+    }
+}
+
+/// The engine that the current configuration chooses.
+#[derive(Debug)]
+pub(crate) struct DefaultEngine(pub(crate) Receiver<Configuration>);
+
+impl EnginePolicy for DefaultEngine {
+    fn default_engine(&self) -> EngineKind {
+        self.0.borrow().engine
     }
 }
 

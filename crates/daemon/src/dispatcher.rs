@@ -16,7 +16,7 @@ use steplatch_protocol::{
     GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION, Refusal, RunDetail, RunReply,
     StopDaemonReply, WatchReply, host_advice,
 };
-use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
+use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs, WorkerRequests};
 use steplatch_services::RemoteServices;
 use steplatch_sessions::{
     ActivityEvents, EventSink, HeldTerminal, Recordings, ScreenEvents, Sessions, ShutdownMode, TerminalEvents,
@@ -66,6 +66,7 @@ pub(crate) enum ReplyStream {
     Activity(ActivityEvents),
     Hold(HeldTerminal),
     Changes(Box<ToolSubscription>),
+    Engine(WorkerRequests),
     /// The daemon ends, and cuts off every client without a reply.
     Stop(watch::Sender<Option<ShutdownMode>>, ShutdownMode),
 }
@@ -80,6 +81,7 @@ impl ReplyStream {
             Self::Screen(events) => events.forward(request_id, sink).await,
             Self::Activity(events) => events.forward(request_id, sink).await,
             Self::Hold(held) => held.forward().await,
+            Self::Engine(requests) => requests.forward(request_id, sink).await,
             Self::Changes(watching) => watching.forward(request_id, sink).await,
             Self::Stop(stop, ending) => {
                 stop.send_replace(Some(ending));
@@ -145,6 +147,7 @@ impl Dispatcher {
         let changes = ChangeHub::default();
         let remotes = RemoteServices::open(place.state(), Arc::new(changes.clone()), secrets.clone());
         configuration::follow_remotes(configuration.clone(), remotes.clone());
+        let engine_policy = Arc::new(configuration::DefaultEngine(configuration.clone()));
         let proof = Arc::new(GateProof(configuration.clone()));
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let approver = Arc::new(Approver::new(place.state(), proof));
@@ -164,6 +167,7 @@ impl Dispatcher {
             listener: Arc::new(changes),
             stop: stop.clone(),
             clock,
+            engine_policy,
         };
         let recordings = Recordings::new(place.recordings(), secrets.clone());
         let runs = Arc::new(Runs::open(place.journal(), surroundings, keep).await?);
@@ -337,6 +341,15 @@ impl Dispatcher {
             Command::Decide(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::ProposePatch(verb) => VerbReply::of(Box::pin(self.runs.propose_patch(caller, verb)).await),
             Command::AnswerGate(verb) => VerbReply::of(Box::pin(self.runs.answer(caller, verb.into())).await),
+            Command::ServeRuns(verb) => {
+                let (reply, requests) = self.runs.serve_engine(&verb);
+                return (VerbReply::of(reply), requests.map(ReplyStream::Engine));
+            }
+            // The engine gets results as they are, since it decides with them; what it keeps is encrypted by the worker.
+            Command::PerformTask(verb) => {
+                return (VerbReply::of(Box::pin(self.runs.perform_task(caller, verb)).await), None);
+            }
+            Command::ReportRequest(verb) => VerbReply::of(self.runs.report_request(verb)),
             Command::GetApprover(_) => VerbReply::of(Box::pin(self.approver.status()).await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase
             // is the only possible proof, so the first one is set from a terminal whose owner is hidden.

@@ -13,6 +13,7 @@ mod client;
 mod codec;
 mod connect;
 mod daemon;
+mod engine;
 mod follow;
 #[cfg(test)]
 mod fuzz;
@@ -54,6 +55,7 @@ pub use visible::{is_format, visible};
 pub use approver::*;
 pub use capture::*;
 pub use daemon::*;
+pub use engine::*;
 pub use hosts::*;
 pub use inputs::*;
 pub use library::*;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approver::Passphrase;
+use crate::engine::EngineKind;
 use crate::passkey::PasskeyAssertion;
 use crate::visible;
 
@@ -69,6 +70,9 @@ pub struct RunWorkflow {
     /// The same key returns the same run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// The engine that decides it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineKind>,
     /// How much to tell
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
@@ -91,6 +95,7 @@ impl Default for RunWorkflow {
             save_on_success: true,
             wait_seconds: None,
             idempotency_key: None,
+            engine: None,
             detail: None,
             rehearse: None,
         }
@@ -702,6 +707,9 @@ pub struct RunRecord {
     /// The run that started it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
+    /// The outer engine that decides it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineKind>,
     /// Patches of its machine that were accepted while it ran
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<RepairInfo>,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
 use crate::{
-    approver, capture, daemon, hosts, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs,
+    approver, capture, daemon, engine, hosts, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs,
     screens, terminals, tools,
 };
 
@@ -177,6 +177,10 @@ verbs! {
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;
     runs::Subscribe => SubscribeReply, "SUBSCRIBE", None, "Follow the events of a run", READS;
+
+    engine::ServeRuns => ServeRunsReply, "SERVE_RUNS", None, "Serve runs that an outer engine decides", SETS;
+    engine::PerformTask => PerformTaskReply, "PERFORM_TASK", None, "Perform a task for an outer engine", ACTS;
+    engine::ReportRequest => ReportRequestReply, "REPORT_REQUEST", None, "Report what became of a request", SETS;
 
     approver::GetApprover => GetApproverReply, "GET_APPROVER", None, "Tell whether answers need a passphrase", READS;
     approver::SetApprover => SetApproverReply, "SET_APPROVER", None, "Set the passphrase of answers", DECIDES;

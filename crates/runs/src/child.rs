@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
-use steplatch_protocol::ExitTerminal;
+use steplatch_protocol::{EngineKind, ExitTerminal};
 use steplatch_services::{arguments, check};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
@@ -45,7 +45,7 @@ pub(super) fn perform(
     limit: Option<Duration>,
 ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
     Box::pin(async move {
-        let begins = |id| begin(&shared, &caller, id, step.clone(), child);
+        let begins = |id| begin(&shared, &caller, id, step.clone(), child, EngineKind::Sqlite);
         let child = match RunningChild::start(&shared, &parent, &step, begins).await {
             Ok(child) => child,
             Err(error) => return refused(error.to_string()),
@@ -191,18 +191,36 @@ impl Drop for CancelOnDrop {
     }
 }
 
-async fn begin(
+/// Begins the run of a step for a parent that an outer engine decides. It decides the child, too.
+///
+/// # Errors
+/// When it does not begin: also where it is a function or a remote workflow, which the daemon decides itself.
+pub(super) async fn begin_elsewhere(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
     step: StepId,
     child: Child,
 ) -> Result<Arc<Run>, ChildStartError> {
+    begin(shared, caller, run, step, child, EngineKind::Temporal).await
+}
+
+async fn begin(
+    shared: &Arc<Engine>,
+    caller: &Arc<Caller>,
+    run: RunId,
+    step: StepId,
+    child: Child,
+    engine: EngineKind,
+) -> Result<Arc<Run>, ChildStartError> {
     let (document, source) = match &child.workflow {
         ChildWorkflow::Inline(document) => {
             (document.clone(), shared.inline_source(caller, child.save_on_success).await)
         }
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
+            ResolvedTarget::Remote(_) | ResolvedTarget::Function(_) if engine != EngineKind::Sqlite => {
+                return Err(ChildStartError::NotOnTemporal { name: name.to_string() });
+            }
             ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
                 check(&tool, &input)?;
@@ -247,7 +265,7 @@ async fn begin(
         depth: child.depth,
     };
     prepare(&definition, caller, &mut start)?;
-    Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None }).await?)
+    Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine }).await?)
 }
 
 pub(super) fn refused(error: String) -> Outcome {

@@ -30,7 +30,8 @@ use super::machine::DefinitionCache;
 use super::run::{Run, RunState, RunStatus};
 use crate::engine::{ENTRY_VERSION, RecoveryError, StartError};
 use crate::nodes::{ExecutorFactory, Nodes};
-use crate::runs::{RunDependencies, RunListener};
+use crate::outer::{OuterEngine, WorkerToken};
+use crate::runs::{EnginePolicy, RunDependencies, RunListener};
 use crate::secret_answers::SecretAnswers;
 
 /// Runs that may be in progress at once, since each takes memory while it lasts.
@@ -106,6 +107,12 @@ pub(super) struct Engine {
     pub(super) locked: LockedRuns,
     /// The values of secret fields of gates.
     pub(super) secret_answers: SecretAnswers,
+    /// Decides some of the runs.
+    pub(super) outer: Arc<OuterEngine>,
+    /// Chooses the engine of runs that name none.
+    pub(super) engine_policy: Arc<dyn EnginePolicy>,
+    /// Admits workers of the outer engine.
+    pub(super) worker_token: WorkerToken,
     /// Cancelled when the daemon stops: runs are left to the next one.
     pub(super) stopping: CancellationToken,
     /// Returns the unused memory of runs to the system.
@@ -147,7 +154,9 @@ impl Engine {
             listener,
             stop,
             clock,
+            engine_policy,
         } = surroundings;
+        let worker_token = WorkerToken::new(path.parent().unwrap_or(&path));
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -170,6 +179,9 @@ impl Engine {
             broken: Mutex::default(),
             locked: LockedRuns::default(),
             secret_answers: SecretAnswers::default(),
+            outer: Arc::default(),
+            worker_token,
+            engine_policy,
             stopping: CancellationToken::new(),
             memory: MemoryReturn::default(),
             stop,

@@ -2,15 +2,17 @@
 
 mod act;
 mod begin;
-mod contract;
+pub(crate) mod contract;
 mod definitions;
 mod gate;
 mod history;
+mod mirror;
 mod outcome;
 mod rehearsal;
 mod report;
 mod run;
 
+pub(crate) use act::{Action, perform};
 pub(crate) use begin::{MachineLaunch, prepare};
 pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;

@@ -9,7 +9,7 @@ use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_protocol::{GateInfo, PauseInfo, RepairInfo, RunRecord};
+use steplatch_protocol::{EngineKind, GateInfo, PauseInfo, RepairInfo, RunRecord};
 use steplatch_store::{KnownRun, Summary};
 use steplatch_workflow::{Definition, Input, Pause, Timestamp};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
@@ -110,6 +110,15 @@ pub(super) struct RunHeader {
     /// Where its definition came from.
     #[serde(default)]
     pub(super) source: DefinitionSource,
+    /// The engine that decides it.
+    #[serde(default, skip_serializing_if = "is_own")]
+    pub(super) engine: EngineKind,
+}
+
+// serde requires this signature.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_own(engine: &EngineKind) -> bool {
+    *engine == EngineKind::Sqlite
 }
 
 /// The progress of a run.
@@ -322,6 +331,7 @@ impl Run {
                     pins: None,
                     request: None,
                     source: DefinitionSource::Given,
+                    engine: EngineKind::Sqlite,
                 };
                 (about, RunStatus { trouble, ..progress })
             }
@@ -431,6 +441,7 @@ impl Run {
             pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
             repairs: progress.repairs,
+            engine: (self.about.engine != EngineKind::Sqlite).then_some(self.about.engine),
             locked: progress.locked,
         }
     }

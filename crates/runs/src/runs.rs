@@ -11,9 +11,9 @@ use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_project::{Project, Projects, SessionError, Workers, Workflows};
 use steplatch_protocol::{
-    CallTool, CancelWorkflow, CancelWorkflowReply, DrawWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun,
-    GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunComparison, RunRecord, RunReply, RunWorkflow, Subscribe,
-    SubscribeReply, ToolInfo, Until,
+    CallTool, CancelWorkflow, CancelWorkflowReply, DrawWorkflowReply, EngineKind, ExecuteWorkflow,
+    ExecuteWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunComparison, RunRecord, RunReply,
+    RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
 };
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
 use steplatch_sessions::{Sessions, ShutdownMode, TerminalTools};
@@ -28,6 +28,7 @@ use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
 use crate::lookup::{self, RunLookupError};
 use crate::machine::{self, MachineLaunch, prepare, rehearsed};
+use crate::outer::NOT_SERVED;
 use crate::remote::RemoteLaunch;
 use crate::result_error::NodeCallError;
 use crate::run::{Run, RunState, RunStatus};
@@ -56,6 +57,9 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// journal takes as many.
 const STARTS_AT_ONCE: usize = 512;
 
+/// The most bytes of a definition and its variables that a run on Temporal begins with: a payload there has at most 2 MB.
+const MOST_BYTES_ELSEWHERE: usize = 1_500_000;
+
 /// Reports that are made at once: each has a whole history in memory.
 const REPORTS_AT_ONCE: usize = 128;
 
@@ -63,6 +67,12 @@ const REPORTS_AT_ONCE: usize = 128;
 pub trait RunListener: std::fmt::Debug + Send + Sync {
     /// Must not block.
     fn run_changed(&self, run: &RunId);
+}
+
+/// Chooses the engine of runs that name none.
+pub trait EnginePolicy: std::fmt::Debug + Send + Sync {
+    /// Returns the engine.
+    fn default_engine(&self) -> EngineKind;
 }
 
 /// The dependencies of runs.
@@ -94,6 +104,8 @@ pub struct RunDependencies {
     pub stop: watch::Sender<Option<ShutdownMode>>,
     /// The time of runs.
     pub clock: Clock,
+    /// The engine of runs that name none.
+    pub engine_policy: Arc<dyn EnginePolicy>,
 }
 
 /// All runs.
@@ -316,6 +328,10 @@ impl Runs {
         if verb.rehearse.is_some() && is_python {
             return Err(not_rehearsed());
         }
+        let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
+        if engine != EngineKind::Sqlite && is_python {
+            return Err(only_here());
+        }
         let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
         let begun = self.run_with_key(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
@@ -330,6 +346,9 @@ impl Runs {
         let asked = match self.shared.requested_target(caller, &verb).await {
             Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if verb.rehearse.is_some() => {
                 return Err(not_rehearsed());
+            }
+            Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if engine != EngineKind::Sqlite => {
+                return Err(only_here());
             }
             Ok(RunTarget::Function(workflow)) => {
                 return match begun {
@@ -382,7 +401,20 @@ impl Runs {
         };
         let prepared = prepare(&definition, caller, &mut start);
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;
-        let beginning = MachineLaunch { definition, source, start, key };
+        if engine != EngineKind::Sqlite {
+            if !self.shared.outer.is_served() {
+                return Err(not_started("execution_error", NOT_SERVED.to_owned()));
+            }
+            let bytes = definition.document().to_string().len() + serde_json::json!(start.variables).to_string().len();
+            if bytes > MOST_BYTES_ELSEWHERE {
+                let error = format!(
+                    "the definition and the variables take {bytes} bytes, and a run on Temporal begins with at most \
+                     {MOST_BYTES_ELSEWHERE}; shorten them, or run it with --on sqlite"
+                );
+                return Err(not_started("execution_error", error));
+            }
+        }
+        let beginning = MachineLaunch { definition, source, start, key, engine };
         let begun = self.shared.begin_with(caller, beginning, given).await;
         begun.map_err(|error| not_started("execution_error", error.to_string()))
     }
@@ -702,6 +734,12 @@ fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>>
          choose another key"
     );
     Err(not_started(KEY_TAKEN, error))
+}
+
+/// Refuses to start on Temporal what is no machine.
+fn only_here() -> Box<RunReply> {
+    let error = "Temporal decides machines only: functions and remote workflows run on the daemon's own engine; run it with --on sqlite";
+    not_started("execution_error", error.to_owned())
 }
 
 /// Refuses to rehearse what is no machine.

@@ -3,7 +3,6 @@
 //! Between the contract and the crate `terminal`: reads requests, explains failures and what to do in whole sentences,
 //! hides secrets, and cuts what is too long for a reader.
 
-pub mod action_catalog;
 pub mod actions;
 mod answer;
 mod attach;
@@ -27,7 +26,6 @@ mod trouble;
 mod waiting;
 mod watch_screen;
 
-pub use action_catalog::TerminalTools;
 pub use answer::VerbReply;
 pub use attach::TerminalEvents;
 pub use capture::CaptureRange;
@@ -37,5 +35,6 @@ pub use event_sink::{Disconnected, EventSink, refused};
 pub use held_terminals::TerminalUse;
 pub use recordings::Recordings;
 pub use sessions::Sessions;
+pub use steplatch_actions::{self as action_catalog, TerminalTools};
 pub use trouble::LookupError;
 pub use watch_screen::{ActivityEvents, HeldTerminal, ScreenEvents};

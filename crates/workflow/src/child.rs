@@ -8,6 +8,7 @@ mod error;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use steplatch_ids::WorkflowName;
 
@@ -31,7 +32,7 @@ pub(crate) const INHERITED: &str = "session_inherited";
 pub(crate) const SESSION: &str = "session_id";
 
 /// A run that another one starts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Child {
     /// What it runs.
     pub workflow: ChildWorkflow,
@@ -61,7 +62,8 @@ impl Child {
 }
 
 /// What a child runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChildWorkflow {
     /// A workflow that is saved under this name.
     Named(WorkflowName),

@@ -33,6 +33,7 @@ use crate::parallel::{WORKFLOWS, replaced_branches};
 use crate::repair::Proposal;
 use crate::result::judged;
 use crate::substitute::{self, Lookup};
+use crate::time;
 use crate::tool;
 use crate::variables::{VISITS, Variables};
 pub use gate::NONE_OF_THESE;
@@ -41,7 +42,11 @@ pub use repair::{accepted_patch, asks_about_patch};
 pub(crate) use unknown::choices as goes_on;
 
 /// Something that happened outside and that a run must react to.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Its serialized form travels between a daemon and an engine that decides elsewhere, and is stored there: fields may be
+/// added with a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Input {
     /// The run begins.
     Start(Start),
@@ -131,7 +136,7 @@ pub enum Input {
 }
 
 /// What a run begins with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// The run's id.
     pub run: RunId,
@@ -161,7 +166,10 @@ pub struct Decision {
 }
 
 /// A request that the driver performs.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Its serialized form is stored by an engine that decides elsewhere: fields may be added with a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Effect {
     /// Perform an action, and bring its outcome back as an input.
     Perform {
@@ -172,6 +180,7 @@ pub enum Effect {
         /// Its parameters, all variables replaced.
         params: Map<String, Value>,
         /// After which time the outcome is [`Outcome::TimedOut`]; without one, the action bounds itself.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
     /// Wait for a point in time, then bring a finished outcome with `success: true` back.
@@ -181,6 +190,7 @@ pub enum Effect {
         /// When to wake up; the same after a restart.
         until: Timestamp,
         /// As for [`Effect::Perform`], counted from when the state was entered.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
     /// Start another run, and bring its outcome ([`child_outcome`](crate::child_outcome)) back.
@@ -190,6 +200,7 @@ pub enum Effect {
         /// What to start.
         child: Box<Child>,
         /// As for [`Effect::Perform`]; the child is cancelled then.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
     /// Bring this outcome back: it is known without performing anything.
@@ -259,6 +270,7 @@ pub enum Effect {
     /// Bring [`Input::DeadlinePassed`] after this time.
     ArmDeadline {
         /// The time, counted from now.
+        #[serde(with = "time::seconds")]
         after: Duration,
     },
     /// Disarm [`Input::DeadlinePassed`] until it is armed again: the run waits for an answer.

@@ -20,6 +20,7 @@ mod history;
 mod items;
 pub mod line_diff;
 mod log;
+mod outer;
 mod parallel;
 mod path;
 mod question;
@@ -53,6 +54,7 @@ pub use event::{
 pub use form::{Field, Form, InvalidField};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, PatchSaving, Pause, RECORDED, Repair, Status};
 pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
+pub use outer::{EngineAnswer, EngineTask};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
 pub use repair::{ACCEPT_AND_ASK, DECLINE, PatchError, Proposal, Weakening, patched, weakenings};

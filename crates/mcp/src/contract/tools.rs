@@ -135,11 +135,11 @@ mod tests {
     use super::*;
 
     /// The size of all tools' definitions, in bytes. Raise it only with a reason.
-    const BUDGET: usize = 25_800;
+    const BUDGET: usize = 26_000;
 
     /// The size of what clients pass to a model: names, descriptions and parameters. 3.5k tokens of four bytes, of which
-    /// capture takes 0.2k, repairs 0.1k and hosts 60.
-    const BUDGET_OF_MODELS: usize = 14_300;
+    /// capture takes 0.2k, repairs 0.1k, hosts 60 and the engine of a run 30.
+    const BUDGET_OF_MODELS: usize = 14_400;
 
     #[test]
     fn the_list_of_tools_is_the_committed_one() {

@@ -64,6 +64,15 @@ pub(crate) enum ChildStartError {
     /// The terminal that it is to work in cannot be used.
     #[error(transparent)]
     Terminal(#[from] LookupError),
+    /// The parent is decided by Temporal, which decides machines only.
+    #[error(
+        "'{name}' is a function or a remote workflow, and a run on Temporal starts machines only; run the outer workflow with \
+         --on sqlite"
+    )]
+    NotOnTemporal {
+        /// The name of the workflow.
+        name: String,
+    },
     /// The engine does not start it.
     #[error(transparent)]
     Start(#[from] StartError),

@@ -32,6 +32,8 @@ pub(crate) enum Handled {
     Recorded,
     /// It has no effect in the run's current state.
     Ignored,
+    /// It was not taken now: the engine that decides the run is not reached, or has not answered.
+    Unanswered,
     /// This daemon must no longer drive the run.
     Lost,
 }
@@ -225,7 +227,8 @@ async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
                 let _ = match handled {
                     Handled::Recorded => reply.send(Disposition::Recorded),
                     Handled::Ignored => reply.send(Disposition::Ignored),
-                    Handled::Lost => Ok(()),
+                    // The requester sees that the reply does not come.
+                    Handled::Unanswered | Handled::Lost => Ok(()),
                 };
             }
             handled != Handled::Lost

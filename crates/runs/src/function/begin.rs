@@ -9,7 +9,7 @@ use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_project::{Function, FunctionWorkflow, Project, python};
-use steplatch_protocol::{RunReply, RunWorkflow};
+use steplatch_protocol::{EngineKind, RunReply, RunWorkflow};
 use steplatch_python_api::{Declaration, Kind, Limits, Start};
 use steplatch_workflow::substitute;
 
@@ -178,6 +178,7 @@ impl Engine {
             pins: caller.pins.as_ref().and_then(|pins| pins.signature_with(&started.nodes)),
             request: StartKey::request(key.as_ref()),
             source,
+            engine: EngineKind::default(),
         };
         about.mask(&self.secrets);
         let file = self.file_of(&started);

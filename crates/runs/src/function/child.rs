@@ -8,7 +8,7 @@ use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeResult;
 use steplatch_project::{FunctionWorkflow, SavedMachine, WorkflowRef};
-use steplatch_protocol::NodeReply;
+use steplatch_protocol::{EngineKind, NodeReply};
 use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
 use steplatch_sessions::TerminalTools;
@@ -225,7 +225,7 @@ async fn begin_machine(
     };
     prepare(&definition, caller, &mut start)?;
     let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
-    let beginning = MachineLaunch { definition, source, start, key: None };
+    let beginning = MachineLaunch { definition, source, start, key: None, engine: EngineKind::Sqlite };
     Ok(shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await?)
 }
 

@@ -16,18 +16,18 @@ use crate::engine::Attempt;
 use crate::engine_state::Engine;
 
 /// The action of a step.
-pub(super) struct Action {
-    pub(super) tool: String,
-    pub(super) params: Map<String, Value>,
+pub(crate) struct Action {
+    pub(crate) tool: String,
+    pub(crate) params: Map<String, Value>,
     /// The name under which it is performed once.
-    pub(super) step: String,
-    pub(super) limit: Option<Duration>,
+    pub(crate) step: String,
+    pub(crate) limit: Option<Duration>,
     /// Whether an earlier daemon may have performed it.
-    pub(super) attempt: Attempt,
+    pub(crate) attempt: Attempt,
 }
 
 /// Performs an action within its limit.
-pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
+pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, params, step, limit, attempt } = action;
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_library::Signature;
+use steplatch_protocol::EngineKind;
 use steplatch_workflow::{Definition, InvalidVariables, Start, secret_variable};
 
 use super::run::MachineRun;
@@ -25,6 +26,8 @@ pub(crate) struct MachineLaunch {
     pub(crate) start: Start,
     /// A name under which only one run begins.
     pub(crate) key: Option<StartKey>,
+    /// The engine that decides it.
+    pub(crate) engine: EngineKind,
 }
 
 /// Completes what a machine starts with, and checks it: nothing is started if a placeholder or an argument has no value.
@@ -92,7 +95,7 @@ impl Engine {
         beginning: MachineLaunch,
         given: Option<RunArguments>,
     ) -> Result<Arc<Run>, StartError> {
-        let MachineLaunch { definition, source, start, key } = beginning;
+        let MachineLaunch { definition, source, start, key, engine } = beginning;
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
@@ -119,6 +122,7 @@ impl Engine {
             pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
             request: StartKey::request(key.as_ref()),
             source,
+            engine,
         };
         let (seal, environment) = (named, Environment::of_machine(&definition));
         let parts = LaunchParts { caller, run: id, about, environment, seal, key };

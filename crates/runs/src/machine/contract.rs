@@ -13,7 +13,7 @@ use steplatch_workflow::{Definition, History, Input, ShellAnswer, State, secret_
 const UNTIL_PROMPT: f64 = 10.0;
 
 /// Sets and exports variables in the shell of a terminal.
-pub(super) async fn set(
+pub(crate) async fn set(
     sessions: &Sessions,
     caller: &Arc<Caller>,
     session_id: String,
@@ -30,7 +30,7 @@ pub(super) async fn set(
 }
 
 /// Looks variables up in the shell of a terminal, secrets as they are.
-pub(super) async fn read(
+pub(crate) async fn read(
     sessions: &Sessions,
     caller: &Arc<Caller>,
     session_id: String,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId, WorkflowName};
-use steplatch_protocol::{ExitTerminal, RepairInfo};
+use steplatch_protocol::{EngineKind, ExitTerminal, RepairInfo};
 use steplatch_sessions::{TerminalTools, TerminalUse};
 use steplatch_store::Record;
 use steplatch_workflow::{
@@ -19,12 +19,14 @@ use steplatch_workflow::{
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
+use super::mirror::Mirror;
 use super::{act, contract, history};
 use crate::child;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::gates::OpenGate;
 use crate::origin::Environment;
+use crate::outer::MirrorMessage;
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::{DefinitionSource, LibraryCopy, RunEnding};
@@ -34,13 +36,13 @@ const SCREEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// One run of a machine.
 pub(crate) struct MachineRun {
-    recorder: Recorder,
-    definition: Arc<Definition>,
-    history: History,
+    pub(super) recorder: Recorder,
+    pub(super) definition: Arc<Definition>,
+    pub(super) history: History,
     /// What is to be performed once the first entries are stored.
     first: Vec<Effect>,
     /// Whether work remains after the end of the run.
-    leaves_work: bool,
+    pub(super) leaves_work: bool,
     /// What is being performed, by step: one action, or several branches.
     in_flight: HashMap<StepId, AbortHandle>,
     /// The step that is opening a terminal.
@@ -55,12 +57,16 @@ pub(crate) struct MachineRun {
     unsaved: Option<String>,
     /// Whether another daemon recorded the run's end.
     ended_before: bool,
+    /// The connection with the engine that decides the run, if that is not this daemon.
+    pub(super) mirror: Option<Mirror>,
 }
 
 /// What the journal has of a machine.
 pub(crate) struct MachineHistory {
     definition: Arc<Definition>,
     history: History,
+    /// All events of a run that another engine decides and may not have yet.
+    first: Vec<Event>,
 }
 
 impl Recovery for MachineRun {
@@ -68,7 +74,7 @@ impl Recovery for MachineRun {
 
     async fn read(
         shared: &Arc<Engine>,
-        _: &RunHeader,
+        about: &RunHeader,
         _: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -80,13 +86,16 @@ impl Recovery for MachineRun {
         let (seal, environment) = (seal.of(&definition), Environment::of_machine(&definition));
         let definition = shared.definitions.share(definition);
         history.share_definition(definition.shared_document());
-        Ok(StoredRun { history: MachineHistory { definition, history }, seal, environment })
+        let first = if about.engine == EngineKind::Sqlite { Vec::new() } else { events };
+        Ok(StoredRun { history: MachineHistory { definition, history, first }, seal, environment })
     }
 
     fn resume(found: MachineHistory, recorder: Recorder) -> Self {
-        let MachineHistory { definition, history } = found;
+        let MachineHistory { definition, history, first } = found;
         let ended_before = history.is_over();
-        Self { history, ended_before, ..Self::new(recorder, definition) }
+        let mut run = Self { history, ended_before, ..Self::new(recorder, definition) };
+        run.mirror = Mirror::of(&run.recorder, first);
+        run
     }
 
     fn awaits(&self, step: &StepId) -> bool {
@@ -96,7 +105,7 @@ impl Recovery for MachineRun {
 
 impl RunKind for MachineRun {
     type Entry = Event;
-    type Event = std::convert::Infallible;
+    type Event = MirrorMessage;
 
     fn recorder(&self) -> &Recorder {
         &self.recorder
@@ -141,11 +150,15 @@ impl RunKind for MachineRun {
             unsaved: self.unsaved.clone(),
             repairs: self.repairs(),
             repairable: self.repairable(),
+            trouble: self.mirror.as_ref().and_then(|mirror| mirror.trouble.clone()),
             ..RunStatus::default()
         }
     }
 
     async fn start(&mut self, attempt: Attempt) -> bool {
+        if self.mirror.is_some() {
+            return self.start_elsewhere(attempt).await;
+        }
         if !self.save_repairs().await {
             return false;
         }
@@ -158,16 +171,22 @@ impl RunKind for MachineRun {
         attempt == Attempt::First || self.record(&[]).await
     }
 
-    /// Outcomes and deadlines come as inputs.
+    /// Outcomes and deadlines come as inputs. Only a run that is decided elsewhere has events.
     async fn next_event(&mut self) -> Self::Event {
-        std::future::pending().await
+        match &mut self.mirror {
+            Some(mirror) => mirror.inbox.next().await,
+            None => std::future::pending().await,
+        }
     }
 
     async fn handle_event(&mut self, event: Self::Event) -> bool {
-        match event {}
+        self.receive(event).await
     }
 
     async fn handle_input(&mut self, input: Input) -> Handled {
+        if self.mirror.is_some() {
+            return self.pass_on(input).await;
+        }
         let Some(input) = self.look(input) else { return Handled::Ignored };
         match &input {
             Input::Outcome { step, .. } => {
@@ -261,6 +280,7 @@ impl MachineRun {
         let mut run = Self::new(recorder, definition);
         let Decision { events, effects } = run.decide(Input::Start(start));
         run.first = effects;
+        run.mirror = Mirror::of(&run.recorder, events.clone());
         // Its secrets are known now.
         let Recorder { shared, about, .. } = &mut run.recorder;
         about.mask(&shared.secrets);
@@ -283,6 +303,7 @@ impl MachineRun {
             kept: None,
             unsaved: None,
             ended_before: false,
+            mirror: None,
         }
     }
 
@@ -444,7 +465,8 @@ impl MachineRun {
 
     /// Returns the gate that a patch can be proposed at, and the machine that it is for.
     fn repairable(&self) -> Option<(StepId, Arc<Definition>)> {
-        let gate = self.history.gate().filter(|gate| gate.asks_where_to_go_on())?;
+        // A patch would have to be checked where the run is decided.
+        let gate = self.history.gate().filter(|gate| self.mirror.is_none() && gate.asks_where_to_go_on())?;
         Some((gate.step.clone(), self.definition.clone()))
     }
 

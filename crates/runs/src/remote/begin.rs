@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
-use steplatch_protocol::ToolInfo;
+use steplatch_protocol::{EngineKind, ToolInfo};
 
 use super::entry::{Entry, RemoteStart};
 use super::run::RemoteRun;
@@ -77,6 +77,7 @@ impl Engine {
             pins: None,
             request,
             source,
+            engine: EngineKind::default(),
         };
         about.mask(&self.secrets);
         let (seal, environment) = (Seal::default(), Environment::Empty);

@@ -1,5 +1,4 @@
 //! Terminals on another machine, over relays in this process whose connections are cut.
-#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::io::BufReader;
 use std::net::Shutdown;

@@ -1,5 +1,4 @@
 //! Terminal hosts in this process, over real sockets, and clients that come and go.
-#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

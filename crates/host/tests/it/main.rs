@@ -1,0 +1,5 @@
+//! Terminal hosts on this machine and on others.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+mod hosts;
+mod remote;

@@ -1,0 +1,170 @@
+//! Verbs between the daemon and the worker of an outer engine, which decides runs elsewhere.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The secret with which a worker proves that it can read the state directory. Its debug output is redacted.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct WorkerToken(pub String);
+
+impl fmt::Debug for WorkerToken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("WorkerToken(…)")
+    }
+}
+
+/// The engine that decides a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineKind {
+    /// The daemon's own, with its journal.
+    #[default]
+    Sqlite,
+    /// Temporal, through a worker.
+    Temporal,
+}
+
+impl EngineKind {
+    /// Returns its name in settings and on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Temporal => "temporal",
+        }
+    }
+}
+
+/// Serve the runs of this daemon that an outer engine decides. Requests follow as events.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ServeRuns {
+    /// The secret of the state directory
+    pub token: WorkerToken,
+    /// The address of the engine, for messages
+    pub server: String,
+    /// The name of this host in the engine, instead of the one that the daemon has chosen
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// The worker is connected.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ServeRunsReply {
+    /// Whether it is
+    pub success: bool,
+    /// The name of this host in the engine
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What the daemon asks of the worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum EngineRequest {
+    /// Start a run, unless it has been started.
+    Start {
+        /// The run.
+        run_id: String,
+        /// The name of its workflow.
+        workflow: String,
+        /// Its first events.
+        events: Vec<Value>,
+    },
+    /// Pass an input to a run, once.
+    Input {
+        /// The number of the request.
+        id: u64,
+        /// The run.
+        run_id: String,
+        /// The name of the input: the same for a repeated request.
+        key: String,
+        /// The input.
+        input: Value,
+    },
+    /// Cancel a run.
+    Cancel {
+        /// The run.
+        run_id: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Report what became of an engine's request.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReportRequest {
+    /// The secret of the state directory
+    pub token: WorkerToken,
+    /// The run
+    pub run_id: String,
+    /// The number of the request, of an input
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
+    /// Whether the engine took it
+    pub taken: bool,
+    /// The number of events before `events`
+    #[serde(default)]
+    pub from: u64,
+    /// The events that follow from an input
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
+    pub events: Vec<Value>,
+    /// The engine has ended the run in a way that the run did not decide: how
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// Why it was not taken
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The report was received.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ReportRequestReply {
+    /// Whether it was
+    pub success: bool,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Record events of a run that an outer engine decides, then perform a task for it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PerformTask {
+    /// The secret of the state directory
+    pub token: WorkerToken,
+    /// The run
+    pub run_id: String,
+    /// The number of events before `events`
+    #[serde(default)]
+    pub from: u64,
+    /// Events to be recorded first; known ones are skipped
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
+    pub events: Vec<Value>,
+    /// The task
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub task: Value,
+}
+
+/// What came of a task.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PerformTaskReply {
+    /// Whether it was performed
+    pub success: bool,
+    /// The number of events that are recorded
+    #[serde(default)]
+    pub recorded: u64,
+    /// The answer
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub answer: Value,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,173 @@
+//! A machine that an outer engine decides: inputs are passed on, and events arrive.
+//!
+//! The journal has what has arrived, in order and each event once, and gates, reports and lists come from it. An input counts
+//! as recorded once the events that follow from it are in the journal.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_library::Signature;
+use steplatch_protocol::EngineKind;
+use steplatch_workflow::{Decision, Event, Input, ShellAnswer, decide};
+
+use super::contract;
+use super::run::MachineRun;
+use crate::engine::{Attempt, Handled, Recorder, RunKind as _};
+use crate::outer::{EventBatch, InputEnd, MirrorInbox, MirrorMessage, NOT_SERVED};
+
+/// A run that the engine may have forgotten is not started there again: it would do everything twice. No engine forgets a
+/// run that ended less than a day ago.
+const MAY_BE_STARTED: Duration = Duration::from_secs(12 * 3600);
+
+/// The connection of a run with the engine that decides it.
+pub(super) struct Mirror {
+    pub(super) inbox: MirrorInbox,
+    /// Why the run does not go on, as far as is known.
+    pub(super) trouble: Option<String>,
+}
+
+impl Mirror {
+    /// Connects a run that begins with these events, unless this daemon decides it.
+    pub(super) fn of(recorder: &Recorder, first: Vec<Event>) -> Option<Self> {
+        if recorder.about.engine == EngineKind::Sqlite {
+            return None;
+        }
+        let outer = &recorder.shared.outer;
+        let inbox = outer.register(&recorder.run.id, recorder.caller.clone(), recorder.about.workflow.clone(), first);
+        Some(Self { inbox, trouble: None })
+    }
+}
+
+impl MachineRun {
+    /// Has the run started by the engine, unless the run above starts it there.
+    pub(super) async fn start_elsewhere(&mut self, attempt: Attempt) -> bool {
+        let Recorder { shared, run, about, .. } = &self.recorder;
+        let is_young = shared.clock.now().since(about.started) < MAY_BE_STARTED;
+        if about.parent.is_none() && (attempt == Attempt::First || is_young) {
+            shared.outer.start(&run.id);
+        }
+        let trouble = (!shared.outer.is_served()).then(|| NOT_SERVED.to_owned());
+        self.show_trouble(trouble);
+        attempt == Attempt::First || self.record(&[]).await
+    }
+
+    /// Handles a message of the engine. Returns false when this daemon must no longer drive the run.
+    pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
+        match message {
+            MirrorMessage::Events(EventBatch { from, events, reply }) => {
+                let is_ours = self.take(from, events).await;
+                if is_ours {
+                    // The worker may have gone; it asks again.
+                    let _ = reply.send(self.history.events_applied() as u64);
+                }
+                is_ours
+            }
+            MirrorMessage::Started(started) => {
+                self.show_trouble(started.err());
+                true
+            }
+            MirrorMessage::Lost(how) => {
+                let reason = format!("Temporal has ended the run: {how}");
+                let now = self.recorder.shared.clock.now();
+                let Decision { events, .. } = decide(&self.definition, &self.history, Input::Cancel { reason }, now);
+                let from = self.history.events_applied() as u64;
+                self.take(from, events).await
+            }
+        }
+    }
+
+    /// Passes an input to the engine, and records what follows from it.
+    pub(super) async fn pass_on(&mut self, input: Input) -> Handled {
+        let Recorder { shared, run, .. } = &self.recorder;
+        match &input {
+            Input::Cancel { reason } => {
+                if !shared.outer.cancel(&run.id, reason.clone()) {
+                    self.show_trouble(Some(NOT_SERVED.to_owned()));
+                }
+                return Handled::Unanswered;
+            }
+            Input::GateAnswered { .. } | Input::Pause { .. } | Input::Resume { .. } => {}
+            // Everything else is decided and observed by the engine.
+            _ => return Handled::Ignored,
+        }
+        // The same for an answer that is given again because the first reply was lost, and another one for the next pause.
+        let key = Signature::of_text(&format!("{}{}", self.history.events_applied(), serde_json::json!(input)));
+        let (outer, run) = (shared.outer.clone(), run.id.clone());
+        let passing = async move { outer.pass(&run, key.to_string(), &input).await };
+        tokio::pin!(passing);
+        // What follows from the input may need a screen, and events are recorded before that is read.
+        let end = loop {
+            let Some(mirror) = &mut self.mirror else { return Handled::Ignored };
+            tokio::select! {
+                end = &mut passing => break end,
+                message = mirror.inbox.next() => {
+                    if !Box::pin(self.receive(message)).await {
+                        return Handled::Lost;
+                    }
+                }
+            }
+        };
+        match end {
+            InputEnd::Taken { from, events } => {
+                self.show_trouble(None);
+                Handled::recorded(self.take(from, events).await)
+            }
+            InputEnd::Ignored => Handled::Ignored,
+            InputEnd::Unknown(trouble) => {
+                self.show_trouble(Some(trouble));
+                Handled::Unanswered
+            }
+        }
+    }
+
+    /// Records the events that are not recorded yet, if they come next. Returns false when this daemon must no longer drive the
+    /// run.
+    async fn take(&mut self, from: u64, events: Vec<Event>) -> bool {
+        let known = self.history.events_applied() as u64;
+        let Some(skipped) = known.checked_sub(from).and_then(|skipped| usize::try_from(skipped).ok()) else {
+            // Events are missing in between; the engine sends them again.
+            return true;
+        };
+        let new: Vec<Event> = events.into_iter().skip(skipped).collect();
+        if new.is_empty() {
+            return true;
+        }
+        for event in &new {
+            // A secret must be known before the first follower of the run sees it.
+            for secret in self.secrets_in(event) {
+                self.recorder.shared.secrets.add(&secret);
+                self.recorder.learn(&secret);
+            }
+            self.history.apply(event);
+        }
+        if let Some(mirror) = &mut self.mirror {
+            mirror.trouble = None;
+        }
+        self.leaves_work = self.recorder.about.source.awaits(true);
+        self.record(&new).await
+    }
+
+    fn secrets_in(&self, event: &Event) -> Vec<String> {
+        match event {
+            Event::VariablesTold { step, answer: answer @ ShellAnswer::Told { .. }, .. } => {
+                let input = Input::ShellAnswered { step: step.clone(), answer: answer.clone() };
+                contract::secrets_of(&self.definition, &self.history, &input)
+            }
+            Event::StateEntered { params, .. } => {
+                let is_secret =
+                    params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+                let text = params.get("input_text").and_then(Value::as_str).filter(|_| is_secret);
+                text.map(str::to_owned).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn show_trouble(&mut self, trouble: Option<String>) {
+        let Some(mirror) = &mut self.mirror else { return };
+        if mirror.trouble != trouble {
+            mirror.trouble = trouble;
+            self.publish();
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Runs that an outer engine decides, and the workers that connect them with it.
+//!
+//! Such a run is a machine like any other here: its history is in the journal, its gates and its reports come from that.
+//! Only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by number. A worker is a
+//! client of the daemon that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
+
+mod perform;
+mod worker;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use steplatch_access::Caller;
+use steplatch_ids::RunId;
+use steplatch_protocol::EngineRequest;
+use steplatch_workflow::{Event, Input};
+use tokio::sync::{mpsc, oneshot};
+pub use worker::{WorkerRequests, WorkerToken};
+
+/// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
+const TAKEN_WITHIN: Duration = Duration::from_secs(8);
+
+/// What a run that is decided elsewhere receives.
+#[derive(Debug)]
+pub(crate) enum MirrorMessage {
+    /// Events of the run.
+    Events(EventBatch),
+    /// The engine has the run, or why it does not yet.
+    Started(Result<(), String>),
+    /// The engine has ended the run by itself: how.
+    Lost(String),
+}
+
+/// Consecutive events of a run.
+#[derive(Debug)]
+pub(crate) struct EventBatch {
+    /// The number of events before them.
+    pub(crate) from: u64,
+    pub(crate) events: Vec<Event>,
+    /// Receives the number of recorded events once they are stored.
+    pub(crate) reply: oneshot::Sender<u64>,
+}
+
+/// What became of an input.
+#[derive(Debug)]
+pub(crate) enum InputEnd {
+    /// The run took it, and these events follow; `from` is the number of events before them.
+    Taken { from: u64, events: Vec<Event> },
+    /// It has no effect in the run's state.
+    Ignored,
+    /// It is not known whether the run took it, or the engine is not reached: why.
+    Unknown(String),
+}
+
+/// The connection of the daemon's runs with an outer engine.
+#[derive(Debug, Default)]
+pub(crate) struct OuterEngine(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Connected workers, the newest last. The newest one gets the requests.
+    workers: Vec<Worker>,
+    /// Runs in progress that are decided elsewhere.
+    mirrors: HashMap<RunId, Registration>,
+    /// Runs that no worker has started yet.
+    unstarted: BTreeMap<RunId, EngineRequest>,
+    /// Inputs without an answer, by the number of their request.
+    waiting: HashMap<u64, PendingInput>,
+    /// The number of the next worker or request.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Worker {
+    number: u64,
+    requests: mpsc::UnboundedSender<EngineRequest>,
+}
+
+/// An input that a worker has.
+#[derive(Debug)]
+struct PendingInput {
+    worker: u64,
+    reply: oneshot::Sender<InputEnd>,
+}
+
+/// What tasks of the engine need of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Registration {
+    messages: mpsc::UnboundedSender<MirrorMessage>,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) workflow: String,
+    /// The events that the run began with.
+    pub(crate) first: Arc<Vec<Event>>,
+}
+
+/// The messages of a run that is decided elsewhere. The run is unregistered when this is dropped.
+#[derive(Debug)]
+pub(crate) struct MirrorInbox {
+    run: RunId,
+    engine: Arc<OuterEngine>,
+    messages: mpsc::UnboundedReceiver<MirrorMessage>,
+    sender: mpsc::UnboundedSender<MirrorMessage>,
+}
+
+impl MirrorInbox {
+    pub(crate) async fn next(&mut self) -> MirrorMessage {
+        match self.messages.recv().await {
+            Some(message) => message,
+            // This struct holds a sender.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for MirrorInbox {
+    fn drop(&mut self) {
+        let mut state = self.engine.0.lock();
+        if state.mirrors.get(&self.run).is_some_and(|known| known.messages.same_channel(&self.sender)) {
+            state.mirrors.remove(&self.run);
+            state.unstarted.remove(&self.run);
+        }
+    }
+}
+
+impl OuterEngine {
+    /// Registers a run that is decided elsewhere.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        run: &RunId,
+        caller: Arc<Caller>,
+        workflow: String,
+        first: Vec<Event>,
+    ) -> MirrorInbox {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let registration = Registration { messages: sender.clone(), caller, workflow, first: Arc::new(first) };
+        self.0.lock().mirrors.insert(run.clone(), registration);
+        MirrorInbox { run: run.clone(), engine: self.clone(), messages, sender }
+    }
+
+    /// Returns what tasks of the engine need of a run in progress.
+    pub(crate) fn registration(&self, run: &RunId) -> Option<Registration> {
+        self.0.lock().mirrors.get(run).cloned()
+    }
+
+    /// Whether a worker is connected.
+    pub(crate) fn is_served(&self) -> bool {
+        !self.0.lock().workers.is_empty()
+    }
+
+    /// Has a registered run started in the engine, now or once a worker connects. Starting a run twice does nothing.
+    pub(crate) fn start(&self, run: &RunId) {
+        let mut state = self.0.lock();
+        let Some(Registration { workflow, first, .. }) = state.mirrors.get(run).cloned() else { return };
+        let events = first.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
+        let request = EngineRequest::Start { run_id: run.to_string(), workflow, events };
+        state.unstarted.insert(run.clone(), request.clone());
+        state.ask(request);
+    }
+
+    /// Has a run cancelled in the engine. Returns whether a worker was asked.
+    pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
+        self.0.lock().ask(EngineRequest::Cancel { run_id: run.to_string(), reason })
+    }
+
+    /// Passes an input to a run in the engine. `key` is the same for a repeated input.
+    pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
+        let (reply, end) = oneshot::channel();
+        let number = {
+            let mut state = self.0.lock();
+            let number = state.number();
+            let Some(worker) = state.workers.last().map(|worker| worker.number) else {
+                return InputEnd::Unknown(NOT_SERVED.to_owned());
+            };
+            state.waiting.insert(number, PendingInput { worker, reply });
+            let input = serde_json::to_value(input).expect("an input is JSON");
+            state.ask(EngineRequest::Input { id: number, run_id: run.to_string(), key, input });
+            number
+        };
+        let end = tokio::time::timeout(TAKEN_WITHIN, end).await;
+        self.0.lock().waiting.remove(&number);
+        match end {
+            Ok(Ok(end)) => end,
+            Ok(Err(_)) => InputEnd::Unknown("the worker of the engine went away; look at the run again".to_owned()),
+            Err(_) => InputEnd::Unknown("the engine does not answer; look at the run again".to_owned()),
+        }
+    }
+
+    /// Sends a message to a run in progress. Returns whether it has a driver.
+    pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
+        let mut state = self.0.lock();
+        if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
+            state.unstarted.remove(run);
+        }
+        state.mirrors.get(run).is_some_and(|known| known.messages.send(message).is_ok())
+    }
+
+    /// Stores events of a run in progress. Returns how many events it has then, or `None` if it has no driver.
+    pub(crate) async fn record(&self, run: &RunId, from: u64, events: Vec<Event>) -> Option<u64> {
+        let (reply, recorded) = oneshot::channel();
+        if from > 0 {
+            // The engine has it: only a started run has events of its own.
+            self.0.lock().unstarted.remove(run);
+        }
+        self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
+        recorded.await.ok()
+    }
+
+    /// Passes the end of an input to its sender.
+    pub(crate) fn end_input(&self, number: u64, end: InputEnd) {
+        if let Some(pending) = self.0.lock().waiting.remove(&number) {
+            // The sender may have given up.
+            let _ = pending.reply.send(end);
+        }
+    }
+
+    fn add_worker(&self) -> (u64, mpsc::UnboundedReceiver<EngineRequest>) {
+        let (requests, received) = mpsc::unbounded_channel();
+        let mut state = self.0.lock();
+        let number = state.number();
+        for request in state.unstarted.values() {
+            // The receiver is returned below.
+            let _ = requests.send(request.clone());
+        }
+        state.workers.push(Worker { number, requests });
+        (number, received)
+    }
+
+    fn remove_worker(&self, number: u64) {
+        let mut state = self.0.lock();
+        state.workers.retain(|worker| worker.number != number);
+        state.waiting.retain(|_, pending| pending.worker != number);
+        // What it was to start is started by another one.
+        let requests: Vec<EngineRequest> = state.unstarted.values().cloned().collect();
+        for request in requests {
+            state.ask(request);
+        }
+    }
+}
+
+/// Says that no worker is connected, and what helps.
+pub(crate) const NOT_SERVED: &str =
+    "no worker of Temporal is connected to this daemon; start one with: steplatch worker --temporal ADDRESS";
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn ask(&mut self, request: EngineRequest) -> bool {
+        self.workers.last().is_some_and(|worker| worker.requests.send(request).is_ok())
+    }
+}
+
+/// Reads events of a run.
+pub(crate) fn events_of(values: Vec<Value>) -> Result<Vec<Event>, serde_json::Error> {
+    values.into_iter().map(serde_json::from_value).collect()
+}

@@ -1,0 +1,167 @@
+//! Tasks of an outer engine: events are recorded, then an effect is performed as the daemon's own engine performs it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_access::Caller;
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::{ExitTerminal, PerformTask, PerformTaskReply};
+use steplatch_workflow::{Child, Effect, EngineAnswer, EngineTask, Input};
+
+use super::{Registration, events_of};
+use crate::child;
+use crate::engine::Attempt;
+use crate::engine_state::Engine;
+use crate::machine::{Action, contract, perform};
+use crate::runs::Runs;
+
+/// How long reading screens may take.
+const SCREENS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why a task is not performed. The engine asks again later.
+#[derive(Debug, thiserror::Error)]
+enum TaskError {
+    /// The worker is not this daemon's.
+    #[error("{0}")]
+    Token(String),
+    /// The text is no id of a run.
+    #[error("'{0}' is no run")]
+    NoRun(String),
+    /// The request cannot be read.
+    #[error("the task can not be read: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// The run has no driver at present.
+    #[error("run {0} does not go on here now: it is locked, or the daemon starts or stops")]
+    NotDriven(RunId),
+    /// Events are missing in between.
+    #[error("run {run} has {recorded} events, and the next ones begin at {from}")]
+    Gap {
+        /// The run.
+        run: RunId,
+        /// How many it has.
+        recorded: u64,
+        /// The number of the first one that came.
+        from: u64,
+    },
+    /// The effect is not for a daemon.
+    #[error("this effect is not performed by a daemon")]
+    NotHere,
+}
+
+impl Runs {
+    /// Records events of a run and performs a task for it.
+    pub async fn perform_task(&self, caller: &Arc<Caller>, verb: PerformTask) -> PerformTaskReply {
+        match self.try_task(caller, verb).await {
+            Ok((recorded, answer)) => {
+                let answer = serde_json::to_value(answer).expect("an answer is JSON");
+                PerformTaskReply { success: true, recorded, answer, error: None }
+            }
+            Err(error) => PerformTaskReply { error: Some(error.to_string()), ..PerformTaskReply::default() },
+        }
+    }
+
+    async fn try_task(&self, caller: &Arc<Caller>, verb: PerformTask) -> Result<(u64, EngineAnswer), TaskError> {
+        self.admits_worker(&verb.token).map_err(TaskError::Token)?;
+        let run: RunId = verb.run_id.parse().map_err(|_| TaskError::NoRun(verb.run_id))?;
+        let (task, events) = (serde_json::from_value::<EngineTask>(verb.task)?, events_of(verb.events)?);
+        let shared = &self.shared;
+        let known = shared.outer.registration(&run);
+        let recorded = match &known {
+            Some(_) => {
+                let from = verb.from;
+                let recorded = shared.outer.record(&run, from, events).await;
+                let recorded = recorded.ok_or_else(|| TaskError::NotDriven(run.clone()))?;
+                if recorded < from {
+                    return Err(TaskError::Gap { run, recorded, from });
+                }
+                recorded
+            }
+            // A run that has ended here has all of its events; one that began elsewhere has its journal there.
+            None => match shared.find(&run).await {
+                Ok(Some(found)) if found.state().is_over() => verb.from + events.len() as u64,
+                Ok(None) => verb.from + events.len() as u64,
+                Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),
+            },
+        };
+        let caller = match known {
+            Some(Registration { caller, .. }) => caller,
+            None => Arc::new(Caller { run: Some(run), ..(**caller).clone() }),
+        };
+        let answer = match task {
+            EngineTask::Record => EngineAnswer::Done,
+            EngineTask::ReadScreens { sessions } => {
+                let mut screens = Vec::with_capacity(sessions.len());
+                for session in &sessions {
+                    let reading = tokio::time::timeout(SCREENS_WITHIN, shared.sessions.screen(session));
+                    screens.push(reading.await.ok().flatten());
+                }
+                EngineAnswer::Screens { screens }
+            }
+            EngineTask::Perform { effect, repeated } => {
+                let attempt = if repeated { Attempt::AfterRestart } else { Attempt::First };
+                Box::pin(performed(shared, caller, *effect, attempt)).await?
+            }
+        };
+        Ok((recorded, answer))
+    }
+}
+
+async fn performed(
+    shared: &Arc<Engine>,
+    caller: Arc<Caller>,
+    effect: Effect,
+    attempt: Attempt,
+) -> Result<EngineAnswer, TaskError> {
+    let input = match effect {
+        Effect::Perform { step, tool, params, limit } => {
+            let action = Action { tool, params, step: step.to_string(), limit, attempt };
+            let outcome = perform(shared.clone(), caller, action).await;
+            Input::Outcome { step, outcome }
+        }
+        Effect::SetVariables { step, session_id, variables } => {
+            let answer = contract::set(&shared.sessions, &caller, session_id, variables).await;
+            Input::ShellAnswered { step, answer }
+        }
+        Effect::ReadVariables { step, session_id, names } => {
+            let answer = contract::read(&shared.sessions, &caller, session_id, names).await;
+            Input::ShellAnswered { step, answer }
+        }
+        Effect::StartRun { step, child, .. } => return Ok(begun(shared, &caller, step, *child).await),
+        Effect::CloseTerminal { session_id } => {
+            shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+            return Ok(EngineAnswer::Done);
+        }
+        Effect::CloseOpened { step } => {
+            shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
+            return Ok(EngineAnswer::Done);
+        }
+        // Time, gates and other runs are the engine's.
+        Effect::Sleep { .. }
+        | Effect::Answer { .. }
+        | Effect::OpenGate { .. }
+        | Effect::ExpireGate { .. }
+        | Effect::PauseChild { .. }
+        | Effect::ResumeChild { .. }
+        | Effect::Abandon { .. }
+        | Effect::ArmDeadline { .. }
+        | Effect::DisarmDeadline => return Err(TaskError::NotHere),
+    };
+    Ok(EngineAnswer::Input { input })
+}
+
+/// Begins the run that a step starts, in the journal; the engine goes on with it. A repeated request finds the same run.
+async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: Child) -> EngineAnswer {
+    let id = RunId::started_by(&step);
+    let refused = |error: String| EngineAnswer::Input {
+        input: Input::Outcome { step: step.clone(), outcome: child::refused(error) },
+    };
+    if shared.outer.registration(&id).is_none()
+        && let Err(error) = child::begin_elsewhere(shared, caller, id.clone(), step.clone(), child).await
+    {
+        return refused(error.to_string());
+    }
+    match shared.outer.registration(&id) {
+        Some(Registration { workflow, first, .. }) => EngineAnswer::Begun { workflow, events: first.to_vec() },
+        None => refused(format!("run {id} has ended already")),
+    }
+}

@@ -1,0 +1,164 @@
+//! The worker's connection: how it proves itself, and the requests that it gets.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use steplatch_ids::random_name;
+use steplatch_protocol::{
+    EngineRequest, ReportRequest, ReportRequestReply, ServeRuns, ServeRunsReply, WorkerToken as Token,
+};
+use steplatch_sessions::{Disconnected, EventSink};
+use tokio::sync::mpsc;
+
+use super::{InputEnd, MirrorMessage, OuterEngine, events_of};
+use crate::runs::Runs;
+
+/// The files of a daemon that serves an outer engine: the secret of its workers, and its name there.
+///
+/// The secret keeps programs away that reach the socket and not the state directory, such as an agent in a sandbox: tasks of
+/// an engine see secrets as they are.
+#[derive(Debug, Clone)]
+pub struct WorkerToken {
+    token: PathBuf,
+    host: PathBuf,
+}
+
+impl WorkerToken {
+    /// The files in a state directory.
+    #[must_use]
+    pub fn new(state: &Path) -> Self {
+        Self { token: state.join("worker_token"), host: state.join("host_id") }
+    }
+
+    /// Returns the secret of the workers. It is made when it is first needed.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn secret(&self) -> io::Result<String> {
+        kept(&self.token, || random_name() + &random_name())
+    }
+
+    fn host(&self) -> io::Result<String> {
+        kept(&self.host, || {
+            let name = rustix_hostname();
+            let random = random_name();
+            format!("{name}-{}", &random[random.len().saturating_sub(6)..])
+        })
+    }
+
+    fn admits(&self, given: &Token) -> Result<(), String> {
+        match self.secret() {
+            // Both are random and long: a comparison that takes no longer for a better guess is not needed by file owners.
+            Ok(secret) if secret == given.0 => Ok(()),
+            Ok(_) => Err(format!("the token is not that of '{}'", self.token.display())),
+            Err(error) => Err(format!("'{}' can not be read: {error}", self.token.display())),
+        }
+    }
+}
+
+/// The name of this machine, as far as a task queue can have it.
+fn rustix_hostname() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.trim().chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect();
+    if name.is_empty() { "host".to_owned() } else { name }
+}
+
+/// Returns the text of a private file, which is made if it is not there.
+fn kept(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => {
+            let text = make();
+            let fresh = path.with_extension("new");
+            let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&fresh, path)?;
+            Ok(text)
+        }
+    }
+}
+
+/// The requests for one worker, for as long as it is connected.
+#[derive(Debug)]
+pub struct WorkerRequests {
+    number: u64,
+    engine: Arc<OuterEngine>,
+    requests: mpsc::UnboundedReceiver<EngineRequest>,
+}
+
+impl WorkerRequests {
+    /// Sends requests until the worker disconnects.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
+        while let Some(request) = self.requests.recv().await {
+            sink.event(request_id, &request).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for WorkerRequests {
+    fn drop(&mut self) {
+        self.engine.remove_worker(self.number);
+    }
+}
+
+impl Runs {
+    pub(super) fn admits_worker(&self, token: &Token) -> Result<(), String> {
+        self.shared.worker_token.admits(token)
+    }
+
+    /// Connects a worker of an outer engine.
+    pub fn serve_engine(&self, verb: &ServeRuns) -> (ServeRunsReply, Option<WorkerRequests>) {
+        let refused = |error: String| (ServeRunsReply { error: Some(error), ..ServeRunsReply::default() }, None);
+        if let Err(error) = self.admits_worker(&verb.token) {
+            return refused(error);
+        }
+        let host = match verb.host.clone().map_or_else(|| self.shared.worker_token.host(), Ok) {
+            Ok(host) => host,
+            Err(error) => return refused(format!("the name of this host can not be kept: {error}")),
+        };
+        let engine = self.shared.outer.clone();
+        let (number, requests) = engine.add_worker();
+        tracing::info!(server = verb.server, host, "a worker of Temporal is connected");
+        (ServeRunsReply { success: true, host, error: None }, Some(WorkerRequests { number, engine, requests }))
+    }
+
+    /// Receives what became of a request.
+    pub fn report_request(&self, verb: ReportRequest) -> ReportRequestReply {
+        let refused = |error: String| ReportRequestReply { success: false, error: Some(error) };
+        if let Err(error) = self.admits_worker(&verb.token) {
+            return refused(error);
+        }
+        let ReportRequest { run_id, id, taken, from, events, lost, error, .. } = verb;
+        let Ok(run) = run_id.parse() else { return refused(format!("'{run_id}' is no run")) };
+        let outer = &self.shared.outer;
+        match (id, lost) {
+            (_, Some(lost)) => _ = outer.send(&run, MirrorMessage::Lost(lost)),
+            (Some(id), None) => {
+                let end = match (taken, error) {
+                    (true, _) => match events_of(events) {
+                        Ok(events) => InputEnd::Taken { from, events },
+                        Err(error) => return refused(error.to_string()),
+                    },
+                    (false, None) => InputEnd::Ignored,
+                    (false, Some(error)) => InputEnd::Unknown(error),
+                };
+                outer.end_input(id, end);
+            }
+            (None, None) => {
+                let started = if taken { Ok(()) } else { Err(error.unwrap_or_default()) };
+                _ = outer.send(&run, MirrorMessage::Started(started));
+            }
+        }
+        ReportRequestReply { success: true, error: None }
+    }
+}

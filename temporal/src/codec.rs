@@ -1,0 +1,214 @@
+//! Encryption of everything that is stored in Temporal.
+//!
+//! Payloads are sealed with ChaCha20-Poly1305 under a key that the hosts share, so that the server, its database, its
+//! page and their backups have neither definitions nor outputs nor secrets. Names of workflows, of task queues and of runs are
+//! not payloads: they stay readable.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use prost::Message as _;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use temporalio_common::data_converters::{
+    DataConverter, DefaultFailureConverter, PayloadCodec, PayloadConversionError, PayloadConverter,
+    SerializationContextData,
+};
+use temporalio_common::protos::temporal::api::common::v1::Payload;
+
+/// The encoding of a sealed payload.
+const ENCODING: &[u8] = b"binary/steplatch-sealed-1";
+
+/// Bytes of a key.
+const KEY: usize = 32;
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file cannot be used.
+    #[error("the key '{}' can not be used: {cause}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// Others can read it.
+    #[error("the key '{}' can be read by other users; protect it with: chmod 600 '{}'", .0.display(), .0.display())]
+    NotPrivate(PathBuf),
+    /// It is not 64 hexadecimal digits.
+    #[error("the key '{}' is not 64 hexadecimal digits; copy it from a host that has it", .0.display())]
+    Unreadable(PathBuf),
+}
+
+/// Seals payloads.
+pub struct Codec {
+    key: Arc<LessSafeKey>,
+    random: SystemRandom,
+}
+
+impl std::fmt::Debug for Codec {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Codec(…)")
+    }
+}
+
+impl Codec {
+    /// Reads the key of a file, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When the file cannot be read or made, or others can read it.
+    pub fn of_file(path: &Path) -> Result<Self, KeyError> {
+        let failed = |cause| KeyError::File { path: path.to_owned(), cause };
+        match fs::metadata(path) {
+            Ok(about) if about.mode() & 0o077 != 0 => return Err(KeyError::NotPrivate(path.to_owned())),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make(path).map_err(failed)?,
+            Err(error) => return Err(failed(error)),
+        }
+        let text = fs::read_to_string(path).map_err(failed)?;
+        let key = unhex(text.trim()).ok_or_else(|| KeyError::Unreadable(path.to_owned()))?;
+        Ok(Self::new(&key))
+    }
+
+    /// Seals with a key.
+    #[must_use]
+    pub fn new(key: &[u8; KEY]) -> Self {
+        let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("a key of this cipher has 32 bytes");
+        Self { key: Arc::new(LessSafeKey::new(key)), random: SystemRandom::new() }
+    }
+
+    /// Returns the converter of values of a client.
+    #[must_use]
+    pub fn into_converter(self) -> DataConverter {
+        DataConverter::new(PayloadConverter::default(), DefaultFailureConverter::new(true), self)
+    }
+
+    fn seal(&self, payload: &Payload) -> Option<Payload> {
+        let mut nonce = [0; NONCE_LEN];
+        self.random.fill(&mut nonce).ok()?;
+        let mut data = payload.encode_to_vec();
+        self.key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(ENCODING), &mut data).ok()?;
+        let data = [&nonce[..], &data].concat();
+        let metadata = HashMap::from([("encoding".to_owned(), ENCODING.to_vec())]);
+        Some(Payload { metadata, data, ..Payload::default() })
+    }
+
+    fn open(&self, payload: Payload) -> Option<Payload> {
+        if payload.metadata.get("encoding").is_none_or(|encoding| encoding != ENCODING) {
+            // Values of the server itself are not sealed.
+            return Some(payload);
+        }
+        let (nonce, sealed) = payload.data.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut sealed = sealed.to_vec();
+        let opened = self.key.open_in_place(nonce, Aad::from(ENCODING), &mut sealed).ok()?;
+        Payload::decode(&*opened).ok()
+    }
+}
+
+impl PayloadCodec for Codec {
+    fn encode(
+        &self,
+        _: &SerializationContextData,
+        payloads: Vec<Payload>,
+    ) -> BoxFuture<'static, Result<Vec<Payload>, PayloadConversionError>> {
+        let sealed: Option<Vec<Payload>> = payloads.iter().map(|payload| self.seal(payload)).collect();
+        let failed = || PayloadConversionError::EncodingError("the system has no randomness".into());
+        let sealed = sealed.ok_or_else(failed);
+        async { sealed }.boxed()
+    }
+
+    fn decode(
+        &self,
+        _: &SerializationContextData,
+        payloads: Vec<Payload>,
+    ) -> BoxFuture<'static, Result<Vec<Payload>, PayloadConversionError>> {
+        let opened: Option<Vec<Payload>> = payloads.into_iter().map(|payload| self.open(payload)).collect();
+        let failed = || {
+            let error =
+                "a payload is sealed with another key: all hosts need the same one (steplatch worker --key FILE)";
+            PayloadConversionError::EncodingError(error.into())
+        };
+        let opened = opened.ok_or_else(failed);
+        async { opened }.boxed()
+    }
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    let mut key = [0; KEY];
+    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no randomness"))?;
+    let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let fresh = path.with_extension(format!("new{}", std::process::id()));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    // Of two workers that make it at once, both use the first one's.
+    let linked = fs::hard_link(&fresh, path);
+    fs::remove_file(&fresh)?;
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
+}
+
+fn unhex(text: &str) -> Option<[u8; KEY]> {
+    let mut key = [0; KEY];
+    if text.len() != 2 * KEY || !text.is_ascii() {
+        return None;
+    }
+    for (byte, place) in key.iter_mut().zip(0..) {
+        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(text: &str) -> Payload {
+        let metadata = HashMap::from([("encoding".to_owned(), b"json/plain".to_vec())]);
+        Payload { metadata, data: text.as_bytes().to_vec(), ..Payload::default() }
+    }
+
+    #[test]
+    fn a_sealed_payload_hides_its_text_and_opens_with_its_key_only() {
+        let (codec, other) = (Codec::new(&[1; KEY]), Codec::new(&[2; KEY]));
+        let plain = payload("\"hunter2\"");
+        let sealed = codec.seal(&plain).unwrap();
+        assert!(!sealed.data.windows(7).any(|part| part == b"hunter2"));
+        assert_ne!(sealed.data, codec.seal(&plain).unwrap().data, "equal texts are not seen to be equal");
+        assert_eq!(codec.open(sealed.clone()), Some(plain.clone()));
+        assert_eq!(other.open(sealed.clone()), None);
+        let mut damaged = sealed;
+        *damaged.data.last_mut().unwrap() ^= 1;
+        assert_eq!(codec.open(damaged), None);
+        assert_eq!(codec.open(plain.clone()), Some(plain), "what the server writes is not sealed");
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_is_refused_where_others_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("key");
+        let sealed = Codec::of_file(&path).unwrap().seal(&payload("x")).unwrap();
+        assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Some(payload("x")));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Codec::of_file(&path), Err(KeyError::NotPrivate(_))));
+        fs::write(&path, "no key").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(Codec::of_file(&path), Err(KeyError::Unreadable(_))));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,70 @@
+//! The connection with the daemon of this host.
+
+use std::fs;
+use std::path::PathBuf;
+
+use steplatch_protocol::{
+    AskError, CallError, DaemonPaths, Events, Hello, PerformTask, PerformTaskReply, ReconnectingClient, ReportRequest,
+    ServeRuns, ServeRunsReply, Starter, WorkerToken,
+};
+
+/// A connection that is made again whenever the daemon was gone.
+#[derive(Debug)]
+pub struct DaemonConnection {
+    client: ReconnectingClient,
+    token: PathBuf,
+}
+
+impl DaemonConnection {
+    /// Connects with the daemon of a state directory. `program` starts it where there is none.
+    #[must_use]
+    pub fn new(place: DaemonPaths, program: PathBuf, hello: Hello) -> Self {
+        let token = place.state().join("worker_token");
+        Self { client: ReconnectingClient::new(place, Starter { program }, hello), token }
+    }
+
+    /// The secret of the state directory. The daemon makes it, and it does not change.
+    fn token(&self) -> WorkerToken {
+        WorkerToken(fs::read_to_string(&self.token).unwrap_or_default().trim().to_owned())
+    }
+
+    /// Performs a task.
+    ///
+    /// # Errors
+    /// When the daemon was not reached, or was lost before it answered.
+    pub async fn perform(&self, verb: PerformTask) -> Result<PerformTaskReply, AskError> {
+        let client = self.client.client().await?;
+        Ok(client.call(PerformTask { token: self.token(), ..verb }).await?)
+    }
+
+    /// Reports what became of a request. A daemon that is gone needs no report.
+    pub async fn report(&self, report: ReportRequest) {
+        let told = self.client.call(ReportRequest { token: self.token(), ..report }).await;
+        match told {
+            Ok(reply) if reply.success => {}
+            Ok(reply) => tracing::warn!(error = reply.error, "the daemon takes no report"),
+            Err(error) => tracing::info!(%error, "the daemon gets no report"),
+        }
+    }
+
+    /// Offers to serve runs. Returns the requests of the daemon.
+    ///
+    /// # Errors
+    /// When the daemon is not reached.
+    pub async fn serve(&self, server: &str, host: Option<&str>) -> Result<(ServeRunsReply, Events), AskError> {
+        let client = self.client.client().await?;
+        let verb = |token| ServeRuns { token, server: server.to_owned(), host: host.map(str::to_owned) };
+        let (reply, events) = client.subscribe(verb(self.token())).await?;
+        if reply.success {
+            return Ok((reply, events));
+        }
+        // The daemon made the secret just now.
+        Ok(client.subscribe(verb(self.token())).await?)
+    }
+
+    /// Whether an error says that the daemon was lost, and not that it refuses.
+    #[must_use]
+    pub fn is_loss(error: &AskError) -> bool {
+        matches!(error, AskError::Connect(_) | AskError::Call(CallError::Lost))
+    }
+}

@@ -1,0 +1,131 @@
+//! The worker of Temporal, started by `steplatch worker --temporal`.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use steplatch_protocol::{DaemonPaths, Hello, PROTOCOL_VERSION};
+use steplatch_temporal::worker::{TlsFiles, WorkerSettings, work};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Serve the runs and the terminals of a daemon to Temporal
+#[derive(Debug, Parser)]
+#[command(name = "steplatch-temporal", version, max_term_width = 100)]
+struct Arguments {
+    /// Address of Temporal
+    #[arg(long, value_name = "HOST:PORT")]
+    temporal: String,
+    /// Namespace in Temporal
+    #[arg(long, default_value = "default")]
+    namespace: String,
+    /// Encrypt the connection
+    #[arg(long)]
+    tls: bool,
+    /// Certificate of the server's authority (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate of this client (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate of this client (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Name of the server in its certificate
+    #[arg(long, value_name = "NAME")]
+    tls_domain: Option<String>,
+    /// File with an API key
+    #[arg(long, value_name = "FILE")]
+    api_key: Option<PathBuf>,
+    /// File with the key that seals everything that Temporal stores; the same on all hosts
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Name of this host in Temporal
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Seconds without a sign of life after which a worker counts as lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    lost_after: f64,
+    /// Perform the tasks of this host only, and decide no runs
+    #[arg(long)]
+    tasks_only: bool,
+    /// State directory of the daemon
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Program that starts the daemon where there is none
+    #[arg(long, value_name = "FILE", hide = true)]
+    program: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,steplatch_temporal=info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(run(arguments)),
+        Err(error) => Err(error.to_string()),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // There is no other place to say it.
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), String> {
+    let settings = settings(arguments)?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    let local = tokio::task::LocalSet::new();
+    local
+        .run_until(async {
+            tokio::select! {
+                ended = Box::pin(work(settings)) => ended.map_err(|error| error.to_string()),
+                // A worker may end at any time: others, or the next one, go on.
+                _ = terminated.recv() => Ok(()),
+                _ = interrupted.recv() => Ok(()),
+            }
+        })
+        .await
+}
+
+fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
+    let place = DaemonPaths::from_environment(arguments.state_dir.as_deref()).map_err(|error| error.to_string())?;
+    let lost_after = Duration::try_from_secs_f64(arguments.lost_after)
+        .ok()
+        .filter(|lost_after| (Duration::from_millis(500)..Duration::from_secs(3600)).contains(lost_after))
+        .ok_or_else(|| "--lost-after is a number of seconds from 0.5 to 3600".to_owned())?;
+    let Arguments { tls, tls_ca, tls_cert, tls_key, tls_domain, .. } = arguments;
+    let files = TlsFiles { authority: tls_ca, client: tls_cert.zip(tls_key), domain: tls_domain };
+    let is_encrypted = tls || files.authority.is_some() || files.client.is_some() || arguments.api_key.is_some();
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Ok(WorkerSettings {
+        address: arguments.temporal,
+        namespace: arguments.namespace,
+        tls: is_encrypted.then_some(files),
+        api_key: arguments.api_key,
+        key: arguments.key.unwrap_or_else(|| place.state().join("temporal.key")),
+        program: arguments.program.unwrap_or_else(|| PathBuf::from("steplatch")),
+        hello: Hello {
+            protocol_version: PROTOCOL_VERSION,
+            client: "steplatch-temporal".to_owned(),
+            cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
+            environment: Some(environment),
+            surface: Some("temporal".to_owned()),
+            ..Hello::default()
+        },
+        place,
+        host: arguments.host,
+        lost_after,
+        workflows: !arguments.tasks_only,
+    })
+}

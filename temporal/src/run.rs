@@ -1,0 +1,841 @@
+//! The workflow: one run of a machine.
+//!
+//! It folds the events into a [`History`] and calls [`decide`] for every input, as the daemon's own engine does. Both are pure, so a
+//! replay makes the same commands. Effects become activities, timers and child workflows, and their ends become inputs.
+//! Events go to the journal of the run's host with its next task, before the effect of the task is performed.
+#![allow(missing_docs, reason = "what the macros of the SDK write has no comments")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, UNIX_EPOCH};
+
+use futures::FutureExt as _;
+use futures::future::{LocalBoxFuture, poll_fn};
+use std::task::Poll;
+use steplatch_actions::TerminalTools;
+use steplatch_ids::{RunId, StepId};
+use steplatch_workflow::{
+    Decision, Definition, Effect, EngineAnswer, EngineTask, Event, History, Input, LastScreen, Outcome,
+    SEMANTICS_VERSION, Status, Timestamp, child_outcome, decide, resume, wants_last_screens, wants_screen,
+};
+use temporalio_common::RetryPolicy;
+use temporalio_common::error::ApplicationFailure;
+use temporalio_macros::{workflow, workflow_methods};
+use temporalio_sdk::{
+    ActivityOptions, CancellableFuture as _, ChildWorkflowOptions, ParentClosePolicy, SignalWorkflowOptions,
+    StartedChildWorkflow, SyncWorkflowContext, TimerOptions, WaitConditionOptions, WorkflowCancellationToken,
+    WorkflowContext, WorkflowContextView, WorkflowIdReusePolicy, WorkflowResult,
+};
+
+use crate::tasks::Tasks;
+use crate::wire::{
+    DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, RunOutput, STATE, TakenInput, TaskInput, TaskOutput, WORKFLOW,
+    queue_of,
+};
+
+/// How long a task without a limit of its own may take: longer than any run.
+const LONGEST_TASK: Duration = Duration::from_secs(3 * 3600);
+
+/// What a task may take beyond the limit of its effect, which the daemon keeps.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// How long closing a terminal is tried.
+const CLOSES_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long the end of a cancelled child is waited for.
+const CHILD_ENDS_WITHIN: Duration = Duration::from_secs(15);
+
+/// How long the screens of a failed run are waited for.
+const SCREENS_WITHIN: Duration = Duration::from_secs(8);
+
+/// How long a run that is over waits for its host, to hand its last events over.
+const HANDED_OVER_WITHIN: Duration = Duration::from_secs(30 * 86_400);
+
+/// Bytes of events that go with one task. More are handed over before, in pieces.
+const MOST_WITH_TASK: usize = 512 * 1024;
+
+/// The longest name of a state in the search attributes, in characters.
+const LONGEST_SHOWN: usize = 200;
+
+/// Reasons of cancellation of runs whose parent went on without them.
+const LEFT_ALONE: &str = "the run that started it went on without it";
+
+/// One run.
+#[workflow]
+pub struct SteplatchRun {
+    input: RunInput,
+    definition: Result<Definition, String>,
+    history: History,
+    events: Vec<Event>,
+    /// How many events the host has.
+    recorded: usize,
+    /// Inputs that arrived, with the number of the update that brought them.
+    inbox: VecDeque<(Option<u64>, Input)>,
+    /// How many inputs were passed.
+    passed: u64,
+    /// What followed from passed inputs.
+    taken: BTreeMap<u64, TakenInput>,
+}
+
+#[workflow_methods]
+impl SteplatchRun {
+    #[init]
+    pub fn new(_ctx: &WorkflowContextView, input: RunInput) -> Self {
+        let history = History::from_iter(&input.events);
+        let definition = history.definition().ok_or_else(|| "the run has no definition".to_owned());
+        let definition = definition
+            .and_then(|document| Definition::parse(document, &TerminalTools).map_err(|problems| problems.to_string()));
+        let events = input.events.clone();
+        Self {
+            input,
+            definition,
+            history,
+            events,
+            recorded: 0,
+            inbox: VecDeque::new(),
+            passed: 0,
+            taken: BTreeMap::new(),
+        }
+    }
+
+    /// Drives the run to its end.
+    #[run(name = "steplatch_run")]
+    pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<RunOutput> {
+        if let Some(error) = ctx.state(|run| run.definition.as_ref().err().cloned()) {
+            return Err(ApplicationFailure::new(error).into());
+        }
+        // A failed workflow task is given to another worker, and again to this one once it is updated.
+        let version = ctx.state(|run| run.input.semantics_version);
+        assert!(
+            version <= SEMANTICS_VERSION,
+            "the run began under version {version} of the rules, and this worker knows {SEMANTICS_VERSION}: update Steplatch here",
+        );
+        // The host has the first events: it decided them.
+        ctx.state_mut(|run| run.recorded = run.events.len());
+        let outcome = Driver::new(ctx).drive().await;
+        Ok(RunOutput { outcome })
+    }
+
+    /// Refuses an input that has no effect: an answer to a gate that was answered, a pause of a paused run.
+    #[update_validator(pass)]
+    pub fn validate(
+        &self,
+        _ctx: &WorkflowContextView,
+        passed: &PassedInput,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let Ok(definition) = &self.definition else { return Err("the run has no definition".into()) };
+        let now = self.events.last().map_or(Timestamp(0), Event::at);
+        match decide(definition, &self.history, passed.input.clone(), now).events[..] {
+            [] => Err("it has no effect in the state of the run".into()),
+            [..] => Ok(()),
+        }
+    }
+
+    /// Takes an input, and returns what follows from it.
+    #[update(name = "pass")]
+    pub async fn pass(ctx: &mut WorkflowContext<Self>, passed: PassedInput) -> TakenInput {
+        let key = ctx.state_mut(|run| {
+            run.passed += 1;
+            run.inbox.push_back((Some(run.passed), passed.input));
+            run.passed
+        });
+        let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let _ = ctx.wait_condition_with_options(|run: &Self| run.taken.contains_key(&key), options).await;
+        ctx.state(|run| run.taken.get(&key).cloned().unwrap_or_default())
+    }
+
+    /// Takes an input of a run above or below.
+    #[signal(name = "notify")]
+    pub fn notify(&mut self, _ctx: &mut SyncWorkflowContext<Self>, passed: PassedInput) {
+        self.inbox.push_back((None, passed.input));
+    }
+}
+
+type Context = WorkflowContext<SteplatchRun>;
+
+/// What is in flight.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Key {
+    /// The step that waits for it.
+    Step(StepId),
+    /// The child run of a step, once it has begun.
+    Child(StepId),
+    /// The limit of a gate.
+    Expiry(StepId),
+    /// The deadline of the run.
+    Deadline,
+    /// Events are being handed over.
+    Record,
+    /// A notice to another run.
+    Notice,
+}
+
+/// What has ended.
+#[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
+enum Happening {
+    Input(Input),
+    /// A task ended; events up to this number are recorded.
+    Task(TaskOutput),
+    /// A child run has begun at its host and is to be started.
+    Begun {
+        step: StepId,
+        workflow: String,
+        events: Vec<Event>,
+        limit: Option<Duration>,
+    },
+    /// A child run has been started.
+    Started {
+        step: StepId,
+        workflow: String,
+        child: Box<StartedChildWorkflow<steplatch_run::Run>>,
+        limit: Option<Duration>,
+    },
+    Nothing,
+}
+
+struct Pending<'a> {
+    key: Key,
+    token: WorkflowCancellationToken,
+    future: LocalBoxFuture<'a, Happening>,
+}
+
+/// What woke the driver.
+#[allow(clippy::large_enum_variant, reason = "a value is moved once, from its future to the driver")]
+enum Wake {
+    Inbox,
+    Cancelled(String),
+    Ended(Key, Happening),
+}
+
+struct Driver<'a> {
+    ctx: &'a Context,
+    run: RunId,
+    host: String,
+    lost_after: Duration,
+    pending: Vec<Pending<'a>>,
+    /// Inputs that are known at once.
+    ready: VecDeque<Input>,
+    is_cancelled: bool,
+    /// How many events a task in flight takes to the host, at the most.
+    taken_along: usize,
+    /// Whether the run above knows that this one waits.
+    told_waiting: bool,
+    /// What the search attributes say: the state, and whether a gate is open.
+    shown: Option<(String, bool)>,
+}
+
+impl<'a> Driver<'a> {
+    fn new(ctx: &'a Context) -> Self {
+        let (host, lost_after) = ctx.state(|run| (run.input.host.clone(), run.input.lost_after));
+        let run = ctx
+            .state(|run| run.history.run().cloned())
+            .unwrap_or_else(|| ctx.workflow_id().parse().expect("the id of a workflow is that of its run"));
+        let lost_after = Duration::try_from_secs_f64(lost_after).unwrap_or(Duration::from_secs(10));
+        Self {
+            ctx,
+            run,
+            host,
+            lost_after,
+            pending: Vec::new(),
+            ready: VecDeque::new(),
+            is_cancelled: false,
+            taken_along: 0,
+            told_waiting: false,
+            shown: None,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        let since = self.ctx.workflow_time().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn is_over(&self) -> bool {
+        self.ctx.state(|run| run.history.is_over())
+    }
+
+    async fn drive(mut self) -> Outcome {
+        let now = self.now();
+        let effects = self.ctx.state(|run| resume(&run.history, now));
+        self.perform_all(effects).await;
+        self.tell_parent();
+        while !self.is_over() {
+            if let Some(input) = self.ready.pop_front() {
+                self.take(input).await;
+                continue;
+            }
+            match self.wake().await {
+                Wake::Inbox => {
+                    let Some((key, input)) = self.ctx.state_mut(|run| run.inbox.pop_front()) else { continue };
+                    let from = self.ctx.state(|run| run.events.len());
+                    self.take(input).await;
+                    if let Some(key) = key {
+                        self.ctx.state_mut(|run| {
+                            let taken = TakenInput { from: from as u64, events: run.events[from..].to_vec() };
+                            run.taken.insert(key, taken);
+                        });
+                    }
+                }
+                Wake::Cancelled(reason) => {
+                    self.is_cancelled = true;
+                    let reason = if reason.is_empty() { "cancelled in Temporal".to_owned() } else { reason };
+                    self.take(Input::Cancel { reason }).await;
+                }
+                Wake::Ended(key, happening) => self.happened(key, happening).await,
+            }
+        }
+        self.finish().await
+    }
+
+    /// Keeps the search attributes up to date.
+    fn show(&mut self) {
+        let shown = self.ctx.state(|run| {
+            let state = run.history.current().map(|current| current.step.place.as_str()).or(run.history.last_state());
+            let state: String = state.unwrap_or_default().chars().take(LONGEST_SHOWN).collect();
+            run.input.searchable.then(|| (state, run.history.gate().is_some()))
+        });
+        if shown == self.shown {
+            return;
+        }
+        let Some((state, gate)) = &shown else { return };
+        let mut updates = vec![STATE.value_set(state.clone()), GATE_OPEN.value_set(*gate)];
+        if self.shown.is_none() {
+            updates.push(WORKFLOW.value_set(self.ctx.state(|run| run.input.workflow.clone())));
+        }
+        self.ctx.upsert_search_attributes(updates);
+        self.shown = shown;
+    }
+
+    /// Waits for what comes first. All is polled in a fixed order.
+    async fn wake(&mut self) -> Wake {
+        self.show();
+        let ctx = self.ctx;
+        let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let mut arrived =
+            Box::pin(ctx.wait_condition_with_options(|run: &SteplatchRun| !run.inbox.is_empty(), options));
+        let is_cancelled = self.is_cancelled;
+        let mut cancelled = Box::pin(ctx.cancelled());
+        let pending = &mut self.pending;
+        poll_fn(|cx| {
+            if !is_cancelled && let Poll::Ready(reason) = cancelled.poll_unpin(cx) {
+                return Poll::Ready(Wake::Cancelled(reason.unwrap_or_default()));
+            }
+            if arrived.poll_unpin(cx).is_ready() {
+                return Poll::Ready(Wake::Inbox);
+            }
+            for place in 0..pending.len() {
+                if let Poll::Ready(happening) = pending[place].future.poll_unpin(cx) {
+                    let Pending { key, .. } = pending.remove(place);
+                    return Poll::Ready(Wake::Ended(key, happening));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    async fn happened(&mut self, key: Key, happening: Happening) {
+        match happening {
+            Happening::Input(input) => self.take(input).await,
+            Happening::Task(TaskOutput { recorded, answer }) => {
+                self.note_recorded(recorded);
+                match (answer, key) {
+                    (EngineAnswer::Input { input }, _) => self.take(input).await,
+                    (_, Key::Record) => self.hand_over(),
+                    _ => {}
+                }
+            }
+            Happening::Begun { step, workflow, events, limit } => self.start_child(step, workflow, events, limit),
+            Happening::Started { step, workflow, child, limit } => {
+                self.await_child(step.clone(), *child, limit);
+                self.take(Input::ChildBegan { step, workflow }).await;
+            }
+            Happening::Nothing => {}
+        }
+    }
+
+    /// Decides what follows from an input, and performs it.
+    async fn take(&mut self, input: Input) {
+        if let Input::Outcome { step, outcome } = &input
+            && let Some(session_id) =
+                self.ctx.state(|run| wants_screen(run.definition.as_ref().ok()?, &run.history, step, outcome))
+        {
+            let screen = self.screens(vec![session_id.clone()]).await.into_iter().next().flatten();
+            let read = self.decide(Input::ScreenRead { step: step.clone(), session_id, screen });
+            self.append(read.events);
+        }
+        let gate = match &input {
+            Input::GateAnswered { step, .. } => Some(step.clone()),
+            _ => None,
+        };
+        let Decision { mut events, effects } = self.decide(input);
+        if events.is_empty() && effects.is_empty() {
+            return;
+        }
+        if let Some(gate) = gate {
+            self.drop_pending(&Key::Expiry(gate));
+        }
+        let applied = self.ctx.state_mut(|run| {
+            run.history.extend(&events);
+            wants_last_screens(&run.history, &events)
+        });
+        if applied && let Some(kept) = self.last_screens().await {
+            self.ctx.state_mut(|run| run.history.apply(&kept));
+            events.insert(0, kept);
+        }
+        self.ctx.state_mut(|run| run.events.extend(events));
+        self.perform_all(effects).await;
+        self.tell_parent();
+    }
+
+    fn decide(&self, input: Input) -> Decision {
+        let now = self.now();
+        self.ctx.state(|run| match &run.definition {
+            Ok(definition) => decide(definition, &run.history, input, now),
+            Err(_) => Decision::default(),
+        })
+    }
+
+    fn append(&self, events: Vec<Event>) {
+        self.ctx.state_mut(|run| {
+            run.history.extend(&events);
+            run.events.extend(events);
+        });
+    }
+
+    /// Reads the screens of the run's terminals, which close when the run has failed.
+    async fn last_screens(&self) -> Option<Event> {
+        let terminals = self.ctx.state(|run| {
+            let worked_in = run.history.session_id();
+            let others = run.history.sessions().filter(|session| Some(*session) != worked_in);
+            worked_in.into_iter().chain(others).take(LastScreen::MOST).map(str::to_owned).collect::<Vec<_>>()
+        });
+        if terminals.is_empty() {
+            return None;
+        }
+        let screens = self.screens(terminals.clone()).await;
+        let screens: Vec<LastScreen> = terminals
+            .into_iter()
+            .zip(screens)
+            .filter_map(|(terminal, screen)| Some((terminal, screen.filter(|screen| !screen.trim().is_empty())?)))
+            .map(|(terminal, screen)| LastScreen::new(terminal, &screen))
+            .collect();
+        (!screens.is_empty()).then(|| Event::ScreensKept { at: self.now(), screens })
+    }
+
+    async fn screens(&self, sessions: Vec<String>) -> Vec<Option<String>> {
+        let options = ActivityOptions::with_schedule_to_close_timeout(SCREENS_WITHIN)
+            .task_queue(queue_of(&self.host))
+            .cancellation_token(WorkflowCancellationToken::new())
+            .build();
+        let input = TaskInput { events: Vec::new(), ..self.task_input(EngineTask::ReadScreens { sessions }) };
+        match self.ctx.execute_activity(Tasks::perform, input, options).await {
+            Ok(TaskOutput { answer: EngineAnswer::Screens { screens }, .. }) => screens,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Performs the effects. Terminals and children are closed before anything new begins, since that may use what they use.
+    async fn perform_all(&mut self, effects: Vec<Effect>) {
+        let mut closing = Vec::new();
+        for effect in effects {
+            if matches!(effect, Effect::Perform { .. } | Effect::StartRun { .. }) {
+                futures_join(std::mem::take(&mut closing)).await;
+            }
+            self.perform(effect, &mut closing).await;
+        }
+        futures_join(closing).await;
+        self.hand_over();
+    }
+
+    async fn perform(&mut self, effect: Effect, closing: &mut Vec<LocalBoxFuture<'a, ()>>) {
+        match effect {
+            Effect::Perform { ref step, ref tool, ref params, limit } => {
+                let (step, once) = (step.clone(), types(tool));
+                let own = params.get("timeout").and_then(serde_json::Value::as_f64);
+                let own = own.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                let within = limit.into_iter().chain(own).max().map_or(LONGEST_TASK, |limit| limit + SLACK);
+                self.task(Key::Step(step), effect, within, once).await;
+            }
+            Effect::SetVariables { ref step, .. } | Effect::ReadVariables { ref step, .. } => {
+                let step = step.clone();
+                self.task(Key::Step(step), effect, SLACK * 2, false).await;
+            }
+            Effect::StartRun { ref step, .. } => {
+                let step = step.clone();
+                self.task(Key::Step(step), effect, SLACK * 2, false).await;
+            }
+            Effect::Sleep { step, until, limit } => {
+                let left = until.since(self.now());
+                let (after, outcome) = match limit {
+                    Some(limit) if limit < left => (limit, Outcome::TimedOut),
+                    _ => (left, Outcome::Finished { result: serde_json::Map::new() }),
+                };
+                let input = Input::Outcome { step: step.clone(), outcome };
+                if after.is_zero() {
+                    self.ready.push_back(input);
+                } else {
+                    self.timer(Key::Step(step), after, input);
+                }
+            }
+            Effect::Answer { step, outcome } => self.ready.push_back(Input::Outcome { step, outcome }),
+            // A gate is part of the events; its answer arrives as an input.
+            Effect::OpenGate { .. } => {}
+            Effect::ExpireGate { step, at } => {
+                let input = Input::Outcome { step: step.clone(), outcome: Outcome::TimedOut };
+                self.timer(Key::Expiry(step), at.since(self.now()), input);
+            }
+            Effect::ArmDeadline { after } => {
+                self.drop_pending(&Key::Deadline);
+                self.timer(Key::Deadline, after, Input::DeadlinePassed);
+            }
+            Effect::DisarmDeadline => self.drop_pending(&Key::Deadline),
+            Effect::PauseChild { step, by } => self.notify(&RunId::started_by(&step), Input::Pause { by, above: true }),
+            Effect::ResumeChild { step, by } => {
+                self.notify(&RunId::started_by(&step), Input::Resume { by, above: true });
+            }
+            Effect::Abandon { step } => {
+                self.drop_pending(&Key::Step(step.clone()));
+                self.drop_pending(&Key::Expiry(step.clone()));
+                if let Some(child) = self.remove_pending(&Key::Child(step)) {
+                    closing.push(self.give_up_child(child));
+                }
+            }
+            Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } => closing.push(self.close(effect)),
+        }
+    }
+
+    /// Has an effect performed by the host. Events that the host does not have go with it.
+    async fn task(&mut self, key: Key, effect: Effect, within: Duration, once: bool) {
+        if self.unrecorded_bytes() > MOST_WITH_TASK {
+            self.hand_over_now().await;
+        }
+        let limit = match &effect {
+            Effect::StartRun { limit, .. } => *limit,
+            _ => None,
+        };
+        let input = |repeated| self.task_input(EngineTask::Perform { effect: Box::new(effect.clone()), repeated });
+        let (first, second) = (input(false), TaskInput { events: Vec::new(), ..input(true) });
+        let second = TaskInput { from: first.from, events: first.events.clone(), ..second };
+        self.taken_along = self.ctx.state(|run| run.events.len());
+        let token = WorkflowCancellationToken::new();
+        let (ctx, queue, lost_after, within_token) = (self.ctx, queue_of(&self.host), self.lost_after, token.clone());
+        let step = match &key {
+            Key::Step(step) => Some(step.clone()),
+            _ => None,
+        };
+        let options = move |attempts: u32| {
+            let retry = RetryPolicy::builder()
+                .initial_interval(Duration::from_millis(200))
+                .maximum_interval(Duration::from_secs(5))
+                .maximum_attempts(attempts)
+                .build();
+            ActivityOptions::with_start_to_close_timeout(within)
+                .task_queue(queue.clone())
+                .heartbeat_timeout(lost_after)
+                .retry_policy(retry)
+                .cancellation_token(within_token.clone())
+                .do_not_eagerly_execute(true)
+                .build()
+        };
+        let cancelled = token.clone();
+        let future = async move {
+            // What types is tried once. When its worker was lost, the host is asked what it knows of the step.
+            let first = ctx.execute_activity(Tasks::perform, first, options(u32::from(once))).await;
+            let output = match first {
+                Ok(output) => Ok(output),
+                Err(_) if cancelled.is_cancelled() => return Happening::Nothing,
+                Err(_) => ctx.execute_activity(Tasks::perform, second, options(0)).await,
+            };
+            match (output, step) {
+                (Ok(TaskOutput { answer: EngineAnswer::Begun { workflow, events }, .. }), Some(step)) => {
+                    Happening::Begun { step, workflow, events, limit }
+                }
+                (Ok(output), _) => Happening::Task(output),
+                (Err(_), Some(step)) if !cancelled.is_cancelled() => {
+                    Happening::Input(Input::Outcome { step, outcome: Outcome::Unknown })
+                }
+                _ => Happening::Nothing,
+            }
+        };
+        self.pending.push(Pending { key, token, future: future.boxed_local() });
+    }
+
+    fn task_input(&self, task: EngineTask) -> TaskInput {
+        let (from, events) = self.ctx.state(|run| (run.recorded as u64, run.events[run.recorded..].to_vec()));
+        TaskInput { run: self.run.to_string(), from, events, task }
+    }
+
+    fn unrecorded_bytes(&self) -> usize {
+        self.ctx.state(|run| {
+            let bytes = |event: &Event| serde_json::to_string(event).map_or(0, |text| text.len());
+            run.events[run.recorded..].iter().map(bytes).sum()
+        })
+    }
+
+    fn note_recorded(&self, recorded: u64) {
+        self.ctx.state_mut(|run| {
+            let recorded = usize::try_from(recorded).unwrap_or(usize::MAX).min(run.events.len());
+            run.recorded = run.recorded.max(recorded);
+        });
+    }
+
+    /// Hands events over that no task takes along.
+    fn hand_over(&mut self) {
+        let (recorded, count) = self.ctx.state(|run| (run.recorded, run.events.len()));
+        let is_recording = self.pending.iter().any(|pending| pending.key == Key::Record);
+        if recorded.max(self.taken_along) >= count || is_recording || self.is_over() {
+            return;
+        }
+        let input = self.piece();
+        let token = WorkflowCancellationToken::new();
+        let future = self.record(input, token.clone(), HANDED_OVER_WITHIN);
+        let future = future.map(|output| output.map_or(Happening::Nothing, Happening::Task)).boxed_local();
+        self.pending.push(Pending { key: Key::Record, token, future });
+    }
+
+    /// Hands all events over, and waits for that.
+    async fn hand_over_now(&self) {
+        while self.ctx.state(|run| run.recorded < run.events.len()) {
+            let input = self.piece();
+            match self.record(input, WorkflowCancellationToken::new(), HANDED_OVER_WITHIN).await {
+                Some(TaskOutput { recorded, .. }) => self.note_recorded(recorded),
+                None => return,
+            }
+        }
+    }
+
+    /// Returns the next events to be handed over, as many as one task takes.
+    fn piece(&self) -> TaskInput {
+        let mut input = self.task_input(EngineTask::Record);
+        let mut bytes = 0;
+        let fits = |event: &Event| {
+            bytes += serde_json::to_string(event).map_or(0, |text| text.len());
+            bytes <= MOST_WITH_TASK
+        };
+        // One event is always taken: no state has a result that is longer than a payload may be.
+        let count = input.events.iter().map(fits).take_while(|fits| *fits).count().max(1);
+        input.events.truncate(count);
+        input
+    }
+
+    fn record(
+        &self,
+        input: TaskInput,
+        token: WorkflowCancellationToken,
+        within: Duration,
+    ) -> impl Future<Output = Option<TaskOutput>> + use<'a> {
+        let retry = RetryPolicy::builder()
+            .initial_interval(Duration::from_millis(200))
+            .maximum_interval(Duration::from_secs(10))
+            .build();
+        let options = ActivityOptions::with_schedule_to_close_timeout(within)
+            .task_queue(queue_of(&self.host))
+            .heartbeat_timeout(self.lost_after)
+            .retry_policy(retry)
+            .cancellation_token(token)
+            .do_not_eagerly_execute(true)
+            .build();
+        let ctx = self.ctx;
+        async move { ctx.execute_activity(Tasks::perform, input, options).await.ok() }
+    }
+
+    fn timer(&mut self, key: Key, after: Duration, input: Input) {
+        let token = WorkflowCancellationToken::new();
+        let options = TimerOptions::builder(after).cancellation_token(token.clone()).build();
+        let (timer, cancelled) = (self.ctx.timer(options), token.clone());
+        let future = async move {
+            timer.await;
+            if cancelled.is_cancelled() { Happening::Nothing } else { Happening::Input(input) }
+        };
+        self.pending.push(Pending { key, token, future: future.boxed_local() });
+    }
+
+    fn remove_pending(&mut self, key: &Key) -> Option<Pending<'a>> {
+        let place = self.pending.iter().position(|pending| pending.key == *key)?;
+        Some(self.pending.remove(place))
+    }
+
+    fn drop_pending(&mut self, key: &Key) {
+        if let Some(pending) = self.remove_pending(key) {
+            pending.token.cancel();
+        }
+    }
+
+    fn close(&self, effect: Effect) -> LocalBoxFuture<'a, ()> {
+        let options = ActivityOptions::with_schedule_to_close_timeout(CLOSES_WITHIN)
+            .task_queue(queue_of(&self.host))
+            .heartbeat_timeout(self.lost_after)
+            .cancellation_token(WorkflowCancellationToken::new())
+            .do_not_eagerly_execute(true)
+            .build();
+        let task = EngineTask::Perform { effect: Box::new(effect), repeated: false };
+        let input = TaskInput { events: Vec::new(), ..self.task_input(task) };
+        let ctx = self.ctx;
+        // A host that is away for so long closes nothing now.
+        async move { drop(ctx.execute_activity(Tasks::perform, input, options).await) }.boxed_local()
+    }
+
+    fn start_child(&mut self, step: StepId, workflow: String, events: Vec<Event>, limit: Option<Duration>) {
+        let token = WorkflowCancellationToken::new();
+        let input = self.ctx.state(|run| RunInput { workflow: workflow.clone(), events, ..run.input.clone() });
+        let options = ChildWorkflowOptions::builder()
+            .workflow_id(RunId::started_by(&step).to_string())
+            .cancellation_token(token.clone())
+            // A run that ends cancels its children and waits for them.
+            .parent_close_policy(ParentClosePolicy::RequestCancel)
+            .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
+            .task_timeout(DECIDES_WITHIN)
+            .build();
+        let starting = self.ctx.start_child_workflow(SteplatchRun::run, input, options);
+        let key = Key::Child(step.clone());
+        let future = async move {
+            match starting.await {
+                Ok(child) => Happening::Started { step, workflow, child: Box::new(child), limit },
+                Err(error) => Happening::Input(Input::Outcome { step, outcome: refused(&error.to_string()) }),
+            }
+        };
+        self.pending.push(Pending { key, token, future: future.boxed_local() });
+    }
+
+    fn await_child(&mut self, step: StepId, child: StartedChildWorkflow<steplatch_run::Run>, limit: Option<Duration>) {
+        let token = WorkflowCancellationToken::new();
+        let ctx = self.ctx;
+        let (key, cancelled) = (Key::Child(step.clone()), token.clone());
+        let future = async move {
+            let mut late = match limit {
+                Some(limit) => {
+                    let options = TimerOptions::builder(limit).cancellation_token(cancelled.clone()).build();
+                    ctx.timer(options).map(drop).boxed_local()
+                }
+                None => std::future::pending().boxed_local(),
+            };
+            let mut given_up = cancelled.cancelled().boxed_local();
+            let mut result = Box::pin(child.result());
+            let mut is_late = false;
+            let outcome = poll_fn(|cx| {
+                if let Poll::Ready(result) = result.poll_unpin(cx) {
+                    return Poll::Ready(match result {
+                        Ok(RunOutput { outcome }) => outcome,
+                        Err(error) => refused(&error.to_string()),
+                    });
+                }
+                if !is_late && (late.poll_unpin(cx).is_ready() || given_up.poll_unpin(cx).is_ready()) {
+                    is_late = true;
+                    // Its end is waited for: it closes its terminals.
+                    result.cancel();
+                }
+                Poll::Pending
+            })
+            .await;
+            let outcome = if is_late && !cancelled.is_cancelled() { Outcome::TimedOut } else { outcome };
+            Happening::Input(Input::Outcome { step, outcome })
+        };
+        self.pending.push(Pending { key, token, future: future.boxed_local() });
+    }
+
+    /// Cancels a child and waits for its end. Terminals that it has left to this run are closed.
+    fn give_up_child(&self, child: Pending<'a>) -> LocalBoxFuture<'a, ()> {
+        let (ctx, keep) = (self.ctx, self.ctx.state(|run| run.history.keep_terminals()));
+        child.token.cancel_with_reason(LEFT_ALONE);
+        let (host, run, lost_after) = (self.host.clone(), self.run.clone(), self.lost_after);
+        async move {
+            let mut ended = child.future;
+            let mut late = Box::pin(ctx.timer(
+                TimerOptions::builder(CHILD_ENDS_WITHIN).cancellation_token(WorkflowCancellationToken::new()).build(),
+            ));
+            let happening = poll_fn(|cx| match ended.poll_unpin(cx) {
+                Poll::Ready(happening) => Poll::Ready(Some(happening)),
+                Poll::Pending => late.poll_unpin(cx).map(|_| None),
+            })
+            .await;
+            late.cancel();
+            let Some(Happening::Input(Input::Outcome { outcome: Outcome::Finished { result }, .. })) = happening else {
+                return;
+            };
+            if keep || result.get("status").and_then(serde_json::Value::as_str) != Some("completed") {
+                return;
+            }
+            let open = result.get("open_terminals").and_then(serde_json::Value::as_array).into_iter().flatten();
+            for session_id in open.filter_map(|open| open.as_str()).map(str::to_owned).collect::<Vec<_>>() {
+                let task =
+                    EngineTask::Perform { effect: Box::new(Effect::CloseTerminal { session_id }), repeated: false };
+                let input = TaskInput { run: run.to_string(), from: 0, events: Vec::new(), task };
+                let options = ActivityOptions::with_schedule_to_close_timeout(CLOSES_WITHIN)
+                    .task_queue(queue_of(&host))
+                    .heartbeat_timeout(lost_after)
+                    .cancellation_token(WorkflowCancellationToken::new())
+                    .build();
+                let _ = ctx.execute_activity(Tasks::perform, input, options).await;
+            }
+        }
+        .boxed_local()
+    }
+
+    fn notify(&mut self, run: &RunId, input: Input) {
+        let token = WorkflowCancellationToken::new();
+        let options = SignalWorkflowOptions::builder().cancellation_token(token.clone()).build();
+        let other = self.ctx.external_workflow(run.to_string(), None);
+        let sending = other.signal(SteplatchRun::notify, PassedInput { input }, options);
+        // A run that has ended needs no notice.
+        let future = sending.map(|_| Happening::Nothing).boxed_local();
+        self.pending.push(Pending { key: Key::Notice, token, future });
+    }
+
+    /// Tells the run above whenever this one begins or ceases to wait: its clock stands still meanwhile.
+    fn tell_parent(&mut self) {
+        let (parent, waits) = self
+            .ctx
+            .state(|run| (run.history.parent().cloned(), run.history.gate().is_some() || run.history.child_waits()));
+        let Some(step) = parent.filter(|_| waits != self.told_waiting) else { return };
+        self.told_waiting = waits;
+        let above = step.run.clone();
+        self.notify(&above, Input::ChildWaits { step, waits });
+    }
+
+    /// Ends what is in flight, hands the last events over, and returns the outcome for the run above.
+    async fn finish(mut self) -> Outcome {
+        for pending in self.pending.drain(..).filter(|pending| pending.key != Key::Record) {
+            pending.token.cancel();
+        }
+        self.show();
+        self.hand_over_now().await;
+        // Updates that arrived with the end have no effect, and their senders wait.
+        while let Some((key, _)) = self.ctx.state_mut(|run| run.inbox.pop_front()) {
+            if let Some(key) = key {
+                self.ctx.state_mut(|run| run.taken.insert(key, TakenInput::default()));
+            }
+        }
+        let ctx = self.ctx;
+        let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let _ = ctx.wait_condition_with_options(|_: &SteplatchRun| ctx.all_handlers_finished(), options).await;
+        let mut outcome = ctx.state(|run| child_outcome(&run.history, name_of(run.history.status())));
+        if let Outcome::Finished { result } = &mut outcome {
+            result.insert("workflow_name".to_owned(), ctx.state(|run| run.input.workflow.clone()).into());
+        }
+        outcome
+    }
+}
+
+/// Whether an action types, or does something else that must not be done twice.
+fn types(tool: &str) -> bool {
+    !matches!(tool, "await_output" | "get_screen_content" | "list_terminal_sessions" | "exit_terminal")
+}
+
+fn name_of(status: &Status) -> &'static str {
+    match status {
+        Status::NotStarted | Status::Running => "running",
+        Status::Waiting => "waiting",
+        Status::Completed => "completed",
+        Status::Failed { .. } => "failed",
+        Status::Cancelled { .. } => "cancelled",
+    }
+}
+
+fn refused(error: &str) -> Outcome {
+    let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
+    Outcome::Finished { result: fields.into_iter().collect() }
+}
+
+async fn futures_join(futures: Vec<LocalBoxFuture<'_, ()>>) {
+    temporalio_sdk::workflows::join_all(futures).await;
+}

@@ -1,0 +1,98 @@
+//! The activity of a host: it brings a task to the daemon, and the answer back.
+#![allow(missing_docs, reason = "what the macros of the SDK write has no comments")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_protocol::{PerformTask, WorkerToken};
+use steplatch_workflow::EngineTask;
+use temporalio_macros::activities;
+use temporalio_sdk::activities::{ActivityContext, ActivityError};
+
+use crate::daemon::DaemonConnection;
+use crate::wire::{TaskInput, TaskOutput, shorten};
+
+/// How often a heartbeat is offered. The SDK sends as many as the timeout needs.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// The shortest and the longest pause before the daemon is asked again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// Tasks of runs, performed by the daemon of this host.
+#[derive(Debug)]
+pub struct Tasks {
+    daemon: Arc<DaemonConnection>,
+}
+
+impl Tasks {
+    /// Brings tasks to a daemon.
+    #[must_use]
+    pub fn new(daemon: Arc<DaemonConnection>) -> Self {
+        Self { daemon }
+    }
+}
+
+#[activities]
+impl Tasks {
+    /// Brings a task to the daemon until it has an answer.
+    ///
+    /// A daemon that is away is waited for. The task is asked for again as a repeated one then, and on every attempt of
+    /// this activity besides the first: the terminal host knows which steps it has performed.
+    #[activity(name = "steplatch_task")]
+    pub async fn perform(self: Arc<Self>, ctx: ActivityContext, input: TaskInput) -> Result<TaskOutput, ActivityError> {
+        let is_repeated = ctx.info().attempt > 1;
+        let asking = self.ask(input, is_repeated);
+        tokio::pin!(asking);
+        let mut beats = tokio::time::interval(BEAT);
+        loop {
+            tokio::select! {
+                output = &mut asking => return Ok(output),
+                // Dropping the request takes it back from the daemon.
+                () = ctx.cancelled() => return Err(ActivityError::cancelled()),
+                _ = beats.tick() => drop(ctx.record_heartbeat(()).await),
+            }
+        }
+    }
+}
+
+impl Tasks {
+    async fn ask(&self, input: TaskInput, mut is_repeated: bool) -> TaskOutput {
+        let TaskInput { run, from, events, task } = input;
+        let events: Vec<_> =
+            events.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
+        let mut pause = PAUSES.0;
+        loop {
+            let task = match &task {
+                EngineTask::Perform { effect, repeated } => {
+                    EngineTask::Perform { effect: effect.clone(), repeated: *repeated || is_repeated }
+                }
+                other => other.clone(),
+            };
+            let verb = PerformTask {
+                token: WorkerToken::default(),
+                run_id: run.clone(),
+                from,
+                events: events.clone(),
+                task: serde_json::to_value(task).expect("a task is JSON"),
+            };
+            let error = match self.daemon.perform(verb).await {
+                Ok(reply) if reply.success => match serde_json::from_value(reply.answer) {
+                    Ok(mut answer) => {
+                        shorten(&mut answer);
+                        return TaskOutput { recorded: reply.recorded, answer };
+                    }
+                    Err(error) => format!("the answer of the daemon can not be read: {error}"),
+                },
+                Ok(reply) => reply.error.unwrap_or_default(),
+                Err(error) => {
+                    // The daemon may have begun with it.
+                    is_repeated = true;
+                    error.to_string()
+                }
+            };
+            tracing::info!(run, error, "a task waits for the daemon");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The worker of a host: it runs workflows, has tasks of this host performed, and passes the requests of the daemon on.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_ids::RunId;
+use steplatch_protocol::{DaemonPaths, EngineRequest, Events, Hello, ReportRequest};
+use steplatch_workflow::{Event, Input, SEMANTICS_VERSION};
+use temporalio_client::errors::{WorkflowGetResultError, WorkflowStartError, WorkflowUpdateError};
+use temporalio_client::{
+    Client, ClientOptions, ClientTlsOptions, Connection, ConnectionOptions, TlsOptions, WorkflowCancelOptions,
+    WorkflowExecuteUpdateOptions, WorkflowGetResultOptions, WorkflowIdReusePolicy, WorkflowStartOptions,
+};
+use temporalio_sdk::runtime::{PollerBehavior, RuntimeOptions};
+use temporalio_sdk::{Runtime, Worker, WorkerOptions};
+use url::Url;
+
+use crate::codec::{Codec, KeyError};
+use crate::daemon::DaemonConnection;
+use crate::run::SteplatchRun;
+use crate::tasks::Tasks;
+use crate::wire::{COMMON_QUEUE, DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
+
+/// The shortest and the longest pause before something is tried again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+
+/// How long a workflow task waits for the worker that has the run in memory. After that any worker replays it.
+const STICKY: Duration = Duration::from_secs(3);
+
+/// Certificates and keys of an encrypted connection.
+#[derive(Debug, Clone, Default)]
+pub struct TlsFiles {
+    /// The certificate of the authority, if the system does not trust it.
+    pub authority: Option<PathBuf>,
+    /// The certificate of the client and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+    /// The name that the server has in its certificate.
+    pub domain: Option<String>,
+}
+
+/// How a worker is set up.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// The address of Temporal, as HOST:PORT.
+    pub address: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The encryption of the connection.
+    pub tls: Option<TlsFiles>,
+    /// The file with an API key.
+    pub api_key: Option<PathBuf>,
+    /// The file with the key of the payloads.
+    pub key: PathBuf,
+    /// The directories of the daemon.
+    pub place: DaemonPaths,
+    /// The program that starts a daemon.
+    pub program: PathBuf,
+    /// The introduction to the daemon.
+    pub hello: Hello,
+    /// The name of this host, instead of the one that the daemon has chosen.
+    pub host: Option<String>,
+    /// How long a worker may be silent before it counts as lost.
+    pub lost_after: Duration,
+    /// Whether this worker runs workflows, and not only the tasks of its host.
+    pub workflows: bool,
+}
+
+/// Why a worker does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// There is no key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The address is none.
+    #[error("'{address}' is not an address; write HOST:PORT, such as 127.0.0.1:7233")]
+    Address {
+        /// The address.
+        address: String,
+    },
+    /// A file cannot be read.
+    #[error("'{}' can not be read: {cause}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The namespace does not exist.
+    #[error(
+        "Temporal at {address} has no namespace '{namespace}'; choose another one with --namespace, or create it with: \
+         temporal operator namespace create --namespace {namespace}"
+    )]
+    Namespace {
+        /// The address.
+        address: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// The server refuses.
+    #[error("Temporal at {address} refuses this worker: {error}")]
+    Refused {
+        /// The address.
+        address: String,
+        /// What it says.
+        error: String,
+    },
+    /// The daemon refuses.
+    #[error("the daemon refuses this worker: {0}")]
+    Daemon(String),
+    /// The SDK does not start.
+    #[error("the worker can not start: {0}")]
+    Start(String),
+}
+
+/// Works until it is ended, or can not go on.
+///
+/// # Errors
+/// When the settings are wrong, the server or the daemon refuses, or the SDK ends.
+pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
+    let runtime = Runtime::from_current_tokio(RuntimeOptions::default())
+        .map_err(|error| WorkerError::Start(error.to_string()))?;
+    let client = connect(&settings).await?;
+    let daemon =
+        Arc::new(DaemonConnection::new(settings.place.clone(), settings.program.clone(), settings.hello.clone()));
+    let (host, requests) = serve(&daemon, &settings).await?;
+    let is_searchable = add_search_attributes(&client, &settings.namespace).await;
+    let failed = |error: &dyn std::fmt::Display| WorkerError::Start(error.to_string());
+    let tasks = WorkerOptions::new(queue_of(&host))
+        .register_activities(Tasks::new(daemon.clone()))
+        .activity_task_poller_behavior(PollerBehavior::SimpleMaximum(4))
+        .max_heartbeat_throttle_interval(settings.lost_after / 3)
+        .default_heartbeat_throttle_interval(settings.lost_after / 3)
+        .build();
+    let mut tasks = Worker::new(&runtime, client.clone(), tasks).map_err(|error| failed(&error))?;
+    let bridge = Bridge { client: client.clone(), daemon, settings: settings.clone(), host, is_searchable };
+    tracing::info!(server = settings.address, host = bridge.host, "connected");
+    let serving = Arc::new(bridge).serve_requests(requests);
+    if !settings.workflows {
+        return tokio::select! {
+            ended = tasks.run() => ended.map_err(|error| failed(&error)),
+            refused = serving => Err(refused),
+        };
+    }
+    let workflows = WorkerOptions::new(COMMON_QUEUE)
+        .register_workflow::<SteplatchRun>()
+        .map_err(|error| failed(&error))?
+        .sticky_queue_schedule_to_start_timeout(STICKY)
+        .build();
+    let mut workflows = Worker::new(&runtime, client, workflows).map_err(|error| failed(&error))?;
+    tokio::select! {
+        ended = tasks.run() => ended.map_err(|error| failed(&error)),
+        ended = workflows.run() => ended.map_err(|error| failed(&error)),
+        refused = serving => Err(refused),
+    }
+}
+
+/// Connects with Temporal. A server that is away is waited for.
+async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
+    let WorkerSettings { address, namespace, .. } = settings;
+    let converter = Codec::of_file(&settings.key)?.into_converter();
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let target = Url::parse(&format!("{scheme}://{address}"))
+        .ok()
+        .filter(|target| target.host().is_some() && target.port_or_known_default().is_some())
+        .ok_or_else(|| WorkerError::Address { address: address.clone() })?;
+    let tls = settings.tls.as_ref().map(tls_options).transpose()?;
+    let api_key = settings.api_key.as_ref().map(text_of).transpose()?;
+    let options = ConnectionOptions::new(target)
+        .identity(format!("steplatch-temporal {}@{}", std::process::id(), hostname()))
+        .maybe_tls_options(tls)
+        .maybe_api_key(api_key.map(|key| String::from_utf8_lossy(&key).trim().to_owned()))
+        .build();
+    let mut pause = PAUSES.0;
+    let connection = loop {
+        match Connection::connect(options.clone()).await {
+            Ok(connection) => break connection,
+            Err(error) => {
+                let error = whole(&error);
+                tracing::warn!("Temporal at {address} is not reached, and is tried again: {error}");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    };
+    let options = ClientOptions::new(namespace.clone()).data_converter(converter).build();
+    let client = Client::new(connection, options).map_err(|error| WorkerError::Start(error.to_string()))?;
+    check_namespace(&client, settings).await?;
+    Ok(client)
+}
+
+async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(), WorkerError> {
+    use temporalio_common::protos::temporal::api::workflowservice::v1::DescribeNamespaceRequest;
+    let WorkerSettings { address, namespace, .. } = settings.clone();
+    let mut pause = PAUSES.0;
+    loop {
+        let request = DescribeNamespaceRequest { namespace: namespace.clone(), ..DescribeNamespaceRequest::default() };
+        let asked =
+            client.connection().clone().workflow_service().describe_namespace(tonic::Request::new(request)).await;
+        match asked {
+            Ok(_) => return Ok(()),
+            Err(status) if status.code() == tonic::Code::NotFound => {
+                return Err(WorkerError::Namespace { address, namespace });
+            }
+            Err(status) if matches!(status.code(), tonic::Code::PermissionDenied | tonic::Code::Unauthenticated) => {
+                return Err(WorkerError::Refused { address, error: status.message().to_owned() });
+            }
+            Err(status) => {
+                tracing::warn!("Temporal at {address} does not answer, and is asked again: {}", status.message());
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    }
+}
+
+/// Adds the search attributes to the namespace. Returns whether it has them.
+async fn add_search_attributes(client: &Client, namespace: &str) -> bool {
+    use temporalio_common::protos::temporal::api::operatorservice::v1::{
+        AddSearchAttributesRequest, ListSearchAttributesRequest,
+    };
+    let attributes: HashMap<String, i32> = [
+        (WORKFLOW.name(), WORKFLOW.indexed_value_type()),
+        (STATE.name(), STATE.indexed_value_type()),
+        (GATE_OPEN.name(), GATE_OPEN.indexed_value_type()),
+    ]
+    .map(|(name, kind)| (name.to_owned(), kind as i32))
+    .into();
+    let mut operator = client.connection().operator_service();
+    let listing = ListSearchAttributesRequest { namespace: namespace.to_owned() };
+    if let Ok(listed) = operator.list_search_attributes(tonic::Request::new(listing)).await {
+        let there = listed.into_inner().custom_attributes;
+        if attributes.keys().all(|name| there.contains_key(name)) {
+            return true;
+        }
+    }
+    let adding = AddSearchAttributesRequest { search_attributes: attributes, namespace: namespace.to_owned() };
+    match operator.add_search_attributes(tonic::Request::new(adding)).await {
+        Ok(_) => true,
+        Err(status) if status.code() == tonic::Code::AlreadyExists => true,
+        Err(status) => {
+            tracing::warn!(
+                "runs have no search attributes, since Temporal does not add them: {}; docs/temporal.md names them",
+                status.message()
+            );
+            false
+        }
+    }
+}
+
+fn tls_options(files: &TlsFiles) -> Result<TlsOptions, WorkerError> {
+    let client = match &files.client {
+        Some((certificate, key)) => Some(
+            ClientTlsOptions::builder().client_cert(text_of(certificate)?).client_private_key(text_of(key)?).build(),
+        ),
+        None => None,
+    };
+    let authority = files.authority.as_ref().map(text_of).transpose()?;
+    Ok(TlsOptions::builder()
+        .maybe_server_root_ca_cert(authority)
+        .maybe_domain(files.domain.clone())
+        .maybe_client_tls_options(client)
+        .build())
+}
+
+fn text_of(path: &PathBuf) -> Result<Vec<u8>, WorkerError> {
+    std::fs::read(path).map_err(|cause| WorkerError::File { path: path.clone(), cause })
+}
+
+fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// Formats an error with all of its causes.
+fn whole(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source()).map(|cause| format!(": {cause}"));
+    format!("{error}{}", causes.collect::<String>())
+}
+
+/// Offers the daemon to serve its runs. A daemon that is away is started or waited for.
+async fn serve(daemon: &DaemonConnection, settings: &WorkerSettings) -> Result<(String, Events), WorkerError> {
+    let mut pause = PAUSES.0;
+    loop {
+        match daemon.serve(&settings.address, settings.host.as_deref()).await {
+            Ok((reply, events)) if reply.success => return Ok((reply.host, events)),
+            Ok((reply, _)) => return Err(WorkerError::Daemon(reply.error.unwrap_or_default())),
+            Err(error) if DaemonConnection::is_loss(&error) => {
+                tracing::warn!("the daemon is not reached, and is tried again: {error}");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+            Err(error) => return Err(WorkerError::Daemon(error.to_string())),
+        }
+    }
+}
+
+/// Passes requests of the daemon on.
+struct Bridge {
+    client: Client,
+    daemon: Arc<DaemonConnection>,
+    settings: WorkerSettings,
+    host: String,
+    /// Whether the namespace has the search attributes.
+    is_searchable: bool,
+}
+
+impl Bridge {
+    /// Serves requests of one daemon after the other. Returns why it can not go on.
+    async fn serve_requests(self: Arc<Self>, mut requests: Events) -> WorkerError {
+        loop {
+            while let Some(request) = requests.next().await {
+                match serde_json::from_value::<EngineRequest>(request) {
+                    Ok(request) => drop(tokio::spawn(self.clone().carry_out(request))),
+                    Err(error) => tracing::error!(%error, "a request of the daemon can not be read"),
+                }
+            }
+            tracing::info!("the daemon went away");
+            match serve(&self.daemon, &self.settings).await {
+                Ok((_, again)) => requests = again,
+                Err(error) => return error,
+            }
+        }
+    }
+
+    async fn carry_out(self: Arc<Self>, request: EngineRequest) {
+        match request {
+            EngineRequest::Start { run_id, workflow, events } => self.start(run_id, workflow, events).await,
+            EngineRequest::Input { id, run_id, key, input } => {
+                let report = self.pass(&run_id, key, input).await;
+                self.daemon.report(ReportRequest { run_id, id: Some(id), ..report }).await;
+            }
+            EngineRequest::Cancel { run_id, reason } => self.cancel(&run_id, reason).await,
+        }
+    }
+
+    async fn start(&self, run_id: String, workflow: String, events: Vec<serde_json::Value>) {
+        let events: Result<Vec<Event>, _> = events.into_iter().map(serde_json::from_value).collect();
+        let report = |error: Option<String>| ReportRequest {
+            run_id: run_id.clone(),
+            taken: error.is_none(),
+            error,
+            ..ReportRequest::default()
+        };
+        let input = match events {
+            Ok(events) => RunInput {
+                semantics_version: SEMANTICS_VERSION,
+                host: self.host.clone(),
+                workflow,
+                events,
+                lost_after: self.settings.lost_after.as_secs_f64(),
+                searchable: self.is_searchable,
+            },
+            Err(error) => {
+                return self.daemon.report(report(Some(format!("its events can not be read: {error}")))).await;
+            }
+        };
+        let mut pause = PAUSES.0;
+        let mut is_told = false;
+        loop {
+            let options = WorkflowStartOptions::new(COMMON_QUEUE, run_id.clone())
+                .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
+                .task_timeout(DECIDES_WITHIN)
+                .build();
+            match self.client.start_workflow(SteplatchRun::run, input.clone(), options).await {
+                Ok(_) | Err(WorkflowStartError::AlreadyStarted { .. }) => break,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        let address = &self.settings.address;
+                        let error = format!("Temporal at {address} is not reached; the run begins once it is: {error}");
+                        self.daemon.report(report(Some(error))).await;
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+        }
+        self.daemon.report(report(None)).await;
+        self.watch(run_id).await;
+    }
+
+    /// Reports a run that Temporal ends by itself. A run that ends as it decides hands its events over before.
+    async fn watch(&self, run_id: String) {
+        let run = self.client.get_workflow_handle::<SteplatchRun>(run_id.clone());
+        let mut pause = PAUSES.0;
+        let lost = loop {
+            match run.get_result(WorkflowGetResultOptions::default()).await {
+                Ok(_) => return,
+                Err(WorkflowGetResultError::Terminated { .. }) => break "it was terminated".to_owned(),
+                Err(WorkflowGetResultError::TimedOut) => break "its time limit there passed".to_owned(),
+                Err(WorkflowGetResultError::Failed(error)) => break format!("it failed: {error}"),
+                Err(WorkflowGetResultError::Cancelled { .. }) => break "it was cancelled".to_owned(),
+                Err(WorkflowGetResultError::NotFound(_)) => return,
+                Err(error) => {
+                    tracing::debug!(%error, run_id, "a run is watched again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+        };
+        self.daemon.report(ReportRequest { run_id, lost: Some(lost), ..ReportRequest::default() }).await;
+    }
+
+    async fn pass(&self, run_id: &str, key: String, input: serde_json::Value) -> ReportRequest {
+        let input = match serde_json::from_value::<Input>(input) {
+            Ok(input) => input,
+            Err(error) => return ReportRequest { error: Some(error.to_string()), ..ReportRequest::default() },
+        };
+        let run = self.client.get_workflow_handle::<SteplatchRun>(run_id.to_owned());
+        let options = WorkflowExecuteUpdateOptions::builder().update_id(key).build();
+        match run.execute_update(SteplatchRun::pass, PassedInput { input }, options).await {
+            Ok(taken) if taken.events.is_empty() => ReportRequest::default(),
+            Ok(taken) => ReportRequest {
+                taken: true,
+                from: taken.from,
+                events: taken
+                    .events
+                    .iter()
+                    .map(|event| serde_json::to_value(event).expect("an event is JSON"))
+                    .collect(),
+                ..ReportRequest::default()
+            },
+            // The run refused it.
+            Err(WorkflowUpdateError::Failed(_) | WorkflowUpdateError::NotFound(_)) => ReportRequest::default(),
+            Err(error) => {
+                let address = &self.settings.address;
+                let error = format!("Temporal at {address} does not answer: {error}");
+                ReportRequest { error: Some(error), ..ReportRequest::default() }
+            }
+        }
+    }
+
+    async fn cancel(&self, run_id: &str, reason: String) {
+        let Ok(id) = run_id.parse::<RunId>() else { return };
+        let run = self.client.get_workflow_handle::<SteplatchRun>(id.to_string());
+        let options = WorkflowCancelOptions::builder().reason(reason).build();
+        if let Err(error) = run.cancel(options).await {
+            tracing::warn!(%error, run_id, "a run is not cancelled");
+        }
+    }
+}

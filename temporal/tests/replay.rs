@@ -1,0 +1,62 @@
+//! Histories that Temporal has recorded are replayed by the SDK's replayer: without a server, and by the current rules.
+//!
+//! A run that began under an older version goes on under this one, so what it did must follow again from what it was told.
+//! `golden/README.md` tells how a history is recorded. A history is never changed or removed: if its replay fails, the code is
+//! wrong, not the file.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::path::{Path, PathBuf};
+
+use steplatch_temporal::codec::Codec;
+use steplatch_temporal::run::SteplatchRun;
+use temporalio_client::WorkflowHistory;
+use temporalio_sdk::workflow_replayer::{WorkflowReplayer, WorkflowReplayerOptions};
+
+/// The key of the recorded histories. It protects nothing.
+const KEY: &[u8; 32] = b"the key of the golden histories!";
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
+}
+
+fn histories() -> Vec<PathBuf> {
+    let files = std::fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().path());
+    let mut histories: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "json")).collect();
+    histories.sort();
+    histories
+}
+
+fn replayer() -> WorkflowReplayer {
+    let options = WorkflowReplayerOptions::new()
+        .register_workflow::<SteplatchRun>()
+        .unwrap()
+        .data_converter(Codec::new(KEY).into_converter())
+        .build();
+    WorkflowReplayer::new(options).unwrap()
+}
+
+#[test]
+fn the_key_of_the_histories_is_the_committed_one() {
+    let hex: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(std::fs::read_to_string(golden().join("key")).unwrap().trim(), hex);
+}
+
+#[tokio::test]
+async fn every_recorded_history_follows_again_from_its_inputs() {
+    let histories = histories();
+    assert!(histories.len() >= 6, "{histories:?}");
+    for file in histories {
+        let history = WorkflowHistory::from_json(&std::fs::read(&file).unwrap()).unwrap();
+        let replayed = replayer().replay_workflow(history).await;
+        assert!(replayed.is_ok(), "{}: {}", file.display(), replayed.unwrap_err());
+    }
+}
+
+#[tokio::test]
+async fn a_history_with_another_decision_in_it_is_found_out() {
+    let history = std::fs::read_to_string(golden().join("commands.json")).unwrap();
+    let changed = history.replace("\"steplatch_task\"", "\"another_task\"");
+    assert_ne!(history, changed);
+    let history = WorkflowHistory::from_json(changed.as_bytes()).unwrap();
+    assert!(replayer().replay_workflow(history).await.is_err());
+}

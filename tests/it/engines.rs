@@ -1,0 +1,47 @@
+//! What every engine of runs does, on the real binary: one suite, applied to the daemon's own engine and to Temporal.
+//!
+//! A case gets a [`Rig`]: a home with a daemon whose runs one engine decides. The case crashes what decides, and what performs,
+//! and looks at runs through the same commands and tools for every engine. Where the worker or the server of Temporal is not
+//! installed, its cases are skipped, and say so.
+
+mod cases;
+mod rig;
+mod temporal;
+
+/// Applies every case of the suite to one engine. `$rig` makes a rig, or returns `None` where the engine cannot be had.
+macro_rules! run_host_conformance {
+    ($engine:ident, $rig:expr) => {
+        run_host_conformance! { @cases $engine, $rig,
+            an_effect_that_was_decided_and_not_performed_is_performed_once_after_a_crash,
+            an_effect_in_progress_is_not_repeated_after_a_crash,
+            a_gate_survives_a_crash_and_its_answer_decides,
+            a_second_answer_is_refused_and_says_what_the_first_one_was,
+            a_nested_run_survives_a_crash_and_returns_its_result,
+            a_host_that_was_away_finds_what_was_printed_meanwhile,
+            what_happens_after_a_cancel_changes_nothing,
+            a_run_ends_at_its_limit_of_states,
+            a_run_ends_at_its_time_limit,
+            a_state_ends_at_its_time_limit,
+            a_paused_run_begins_nothing_and_goes_on_when_it_is_resumed,
+            a_start_with_the_same_key_is_the_same_run,
+            a_run_of_a_thousand_states_ends,
+            an_unknown_outcome_stays_unknown,
+            a_failed_run_shows_its_last_screen,
+        }
+    };
+    (@cases $engine:ident, $rig:expr, $($case:ident,)+) => {
+        mod $engine {
+            $(
+                #[test]
+                fn $case() {
+                    if let Some(rig) = $rig(stringify!($case)) {
+                        super::cases::$case(&rig);
+                    }
+                }
+            )+
+        }
+    };
+}
+
+run_host_conformance!(on_sqlite, super::rig::Rig::of_sqlite);
+run_host_conformance!(on_temporal, super::rig::Rig::of_temporal);

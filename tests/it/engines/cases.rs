@@ -1,0 +1,290 @@
+//! The cases of the suite. Each is the same for every engine.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::{Map, Value, json};
+use steplatch_testkit::eventually_blocking;
+
+use super::rig::{Rig, kill};
+
+/// Returns what follows the success of a state.
+fn then(next: &str) -> Value {
+    json!([{"condition": "success", "next_state": next}])
+}
+
+fn machine(initial: &str, states: Value) -> Value {
+    json!({"name": "case", "initial_state": initial, "states": states})
+}
+
+/// Returns a state that ends a run.
+fn last() -> Value {
+    json!({"action": {"tool": "sleep", "params": {"seconds": 0}}})
+}
+
+fn open(next: &str) -> Value {
+    json!({"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then(next)})
+}
+
+fn ask(next: &str) -> Value {
+    json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": [
+        {"condition": {"field_equals": {"answer": "yes"}}, "next_state": next}, {"condition": "success", "next_state": "refused"}]})
+}
+
+/// Returns a state that types a command which notes that it began, waits for the file `go`, and says that it is done.
+fn command(next: &str) -> Value {
+    let command = "echo once >>began; until [ -e go ]; do sleep 0.01; done; echo all-done";
+    json!({"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": command, "timeout": 120}},
+           "timeout": 120, "transitions": [
+        {"condition": {"outcome_unknown": true}, "next_state": "in_doubt"}, {"condition": "success", "next_state": next}]})
+}
+
+fn lines(rig: &Rig, file: &str) -> Vec<String> {
+    std::fs::read_to_string(rig.home.path().join(file)).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn goes(rig: &Rig) {
+    std::fs::write(rig.home.path().join("go"), "").unwrap();
+}
+
+fn is_there(file: &Path) -> bool {
+    file.metadata().is_ok_and(|about| about.len() > 0)
+}
+
+pub(super) fn an_effect_that_was_decided_and_not_performed_is_performed_once_after_a_crash(rig: &Rig) {
+    let states = json!({"open": open("ask"), "ask": ask("type"), "type": command("end"), "end": last(), "in_doubt": last(),
+                        "refused": last()});
+    goes(rig);
+    let run = rig.begins(machine("open", states));
+    let gate = rig.gate(&run);
+    let (host, daemon) = (rig.host(), rig.daemon());
+    // A stopped host performs nothing: the command is decided, and not typed.
+    kill(&host, Signal::STOP);
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    rig.reaches(&run, "type");
+    rig.kills_worker();
+    kill(&daemon["pid"], Signal::KILL);
+    assert!(lines(rig, "began").is_empty());
+    kill(&host, Signal::CONT);
+    rig.recovers();
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    assert_eq!(lines(rig, "began"), ["once"]);
+}
+
+pub(super) fn an_effect_in_progress_is_not_repeated_after_a_crash(rig: &Rig) {
+    let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
+    let run = rig.begins(machine("open", states));
+    let began = rig.home.path().join("began");
+    for _ in 0..2 {
+        eventually_blocking("the command runs", || is_there(&began));
+        rig.crashes();
+        rig.recovers();
+    }
+    goes(rig);
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    assert_eq!(lines(rig, "began"), ["once"]);
+}
+
+pub(super) fn a_gate_survives_a_crash_and_its_answer_decides(rig: &Rig) {
+    let states = json!({"ask": ask("end"), "end": last(), "refused": last()});
+    let runs = [rig.begins(machine("ask", states.clone())), rig.begins(machine("ask", states))];
+    let gates: Vec<String> = runs.iter().map(|run| rig.gate(run)).collect();
+    rig.crashes();
+    rig.recovers();
+    assert_eq!(rig.run(&runs[0])["status"], "waiting");
+    rig.home.runs(&["gates", "answer", &gates[0], "yes"]).well();
+    rig.home.runs(&["gates", "answer", &gates[1], "no"]).well();
+    assert_eq!(rig.ended(&runs[0])["final_state"], "end");
+    assert_eq!(rig.ended(&runs[1])["final_state"], "refused");
+}
+
+pub(super) fn a_second_answer_is_refused_and_says_what_the_first_one_was(rig: &Rig) {
+    let states = json!({"ask": ask("again"), "again": ask("end"), "end": last(), "refused": last()});
+    let run = rig.begins(machine("ask", states));
+    let gate = rig.gate(&run);
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    let second = rig.home.runs(&["gates", "answer", &gate, "no"]);
+    assert!(second.code != 0 && second.stderr.contains("answered"), "{}{}", second.stdout, second.stderr);
+    let next = eventually_blocking("the next gate is open", || Some(rig.gate(&run)).filter(|next| *next != gate));
+    rig.home.runs(&["gates", "answer", &next, "yes"]).well();
+    assert_eq!(rig.ended(&run)["final_state"], "end");
+}
+
+pub(super) fn a_nested_run_survives_a_crash_and_returns_its_result(rig: &Rig) {
+    let inner = json!({"initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("found")},
+        "found": {"action": {"tool": "return", "params": {"result": "from below"}}}}});
+    let states = json!({
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}, "transitions": then("end")},
+        "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}},
+    });
+    let run = rig.begins(machine("nest", states));
+    let gate = rig.gate(&run);
+    rig.crashes();
+    rig.recovers();
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("from below")), "{ended}");
+}
+
+pub(super) fn a_host_that_was_away_finds_what_was_printed_meanwhile(rig: &Rig) {
+    let say = "echo r''eady; until [ -e go ]; do sleep 0.01; done; echo was-${x:-here}; touch said\n";
+    let states = json!({
+        "open": open("type"),
+        "type": {"action": {"tool": "send_input", "params": {"input_text": say}}, "transitions": then("wait")},
+        "wait": {"action": {"tool": "await_output", "params": {"pattern": "^was-here", "timeout": 120}}, "timeout": 120,
+                 "transitions": then("end")},
+        "end": last(),
+    });
+    let run = rig.begins(machine("open", states));
+    rig.reaches(&run, "wait");
+    rig.crashes();
+    goes(rig);
+    eventually_blocking("the program has printed", || rig.home.path().join("said").exists());
+    rig.recovers();
+    assert_eq!(rig.ended(&run)["final_state"], "end");
+}
+
+pub(super) fn what_happens_after_a_cancel_changes_nothing(rig: &Rig) {
+    let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
+    let run = rig.begins_with(machine("open", states), json!({"keep_terminals": true}));
+    let began = rig.home.path().join("began");
+    eventually_blocking("the command runs", || is_there(&began));
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    goes(rig);
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("cancelled"), &json!(2)), "{ended}");
+    rig.crashes();
+    rig.recovers();
+    assert_eq!(rig.run(&run)["status"], "cancelled");
+    let again = rig.home.runs(&["runs", "cancel", &run]);
+    assert!(again.code == 0 || again.stderr.contains("over"), "{}{}", again.stdout, again.stderr);
+    assert_eq!(lines(rig, "began"), ["once"]);
+}
+
+pub(super) fn a_run_ends_at_its_limit_of_states(rig: &Rig) {
+    let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": then("round")}});
+    let run = rig.begins_with(machine("round", states), json!({"max_states": 5}));
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("failed"), &json!(5)), "{ended}");
+}
+
+pub(super) fn a_run_ends_at_its_time_limit(rig: &Rig) {
+    let states = json!({"long": {"action": {"tool": "sleep", "params": {"seconds": 600}}, "timeout": 900}});
+    let run = rig.begins_with(machine("long", states), json!({"execution_timeout": 1}));
+    let ended = rig.ended(&run);
+    assert_eq!(ended["status"], "failed", "{ended}");
+    assert!(ended["error"].as_str().unwrap().contains("time"), "{ended}");
+}
+
+pub(super) fn a_state_ends_at_its_time_limit(rig: &Rig) {
+    let states = json!({
+        "open": open("wait"),
+        "wait": {"action": {"tool": "await_output", "params": {"pattern": "never-printed", "timeout": 600}}, "timeout": 1,
+                 "on_timeout": "late"},
+        "late": last(),
+    });
+    let ended = rig.ended(&rig.begins(machine("open", states)));
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("late")), "{ended}");
+}
+
+pub(super) fn a_paused_run_begins_nothing_and_goes_on_when_it_is_resumed(rig: &Rig) {
+    let states = json!({"open": open("type"), "type": command("more"), "in_doubt": last(),
+        "more": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": "echo more >>began"}},
+                 "transitions": then("end")},
+        "end": last()});
+    let run = rig.begins(machine("open", states));
+    let began = rig.home.path().join("began");
+    eventually_blocking("the command runs", || is_there(&began));
+    rig.home.runs(&["runs", "pause", &run]).well();
+    goes(rig);
+    rig.crashes();
+    rig.recovers();
+    eventually_blocking("the run rests", || {
+        let run = rig.run(&run);
+        run["paused"]["since"].is_string() && run["states_executed"] == 2
+    });
+    assert_eq!(lines(rig, "began"), ["once"]);
+    rig.home.runs(&["runs", "resume", &run]).well();
+    assert_eq!(rig.ended(&run)["final_state"], "end");
+    assert_eq!(lines(rig, "began"), ["once", "more"]);
+}
+
+pub(super) fn a_start_with_the_same_key_is_the_same_run(rig: &Rig) {
+    let states = json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": last()});
+    goes(rig);
+    let starts = || rig.begins_with(machine("open", states.clone()), json!({"idempotency_key": "only-one"}));
+    let first = starts();
+    rig.crashes();
+    rig.recovers();
+    assert_eq!(starts(), first);
+    assert_eq!(rig.ended(&first)["final_state"], "end");
+    assert_eq!(starts(), first);
+    assert_eq!(lines(rig, "began"), ["once"]);
+}
+
+pub(super) fn a_run_of_a_thousand_states_ends(rig: &Rig) {
+    const STATES: usize = 1000;
+    // A definition has at most a hundred states: they are gone through ten times. Every tenth one is an action of the host.
+    let mut states = Map::new();
+    for number in 1..100 {
+        let action = match number % 10 {
+            0 => json!({"tool": "list_terminal_sessions"}),
+            _ => json!({"tool": "set", "params": {"number": number}}),
+        };
+        let state = json!({"action": action, "transitions": then(&format!("s{}", number + 1))});
+        states.insert(format!("s{number}"), state);
+    }
+    // With the tenth round, none of these holds, and the run is complete.
+    let again: Vec<Value> = (1..10)
+        .map(|round| json!({"condition": {"field_equals": {"assigned.round": round}}, "next_state": "s1"}))
+        .collect();
+    let count = json!({"action": {"tool": "set", "params": {"round": "{visits}"}}, "transitions": again});
+    states.insert("s100".to_owned(), count);
+    let run = rig.begins_with(machine("s1", states.into()), json!({"max_states": STATES}));
+    let ended = rig.ended(&run);
+    assert_eq!(
+        (&ended["status"], &ended["states_executed"]),
+        (&json!("completed"), &json!(STATES)),
+        "{}",
+        ended["error"]
+    );
+}
+
+pub(super) fn an_unknown_outcome_stays_unknown(rig: &Rig) {
+    let states =
+        json!({"open": open("type"), "type": command("end"), "end": last(), "in_doubt": ask("end"), "refused": last()});
+    let run = rig.begins(machine("open", states));
+    let began = rig.home.path().join("began");
+    eventually_blocking("the command runs", || is_there(&began));
+    // Only the host knows what it has typed.
+    let (host, daemon) = (rig.host(), rig.daemon());
+    rig.kills_worker();
+    kill(&daemon["pid"], Signal::KILL);
+    kill(&host, Signal::KILL);
+    rig.recovers();
+    let gate = rig.gate(&run);
+    rig.crashes();
+    rig.recovers();
+    rig.reaches(&run, "in_doubt");
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    assert_eq!(rig.ended(&run)["final_state"], "end");
+    assert_eq!(lines(rig, "began"), ["once"]);
+}
+
+pub(super) fn a_failed_run_shows_its_last_screen(rig: &Rig) {
+    let states = json!({
+        "open": open("type"),
+        "type": {"action": {"tool": "run_command", "params": {"session_id": "{session_id}", "command": "echo seen-$((40+2)); false"}},
+                 "transitions": [{"condition": {"field_equals": {"exit_code": 0}}, "next_state": "end"}]},
+        "end": last(),
+    });
+    let run = rig.begins(machine("open", states));
+    assert_eq!(rig.ended(&run)["status"], "failed");
+    let shown = rig.agent.calls("get_run", json!({"run_id": run, "detail": "full"}));
+    assert!(shown.to_string().contains("seen-42"), "{shown}");
+    let open = rig.home.runs(&["terminal", "list", "--json"]).stdout;
+    assert!(!open.contains("\"running\""), "the run has closed its terminals: {open}");
+}

@@ -1,0 +1,301 @@
+//! A home whose runs one engine decides, with everything that can be crashed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home, eventually_blocking};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A home, its daemon, and the engine of its runs.
+pub(crate) struct Rig {
+    pub(crate) home: Home,
+    pub(crate) agent: Agent,
+    temporal: Option<Temporal>,
+}
+
+/// A development server of Temporal, and a worker of the home.
+struct Temporal {
+    programs: Programs,
+    folder: tempfile::TempDir,
+    port: u16,
+    server: Mutex<Option<Child>>,
+    worker: Mutex<Option<Child>>,
+}
+
+/// The programs that Temporal needs, as `cargo xtask test` installs them.
+struct Programs {
+    server: PathBuf,
+    worker: PathBuf,
+}
+
+impl Programs {
+    fn find() -> Option<Self> {
+        let target = Path::new(STEPLATCH).parent()?.parent()?;
+        let server = target.join("clients/temporal/bin/temporal");
+        let worker = target.join("temporal/debug/steplatch-temporal");
+        (server.is_file() && worker.is_file()).then_some(Self { server, worker })
+    }
+}
+
+impl Rig {
+    /// Makes a rig of the daemon's own engine.
+    #[allow(clippy::unnecessary_wraps, reason = "all engines are made alike, and others may not be there")]
+    pub(crate) fn of_sqlite(_case: &str) -> Option<Self> {
+        let home = Home::new(STEPLATCH);
+        Some(Self { agent: Agent::new(&home), home, temporal: None })
+    }
+
+    /// Makes a rig of Temporal, with a server and a worker of its own.
+    #[allow(clippy::print_stderr, reason = "a case that is skipped is noticed")]
+    pub(crate) fn of_temporal(case: &str) -> Option<Self> {
+        let Some(programs) = Programs::find() else {
+            eprintln!("SKIPPED: {case} needs Temporal's server and steplatch-temporal; cargo xtask test installs them");
+            return None;
+        };
+        let home = Home::new(STEPLATCH);
+        let settings = home.path().join(".config/steplatch");
+        std::fs::create_dir_all(&settings).unwrap();
+        std::fs::write(settings.join("config.toml"), "[engine]\nkind = \"temporal\"\n").unwrap();
+        let temporal = Temporal {
+            programs,
+            folder: tempfile::tempdir().unwrap(),
+            port: free_port(),
+            server: Mutex::default(),
+            worker: Mutex::default(),
+        };
+        let rig = Self { agent: Agent::new(&home), home, temporal: Some(temporal) };
+        rig.start_server();
+        rig.start_worker();
+        rig.await_worker();
+        Some(rig)
+    }
+
+    /// Begins a run of a machine, and returns its id.
+    pub(crate) fn begins(&self, definition: Value) -> String {
+        self.begins_with(definition, json!({}))
+    }
+
+    /// Begins a run with further arguments, and returns its id.
+    pub(crate) fn begins_with(&self, definition: Value, further: Value) -> String {
+        let begun = self.asks_for_run(definition, further);
+        begun["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{begun}")).to_owned()
+    }
+
+    /// Asks for a run of a machine with further arguments, and returns the reply.
+    pub(crate) fn asks_for_run(&self, definition: Value, further: Value) -> Value {
+        let mut arguments = json!({"workflow_definition": definition, "wait_seconds": 0, "save_on_success": false});
+        for (name, value) in further.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        self.agent.calls("run_workflow", arguments)
+    }
+
+    /// Returns the run as the agent sees it now.
+    pub(crate) fn run(&self, run: &str) -> Value {
+        self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}))
+    }
+
+    /// Waits until a run is over, and returns it.
+    pub(crate) fn ended(&self, run: &str) -> Value {
+        let ended = self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 120}));
+        let is_over = ["completed", "failed", "cancelled"].map(Value::from).contains(&ended["status"]);
+        assert!(is_over, "{ended}");
+        ended
+    }
+
+    /// Waits until a run, or one below it, waits at a gate, and returns the gate's id.
+    pub(crate) fn gate(&self, run: &str) -> String {
+        eventually_blocking("the gate is open", || {
+            let shown: Value = serde_json::from_str(&self.home.runs(&["runs", "show", run, "--json"]).stdout).ok()?;
+            Some(shown["pending_gates"].get(0)?["gate_id"].as_str()?.to_owned())
+        })
+    }
+
+    /// Waits until the journal of the home has a run in a state.
+    pub(crate) fn reaches(&self, run: &str, state: &str) {
+        eventually_blocking("the run is in the state", || {
+            let shown = self.home.runs(&["runs", "events", run, "--json"]).stdout;
+            shown.lines().any(|line| line.contains(&format!("\"{state}\"")))
+        });
+    }
+
+    /// Returns the status of the daemon, which is started if there is none.
+    pub(crate) fn daemon(&self) -> Value {
+        // The killed daemon may still answer while it dies.
+        eventually_blocking("the daemon answers", || {
+            self.home.runs(&["daemon", "start"]);
+            let status = self.home.runs(&["daemon", "status", "--json"]);
+            (status.code == 0).then(|| status.json())
+        })
+    }
+
+    /// Kills the daemon, and with it what decides its runs.
+    pub(crate) fn crashes(&self) {
+        let daemon = self.daemon();
+        self.kills_worker();
+        kill(&daemon["pid"], Signal::KILL);
+    }
+
+    /// Starts what was killed, and waits until runs go on.
+    pub(crate) fn recovers(&self) {
+        self.daemon();
+        if self.temporal.is_some() {
+            self.start_worker();
+            self.await_worker();
+        }
+    }
+
+    /// Returns the process of the terminal host.
+    pub(crate) fn host(&self) -> Value {
+        self.daemon()["hosts"][0]["pid"].clone()
+    }
+
+    /// Kills the worker of Temporal, if there is one.
+    pub(crate) fn kills_worker(&self) {
+        if let Some(temporal) = &self.temporal {
+            end(&mut temporal.worker());
+        }
+    }
+
+    /// Kills the server of Temporal. Its file stays.
+    pub(crate) fn kills_server(&self) {
+        end(&mut self.temporal().server.lock().unwrap());
+    }
+
+    /// Starts the server of Temporal, and waits until it answers.
+    pub(crate) fn start_server(&self) {
+        let temporal = self.temporal();
+        *temporal.server.lock().unwrap() = Some(temporal.serve());
+        eventually_blocking("the server of Temporal answers", || {
+            let mut server = temporal.server.lock().unwrap();
+            // Besides its port, the server takes some that are free at first; where one is not any more, it ends.
+            if server.as_mut().is_none_or(|server| server.try_wait().unwrap().is_some()) {
+                *server = Some(temporal.serve());
+            }
+            let asked = temporal
+                .server_command()
+                .args(["operator", "namespace", "describe", "default", "--address", &self.address()])
+                .output()
+                .unwrap();
+            asked.status.success()
+        });
+    }
+
+    /// Returns all that the server of Temporal has in its file.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        let folder = std::fs::read_dir(self.temporal().folder.path()).unwrap();
+        folder.flatten().flat_map(|entry| std::fs::read(entry.path()).unwrap_or_default()).collect()
+    }
+
+    /// Starts a worker of Temporal.
+    pub(crate) fn start_worker(&self) {
+        *self.temporal().worker() = Some(self.another_worker());
+    }
+
+    /// Starts a worker of Temporal that the rig does not own.
+    pub(crate) fn another_worker(&self) -> Child {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.worker_log()).unwrap();
+        self.home
+            .steplatch()
+            .args(["worker", "--lost-after", "1", "--temporal", &self.address()])
+            .env("STEPLATCH_TEMPORAL_PROGRAM", &self.temporal().programs.worker)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    /// Returns the file with what workers say.
+    pub(crate) fn worker_log(&self) -> PathBuf {
+        self.home.path().join("worker.log")
+    }
+
+    /// Waits until a worker is connected with the daemon.
+    pub(crate) fn await_worker(&self) {
+        let definition = json!({"initial_state": "done", "states": {"done": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+        eventually_blocking("a worker is connected", || {
+            let begun = self.asks_for_run(definition.clone(), json!({}));
+            begun["run_id"].as_str().filter(|run| !run.is_empty()).map(|run| self.ended(run))
+        });
+    }
+
+    /// Returns the address of Temporal.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.temporal().port)
+    }
+
+    fn temporal(&self) -> &Temporal {
+        self.temporal.as_ref().expect("a case of Temporal")
+    }
+}
+
+impl Temporal {
+    fn server_command(&self) -> Command {
+        let mut command = Command::new(&self.programs.server);
+        // Its settings would be those of the user.
+        command.env("HOME", self.folder.path()).stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn serve(&self) -> Child {
+        self.server_command()
+            .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error", "--port"])
+            .arg(self.port.to_string())
+            .arg("--db-filename")
+            .arg(self.folder.path().join("temporal.db"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Option<Child>> {
+        self.worker.lock().unwrap()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(temporal) = &self.temporal {
+            end(&mut temporal.worker());
+            end(&mut temporal.server.lock().unwrap());
+            if std::thread::panicking() {
+                let said = std::fs::read_to_string(self.worker_log()).unwrap_or_default();
+                let last = said.lines().count().saturating_sub(40);
+                let said: Vec<&str> = said.lines().skip(last).collect();
+                #[allow(clippy::print_stderr, reason = "what a failed case leaves behind")]
+                {
+                    eprintln!("the workers said last:\n{}", said.join("\n"));
+                }
+            }
+        }
+    }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn kill(pid: &Value, signal: Signal) {
+    let pid = i32::try_from(pid.as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+fn end(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// Returns a port for a server that comes back to it. It is none of those that the system gives to connections: one of
+/// them could have it meanwhile, even a connection of the worker with itself.
+fn free_port() -> u16 {
+    let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let ports = std::iter::from_fn(|| Some(first + NEXT.fetch_add(1, Ordering::Relaxed)));
+    let mut free = ports.filter(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.next().expect("a free port")
+}

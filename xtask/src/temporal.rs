@@ -1,0 +1,63 @@
+//! What runs on Temporal need beside the workspace: the worker, which is a workspace of its own in `temporal`, and the server.
+//!
+//! The worker has three hundred packages that nothing else needs, so that no other build pays for them. It is built into
+//! `temporal` of the target directory.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::clients::SERVER_OF_TEMPORAL;
+use crate::repository::Repository;
+use crate::step;
+
+/// Installs the development server and builds the worker for tests. Returns whether the worker can be built: where its packages or
+/// the server cannot be had, what needs them is left out, and said to be.
+///
+/// # Errors
+/// When the worker does not compile.
+pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<bool> {
+    if let Err(error) = step::work("server of Temporal", || SERVER_OF_TEMPORAL.ensure(repository)) {
+        eprintln!("xtask: SKIPPED: the cases of engines on Temporal, which need its server: {error:#}");
+    }
+    if step::run("packages of the worker of Temporal", &mut cargo(repository, &["fetch", "--locked"])).is_err() {
+        eprintln!("xtask: SKIPPED: the worker of Temporal and its tests, since its packages can not be had");
+        return Ok(false);
+    }
+    step::run("worker of Temporal", &mut cargo(repository, &["build", "--locked"]))?;
+    Ok(true)
+}
+
+/// Checks the format of the worker's sources, and lints them.
+pub(crate) fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
+    step::run("format of the worker of Temporal", &mut cargo(repository, &["fmt", "--check"]))?;
+    let clippy = ["clippy", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+    step::run("lints of the worker of Temporal", &mut cargo(repository, &clippy))
+}
+
+/// Runs the tests of the worker: they replay recorded histories and need no server.
+pub(crate) fn test(repository: &Repository) -> anyhow::Result<()> {
+    step::run("tests of the worker of Temporal", &mut cargo(repository, &["test", "--locked", "--quiet"]))
+}
+
+/// Builds the worker with optimisations and returns its program.
+pub(crate) fn build_release(repository: &Repository) -> anyhow::Result<PathBuf> {
+    step::run("build of the worker of Temporal", &mut cargo(repository, &["build", "--release", "--locked"]))?;
+    Ok(target(repository).join("release/steplatch-temporal"))
+}
+
+/// Returns the program of the development server.
+pub(crate) fn server(repository: &Repository) -> PathBuf {
+    SERVER_OF_TEMPORAL.programs(repository).join("temporal")
+}
+
+fn target(repository: &Repository) -> PathBuf {
+    repository.target().join("temporal")
+}
+
+/// Returns a command of cargo in the workspace of the worker.
+fn cargo(repository: &Repository, arguments: &[&str]) -> Command {
+    let mut command = repository.cargo(arguments);
+    command.current_dir(repository.root().join("temporal"));
+    command.env("CARGO_TARGET_DIR", target(repository));
+    command
+}

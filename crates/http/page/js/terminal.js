@@ -146,6 +146,7 @@ export function show(into, parts) {
           isOver = true;
           released();
           close.disabled = true;
+          if (!screen.cols) showNothing();
           break;
         case "held":
           if (message["success"]) held();
@@ -179,6 +180,12 @@ export function show(into, parts) {
       showTitle(terminalName(known));
     }),
   ];
+
+  /** Shows that there is no such terminal: nothing to look at, and nothing to do. */
+  function showNothing() {
+    setText(name, visible(id));
+    for (const part of [frame, tabs, take, close]) part.hidden = true;
+  }
 
   // ---- holding ----
 

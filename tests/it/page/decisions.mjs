@@ -222,8 +222,8 @@ test("two texts are compared line by line", () => {
 test("a difference of a question is told by its lines, and keeps its text", () => {
   const text = "--- setup\n+++ setup (patched)\n@@ -1,2 +1,2 @@\n same\n-gone\n+new\n";
   const lines = unified(text);
-  assert.deepEqual(lines.map(({ is }) => is), ["left", "left", "left", "same", "gone", "new", "same"]);
-  assert.equal(lines.map((line) => line.text).join("\n"), text);
+  assert.deepEqual(lines.map(({ is }) => is), ["left", "left", "left", "same", "gone", "new"]);
+  assert.equal(lines.map((line) => `${line.text}\n`).join(""), text);
   for (const other of ["", "--- a", "+ not one", "--- a\n+++ b\nno part"]) assert.equal(unified(other), null);
 });
 

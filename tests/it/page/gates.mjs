@@ -42,14 +42,22 @@ await play(async (browser) => {
   const answered = (await tell({ run: ["runs", "show", run, "--json"] }));
   assert.match(JSON.stringify(answered), /"answer":\s*"stop"/);
 
-  // A form is filled in by fields.
+  // A form is filled in by fields. What is filled in before all of the question has arrived stays, and so does the focus.
+  let goesOn;
+  const held = new Promise((over) => (goesOn = over));
+  await page.route("**/gates/**", async (route) => {
+    if (route.request().method() === "GET") await held;
+    await route.continue();
+  });
   const form = { type: "object", properties: { place: { type: "string", enum: ["eu", "us"] }, count: { type: "integer" }, why: { type: "string" } }, required: ["place"] };
   const { run_id: second } = await tell({ starts: machine({ prompt: "Where to?", form }) });
   await page.getByRole("heading", { name: "Where to?" }).waitFor();
   await page.getByLabel("place").selectOption("us");
-  await page.getByLabel("count").fill("3");
   await page.getByLabel("Approver's passphrase").fill("correct horse");
-  await page.locator(".answers button:not([data-inert])").first().waitFor();
+  await page.getByLabel("count").fill("3");
+  goesOn();
+  await page.locator(".answers button:not([data-inert]):not([disabled])").first().waitFor();
+  assert.equal(await page.getByLabel("count").evaluate((field) => field === document.activeElement), true);
   await page.getByRole("button", { name: "Answer with these values" }).click();
   await page.getByText("Answered: the run is").waitFor();
   assert.match(JSON.stringify(await tell({ run: ["runs", "show", second, "--json"] })), /"us"/);

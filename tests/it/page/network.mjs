@@ -8,16 +8,21 @@ await play(async (browser) => {
   /** The connections, and which directions of the last one still deliver. */
   const sockets = [];
   const delivers = { up: true, down: true };
+  /** Messages of the server that are late, if they are. */
+  let late = null;
   await context.routeWebSocket(/\/live$/, (page) => {
     const server = page.connectToServer();
     const own = { page, server };
     sockets.push(own);
     const isLast = () => sockets.at(-1) === own;
     page.onMessage((message) => {
+      own.isOpen = true;
       if (isLast() && delivers.up) server.send(message);
     });
     server.onMessage((message) => {
-      if (isLast() && delivers.down) page.send(message);
+      if (!isLast() || !delivers.down) return;
+      if (late) late.push(() => page.send(message));
+      else page.send(message);
     });
   });
   const page = await open(context, given.url);
@@ -53,6 +58,21 @@ await play(async (browser) => {
     while (sockets.length === before) await page.waitForTimeout(50);
     await page.locator(".stage > .screen .row", { hasText: line }).first().waitFor();
   }
+
+  // What is typed when the next connection is open and its greeting is late comes behind what was typed before.
+  const slow = "line 4 0123456789 abcdefghijklmnopqrstuvwxyz";
+  lines.push(slow);
+  const before = sockets.length;
+  await page.keyboard.type(slow.slice(0, 10));
+  const cutting = cut();
+  late = [];
+  await page.keyboard.type(slow.slice(10, 20));
+  await cutting;
+  while (sockets.length === before || !sockets.at(-1).isOpen) await page.waitForTimeout(50);
+  await page.keyboard.type(`${slow.slice(20)}\n`);
+  for (const arrives of late) arrives();
+  late = null;
+  await page.locator(".stage > .screen .row", { hasText: slow }).first().waitFor();
   await page.keyboard.press("Control+d");
   await page.keyboard.type("clear; cat typed; echo end-$((40+2))\n");
   await page.locator(".stage > .screen .row", { hasText: /^end-42/ }).first().waitFor();

@@ -139,6 +139,20 @@ await play(async (browser) => {
   await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
   await noTicket.waitFor({ state: "hidden" });
 
+  // Where there is nothing, nothing can be done.
+  await at("terminals/never-opened");
+  await page.getByRole("alert").filter({ hasText: "'never-opened' not found" }).waitFor();
+  await page.getByRole("heading", { name: "never-opened" }).waitFor();
+  assert.equal(await page.locator(".stage:visible, .head button:visible").count(), 0);
+  await isAccessible(page);
+  await at("runs/run_neverbegan");
+  await page.getByRole("alert").filter({ hasText: "'run_neverbegan' not found" }).waitFor();
+  await page.getByRole("heading", { name: "run_neverbegan" }).waitFor();
+  assert.equal(await page.locator(".run:visible, .head button:visible").count(), 0);
+  await isAccessible(page);
+  await at(`terminals/${id}`);
+  await page.locator(".stage > .screen .row", { hasText: "after-42" }).first().waitFor();
+
   // A session that is ended elsewhere acts on nothing more, a second later at the latest, also where the socket is open already.
   await tell({ run: ["serve", "sessions", "end", "--all", "--json"] });
   const ended = page.getByText("The session has ended");

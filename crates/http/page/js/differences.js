@@ -65,11 +65,11 @@ function between(one, other) {
 /**
  * Reads a difference in the unified format, whose marks are part of its lines. `left` is what stands between its parts.
  * @param {string} text
- * @returns {{ is: Line["is"] | "left", text: string }[] | null} Nothing if the text is none.
+ * @returns {{ is: Line["is"] | "left", text: string }[] | null} Its lines; nothing if the text is none.
  */
 export function unified(text) {
   if (!/^--- .*\n\+\+\+ .*\n@@ /.test(text)) return null;
-  return text.split("\n").map((line, index) => ({ is: index < 2 || line.startsWith("@@ ") ? "left" : line.startsWith("+") ? "new" : line.startsWith("-") ? "gone" : "same", text: line }));
+  return text.replace(/\n$/, "").split("\n").map((line, index) => ({ is: index < 2 || line.startsWith("@@ ") ? "left" : line.startsWith("+") ? "new" : line.startsWith("-") ? "gone" : "same", text: line }));
 }
 
 /**

@@ -74,6 +74,8 @@ function card(first) {
   let buttons = [];
   /** @type {HTMLInputElement | null} */
   let passphrase = null;
+  /** What the person fills in, and the question that it belongs to. */
+  let entry = { of: "", fields: /** @type {ReturnType<typeof formFields> | null} */ (null), text: h("input", {}) };
   let isAnswered = false;
   /** The passkeys that sign for this page. @type {any[]} */
   let passkeys = [];
@@ -168,9 +170,14 @@ function card(first) {
   }
 
   function paint() {
-    const kept = passphrase?.value ?? "";
-    passphrase = h("input", { type: "password", autocomplete: "off", "aria-label": "Approver's passphrase" });
-    passphrase.value = kept;
+    passphrase ??= h("input", { type: "password", autocomplete: "off", "aria-label": "Approver's passphrase" });
+    const question = JSON.stringify([gate.digest, gate.form]);
+    if (entry.of !== question) {
+      const text = h("input", { type: "text", autocomplete: "off", class: "grow", "aria-label": "Answer" });
+      entry = { of: question, fields: gate.form ? formFields(gate.form) : null, text };
+    }
+    const { fields, text } = entry;
+    const focused = element.contains(document.activeElement) ? document.activeElement : null;
     const context = Object.entries(gate.context ?? {});
     buttons = [];
     /** @param {string} label @param {() => Record<string, any>} answer */
@@ -180,8 +187,6 @@ function card(first) {
       buttons.push(made);
       return made;
     };
-    const fields = gate.form ? formFields(gate.form) : null;
-    const text = h("input", { type: "text", autocomplete: "off", class: "grow", "aria-label": "Answer" });
     const isForPeople = gate.answered_by === "human";
     fill(
       element,
@@ -217,6 +222,7 @@ function card(first) {
       ),
       h("div", { class: "proof line", hidden: !isForPeople }, h("label", { class: "line" }, "Passphrase", passphrase), h("span", { class: "hint" }, passkeys.length ? "or your passkey: leave this empty" : "proves that a person answers")),
     );
+    if (focused instanceof HTMLElement && focused.isConnected) focused.focus();
     inert();
     update(gate);
   }

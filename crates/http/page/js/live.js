@@ -33,6 +33,9 @@ const standing = new Map();
 /** Input that is not acknowledged, in order. @type {Record<string, any>[]} */
 let unacknowledged = [];
 
+/** Whether the server has greeted this connection. Until then what was typed before it comes first, so nothing is sent. */
+let isGreeted = false;
+
 /** Distinguishes the inputs of this tab from those of others. */
 const tab = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 let lastInput = 0;
@@ -54,6 +57,7 @@ export function connect() {
   opened.addEventListener("close", ({ code }) => {
     if (socket !== opened) return;
     socket = null;
+    isGreeted = false;
     setLink("lost");
     if (code === LOGGED_OUT) {
       loggedOut();
@@ -72,6 +76,7 @@ export function disconnect() {
   clearTimeout(timer);
   const open = socket;
   socket = null;
+  isGreeted = false;
   open?.close();
   unacknowledged = [];
 }
@@ -86,6 +91,7 @@ function take(message) {
         return;
       }
       pause = PAUSES[0] ?? 250;
+      isGreeted = true;
       setLink(message["daemon"] ? "open" : "away");
       // The server takes each connection for that of a tab that is shown.
       if (document.hidden) send({ do: "visible", visible: false });
@@ -131,11 +137,11 @@ export function on(name, listener) {
 }
 
 /**
- * Sends a message, if the socket is open.
+ * Sends a message, if the server has greeted the connection.
  * @param {Record<string, any>} message
  */
 export function send(message) {
-  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  if (isGreeted && socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
 }
 
 /**

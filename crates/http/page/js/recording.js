@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { fill, h, icon, setText } from "./dom.js";
-import { advance as cellWidth } from "./font.js";
+import { advance as cellWidth, MARGIN } from "./font.js";
 import { keep, on } from "./live.js";
 import { marksOf, runsDuring } from "./marks.js";
 import { Painter } from "./paint.js";
@@ -97,7 +97,7 @@ export function show(into, parts) {
 
   function scale() {
     if (!screen.cols) return;
-    const size = Math.max(TEXT.least, Math.min(TEXT.most, (stage.clientWidth - 2) / (screen.cols * cellWidth())));
+    const size = Math.max(TEXT.least, Math.min(TEXT.most, (stage.clientWidth - 2 * MARGIN) / (screen.cols * cellWidth())));
     painter.set("font-size", `${Math.floor(size * 10) / 10}px`);
   }
 

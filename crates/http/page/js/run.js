@@ -56,9 +56,9 @@ export function show(into, parts) {
   const error = h("p", { class: "problem", hidden: true });
   const asked = h("p", { class: "trouble", hidden: true });
   const repaired = h("p", { class: "hint", hidden: true });
-  const pause = h("button", {}, "Pause");
+  const pause = h("button", { hidden: true }, "Pause");
   const resume = h("button", { hidden: true }, "Resume");
-  const cancel = h("button", { class: "bad" }, "Cancel");
+  const cancel = h("button", { class: "bad", hidden: true }, "Cancel");
   const again = h("a", { class: "button", hidden: true }, "Run again");
   const other = h("select", { "aria-label": "Compare with another run", hidden: true });
   const drawn = h("div", { class: "drawn", tabindex: "0", role: "group", "aria-label": "Diagram" });
@@ -66,6 +66,7 @@ export function show(into, parts) {
   const steps = h("ol", { class: "steps long", "aria-label": "Steps", tabindex: "-1" });
   const abreast = h("div", { class: "abreast", "aria-hidden": "true", hidden: true });
   const detail = h("div", { class: "detail" }, h("p", { class: "hint" }, "Choose a step to see its input and output."));
+  const body = h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, abreast, steps), h("section", { class: "card", "aria-label": "Step" }, detail));
   fill(
     into,
     h("header", { class: "head" }, h("a", { class: "button quiet", href: "#/runs", "aria-label": "All runs" }, icon("back")), name, state, when, other, again, pause, resume, cancel),
@@ -74,7 +75,7 @@ export function show(into, parts) {
     asked,
     repaired,
     drawnCard,
-    h("div", { class: "run" }, h("section", { class: "card", "aria-label": "Timeline" }, abreast, steps), h("section", { class: "card", "aria-label": "Step" }, detail)),
+    body,
   );
 
   /** @param {string} action */
@@ -289,6 +290,11 @@ export function show(into, parts) {
       if (message["run"] !== id || !message["error"]) return;
       problem.textContent = message["error"];
       problem.hidden = false;
+      // There is no such run.
+      if (seen === 0) {
+        setText(name, visible(id));
+        body.hidden = true;
+      }
     }),
     listen((lists) => {
       const run = lists.runs.find((run) => run.run_id === id);

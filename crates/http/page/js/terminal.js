@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
-import { advance, LINE } from "./font.js";
+import { advance, LINE, MARGIN } from "./font.js";
 import { claimKey, drawKey, forgetKey, holdOf, keepSize } from "./holding.js";
 import { cleanPaste, isForPage, keyName, keyText } from "./keys.js";
 import { openable } from "./links.js";
@@ -101,7 +101,7 @@ export function show(into, parts) {
 
   function scale() {
     if (!screen.cols) return;
-    const room = frame.clientWidth - 2;
+    const room = frame.clientWidth - 2 * MARGIN;
     const size = key && sizeBefore ? TEXT.fitted : Math.max(TEXT.least, Math.min(TEXT.most, room / (screen.cols * advance())));
     painter.set("font-size", `${Math.floor(size * 10) / 10}px`);
   }
@@ -146,6 +146,7 @@ export function show(into, parts) {
           isOver = true;
           released();
           close.disabled = true;
+          if (!screen.cols) showNothing();
           break;
         case "held":
           if (message["success"]) held();
@@ -179,6 +180,12 @@ export function show(into, parts) {
       showTitle(terminalName(known));
     }),
   ];
+
+  /** Shows that there is no such terminal: nothing to look at, and nothing to do. */
+  function showNothing() {
+    setText(name, visible(id));
+    for (const part of [frame, tabs, take, close]) part.hidden = true;
+  }
 
   // ---- holding ----
 
@@ -262,8 +269,8 @@ export function show(into, parts) {
     sizeBefore ??= { cols: screen.cols, rows: screen.rows };
     keepSize(id, sizeBefore);
     const cell = TEXT.fitted * advance();
-    const cols = Math.max(20, Math.floor((frame.clientWidth - 2) / cell));
-    const rows = Math.max(5, Math.floor((innerHeight - frame.getBoundingClientRect().top - 16) / (TEXT.fitted * LINE)));
+    const cols = Math.max(20, Math.floor((frame.clientWidth - 2 * MARGIN) / cell));
+    const rows = Math.max(5, Math.floor((innerHeight - frame.getBoundingClientRect().top - 16 - 2 * MARGIN) / (TEXT.fitted * LINE)));
     send({ do: "size", terminal: id, cols, rows });
     focus();
   });

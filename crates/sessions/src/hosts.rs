@@ -12,7 +12,7 @@ use crate::sessions::Sessions;
 const LONGEST: u32 = 600;
 
 /// How long the daemon may take to read a configuration that was changed.
-const READING_TIME: Duration = Duration::from_secs(10);
+const READING_TIME: Duration = Duration::from_secs(3);
 
 impl Sessions {
     /// Returns the machines that the user has configured, sorted by name.

@@ -199,6 +199,7 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("HAND_BACK_TERMINAL", "belongs to an attached terminal, which a person holds"),
     ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),
     ("OPEN_PAGE", "is for a person in a terminal of their own: steplatch open"),
+    ("ASK_SSH_QUESTION", "is for an ssh that the daemon started, which has a ticket"),
     ("BEGIN_PAGE_SESSION", "answers with a cookie: POST /page/session, for the page"),
     ("CHECK_PAGE_SESSION", "is what this server asks for a request of the page"),
     ("SERVE_RUNS", "is what the worker of Temporal asks, on the daemon's socket"),

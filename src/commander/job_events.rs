@@ -37,7 +37,7 @@ impl Conversation<'_> {
                     // A script answers in a later line.
                     self.move_to_background()?;
                 }
-                if self.session.add_question(gate, Some(number), watched) {
+                if self.session.add_question(*gate, Some(number), watched) {
                     self.show_question()?;
                 } else {
                     let target = visible(&self.session.entry(number).target.to_string());

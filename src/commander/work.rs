@@ -24,7 +24,7 @@ pub(crate) enum JobEvent {
     Run(usize, String),
     Event(usize, RunEvent),
     /// The run waits for an answer.
-    Asks(usize, GateInfo),
+    Asks(usize, Box<GateInfo>),
     Over(usize, Outcome),
 }
 
@@ -285,7 +285,7 @@ async fn passes_on(
         let _ = sender.send(JobEvent::Event(number, event)).await;
         // Following a run from its beginning repeats the events of gates that were answered long ago.
         if waits && let Ok(Some(gate)) = open_gate(daemon, &of, &gate).await {
-            let _ = sender.send(JobEvent::Asks(number, gate)).await;
+            let _ = sender.send(JobEvent::Asks(number, Box::new(gate))).await;
         }
     }
 }

@@ -259,8 +259,7 @@ impl Runs {
         given: &GateAnswer,
     ) -> Result<VerifiedAnswer, AnswerError> {
         let approver = &self.shared.approver;
-        let passes_gate =
-            || gate.read(info, given).is_ok_and(|choice| gate.choices_for_person.iter().any(|one| *one == choice));
+        let passes_gate = || gate.read(info, given).is_ok_and(|choice| gate.choices_for_person.contains(&choice));
         let human = gate.is_for_person() || passes_gate();
         // An agent cannot approve its own request.
         if human && given.decides {

@@ -76,10 +76,7 @@ pub async fn greet(
     writer: &mut (impl AsyncWrite + Unpin),
     rest: &mut BytesMut,
 ) -> Result<(), GreetError> {
-    let mut out = BytesMut::new();
-    Record::Hello(hello).write(&mut out);
-    writer.write_all(&out).await?;
-    writer.flush().await?;
+    write(&Record::Hello(hello), writer).await?;
     match first_record(reader, rest).await? {
         Record::Welcome(received) => Ok(session.resume(received)?),
         Record::Refused(refusal) => Err(refusal.into()),

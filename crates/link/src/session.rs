@@ -73,8 +73,8 @@ impl Session {
         match sent {
             Some(sent) if sent <= self.outgoing.len() => {
                 self.sent = sent;
-                // The report may have been lost with the last connection.
-                self.reported = self.reported.min(self.consumed_here);
+                // Reports may have been lost with the last connection, and with them the room for what comes next.
+                self.reported = 0;
                 Ok(())
             }
             _ => Err(Violation::Position(received_there)),
@@ -168,6 +168,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_report_that_was_lost_with_its_connection_is_made_again_over_the_next_one() {
+        let mut session = Session::new();
+        session.take(Record::Data(Bytes::from(vec![0; WINDOW]))).unwrap();
+        session.deliver(WINDOW);
+        assert!(session.owes_report());
+        assert_eq!(session.report(), Record::Consumed(WINDOW as u64));
+        assert!(!session.owes_report());
+        session.resume(0).unwrap();
+        assert!(session.owes_report(), "the other side may be out of room");
+    }
 
     /// What happens to two sessions that talk to each other.
     #[derive(Debug, Clone)]

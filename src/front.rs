@@ -1,11 +1,8 @@
 //! Access to the daemon for every command.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use steplatch_protocol::{
-    Client, DaemonPaths, Hello, PROTOCOL_VERSION, ReconnectingClient, Starter, Verb, connect, connect_or_start,
-};
+use steplatch_protocol::{Client, DaemonPaths, Hello, ReconnectingClient, Starter, Verb, connect, connect_or_start};
 
 use crate::failure::Failure;
 
@@ -21,25 +18,13 @@ pub(crate) fn starter() -> Result<Starter, Failure> {
     Ok(Starter { program })
 }
 
-/// Variables for this program only, which are not passed to what it opens: tokens.
-const OURS: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
-
 /// Returns the introduction of this program as `name`, with its directory and environment for what it opens.
 pub(crate) fn hello(name: &str) -> Hello {
-    // A value that is not UTF-8 cannot be sent; a variable of that kind that a terminal needs is rare.
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(key, _)| !OURS.contains(&key.as_str()))
-        .collect();
     Hello {
-        protocol_version: PROTOCOL_VERSION,
-        client: name.to_owned(),
-        cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
-        environment: Some(environment),
         person: name == "steplatch",
-        peer: None,
         // The program itself is the command line; other surfaces go by their names.
         surface: Some(if name == "steplatch" { "cli" } else { name }.to_owned()),
+        ..Hello::of_process(name)
     }
 }
 

@@ -39,8 +39,8 @@ impl DaemonConnection {
 
     /// Reports what became of a request. A daemon that is gone needs no report.
     pub async fn report(&self, report: ReportRequest) {
-        let told = self.client.call(ReportRequest { token: self.token(), ..report }).await;
-        match told {
+        let reply = self.client.call(ReportRequest { token: self.token(), ..report }).await;
+        match reply {
             Ok(reply) if reply.success => {}
             Ok(reply) => tracing::warn!(error = reply.error, "the daemon takes no report"),
             Err(error) => tracing::info!(%error, "the daemon gets no report"),

@@ -1,13 +1,12 @@
 //! The worker of Temporal, started by `steplatch worker --temporal`.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use steplatch_protocol::{DaemonPaths, Hello, PROTOCOL_VERSION};
+use steplatch_protocol::{DaemonPaths, Hello};
 use steplatch_temporal::worker::{TlsFiles, WorkerSettings, work};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -105,9 +104,6 @@ fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
     let Arguments { tls, tls_ca, tls_cert, tls_key, tls_domain, .. } = arguments;
     let files = TlsFiles { authority: tls_ca, client: tls_cert.zip(tls_key), domain: tls_domain };
     let is_encrypted = tls || files.authority.is_some() || files.client.is_some() || arguments.api_key.is_some();
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
     Ok(WorkerSettings {
         address: arguments.temporal,
         namespace: arguments.namespace,
@@ -115,14 +111,7 @@ fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
         api_key: arguments.api_key,
         key: arguments.key.unwrap_or_else(|| place.state().join("temporal.key")),
         program: arguments.program.unwrap_or_else(|| PathBuf::from("steplatch")),
-        hello: Hello {
-            protocol_version: PROTOCOL_VERSION,
-            client: "steplatch-temporal".to_owned(),
-            cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
-            environment: Some(environment),
-            surface: Some("temporal".to_owned()),
-            ..Hello::default()
-        },
+        hello: Hello { surface: Some("temporal".to_owned()), ..Hello::of_process("steplatch-temporal") },
         place,
         host: arguments.host,
         lost_after,

@@ -218,7 +218,7 @@ struct Driver<'a> {
     /// How many events a task in flight takes to the host, at the most.
     taken_along: usize,
     /// Whether the run above knows that this one waits.
-    told_waiting: bool,
+    reported_waiting: bool,
     /// What the search attributes say: the state, and whether a gate is open.
     shown: Option<(String, bool)>,
 }
@@ -239,7 +239,7 @@ impl<'a> Driver<'a> {
             ready: VecDeque::new(),
             is_cancelled: false,
             taken_along: 0,
-            told_waiting: false,
+            reported_waiting: false,
             shown: None,
         }
     }
@@ -257,7 +257,7 @@ impl<'a> Driver<'a> {
         let now = self.now();
         let effects = self.ctx.state(|run| resume(&run.history, now));
         self.perform_all(effects).await;
-        self.tell_parent();
+        self.notify_parent();
         while !self.is_over() {
             if let Some(input) = self.ready.pop_front() {
                 self.take(input).await;
@@ -384,7 +384,7 @@ impl<'a> Driver<'a> {
         }
         self.ctx.state_mut(|run| run.events.extend(events));
         self.perform_all(effects).await;
-        self.tell_parent();
+        self.notify_parent();
     }
 
     fn decide(&self, input: Input) -> Decision {
@@ -514,8 +514,7 @@ impl<'a> Driver<'a> {
             _ => None,
         };
         let input = |repeated| self.task_input(EngineTask::Perform { effect: Box::new(effect.clone()), repeated });
-        let (first, second) = (input(false), TaskInput { events: Vec::new(), ..input(true) });
-        let second = TaskInput { from: first.from, events: first.events.clone(), ..second };
+        let (first, second) = (input(false), input(true));
         self.taken_along = self.ctx.state(|run| run.events.len());
         let token = WorkflowCancellationToken::new();
         let (ctx, queue, lost_after, within_token) = (self.ctx, queue_of(&self.host), self.lost_after, token.clone());
@@ -662,17 +661,9 @@ impl<'a> Driver<'a> {
     }
 
     fn close(&self, effect: Effect) -> LocalBoxFuture<'a, ()> {
-        let options = ActivityOptions::with_schedule_to_close_timeout(CLOSES_WITHIN)
-            .task_queue(queue_of(&self.host))
-            .heartbeat_timeout(self.lost_after)
-            .cancellation_token(WorkflowCancellationToken::new())
-            .do_not_eagerly_execute(true)
-            .build();
         let task = EngineTask::Perform { effect: Box::new(effect), repeated: false };
         let input = TaskInput { events: Vec::new(), ..self.task_input(task) };
-        let ctx = self.ctx;
-        // A host that is away for so long closes nothing now.
-        async move { drop(ctx.execute_activity(Tasks::perform, input, options).await) }.boxed_local()
+        closed(self.ctx, queue_of(&self.host), self.lost_after, input).boxed_local()
     }
 
     fn start_child(&mut self, step: StepId, workflow: String, events: Vec<Event>, limit: Option<Duration>) {
@@ -760,12 +751,7 @@ impl<'a> Driver<'a> {
                 let task =
                     EngineTask::Perform { effect: Box::new(Effect::CloseTerminal { session_id }), repeated: false };
                 let input = TaskInput { run: run.to_string(), from: 0, events: Vec::new(), task };
-                let options = ActivityOptions::with_schedule_to_close_timeout(CLOSES_WITHIN)
-                    .task_queue(queue_of(&host))
-                    .heartbeat_timeout(lost_after)
-                    .cancellation_token(WorkflowCancellationToken::new())
-                    .build();
-                let _ = ctx.execute_activity(Tasks::perform, input, options).await;
+                closed(ctx, queue_of(&host), lost_after, input).await;
             }
         }
         .boxed_local()
@@ -781,13 +767,13 @@ impl<'a> Driver<'a> {
         self.pending.push(Pending { key: Key::Notice, token, future });
     }
 
-    /// Tells the run above whenever this one begins or ceases to wait: its clock stands still meanwhile.
-    fn tell_parent(&mut self) {
+    /// Notifies the run above whenever this one begins or ceases to wait: its clock stands still meanwhile.
+    fn notify_parent(&mut self) {
         let (parent, waits) = self
             .ctx
             .state(|run| (run.history.parent().cloned(), run.history.gate().is_some() || run.history.child_waits()));
-        let Some(step) = parent.filter(|_| waits != self.told_waiting) else { return };
-        self.told_waiting = waits;
+        let Some(step) = parent.filter(|_| waits != self.reported_waiting) else { return };
+        self.reported_waiting = waits;
         let above = step.run.clone();
         self.notify(&above, Input::ChildWaits { step, waits });
     }
@@ -814,6 +800,17 @@ impl<'a> Driver<'a> {
         }
         outcome
     }
+}
+
+/// Has a host close a terminal. A host that is away for so long closes nothing now.
+async fn closed(ctx: &Context, queue: String, lost_after: Duration, input: TaskInput) {
+    let options = ActivityOptions::with_schedule_to_close_timeout(CLOSES_WITHIN)
+        .task_queue(queue)
+        .heartbeat_timeout(lost_after)
+        .cancellation_token(WorkflowCancellationToken::new())
+        .do_not_eagerly_execute(true)
+        .build();
+    drop(ctx.execute_activity(Tasks::perform, input, options).await);
 }
 
 /// Whether an action types, or does something else that must not be done twice.

@@ -9,14 +9,12 @@ use steplatch_workflow::EngineTask;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
+use crate::backoff::Backoff;
 use crate::daemon::DaemonConnection;
 use crate::wire::{TaskInput, TaskOutput, shorten};
 
 /// How often a heartbeat is offered. The SDK sends as many as the timeout needs.
 const BEAT: Duration = Duration::from_millis(250);
-
-/// The shortest and the longest pause before the daemon is asked again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// Tasks of runs, performed by the daemon of this host.
 #[derive(Debug)]
@@ -60,7 +58,7 @@ impl Tasks {
         let TaskInput { run, from, events, task } = input;
         let events: Vec<_> =
             events.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
-        let mut pause = PAUSES.0;
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
         loop {
             let task = match &task {
                 EngineTask::Perform { effect, repeated } => {
@@ -91,8 +89,7 @@ impl Tasks {
                 }
             };
             tracing::info!(run, error, "a task waits for the daemon");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
+            backoff.pause().await;
         }
     }
 }

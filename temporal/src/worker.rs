@@ -17,14 +17,17 @@ use temporalio_sdk::runtime::{PollerBehavior, RuntimeOptions};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use url::Url;
 
+use crate::backoff::Backoff;
 use crate::codec::{Codec, KeyError};
 use crate::daemon::DaemonConnection;
 use crate::run::SteplatchRun;
 use crate::tasks::Tasks;
 use crate::wire::{COMMON_QUEUE, DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, STATE, WORKFLOW, queue_of};
 
-/// The shortest and the longest pause before something is tried again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// Returns the pauses before something is tried again.
+const fn backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(200), Duration::from_secs(10))
+}
 
 /// How long a workflow task waits for the worker that has the run in memory. After that any worker replays it.
 const STICKY: Duration = Duration::from_secs(3);
@@ -173,15 +176,14 @@ async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
         .maybe_tls_options(tls)
         .maybe_api_key(api_key.map(|key| String::from_utf8_lossy(&key).trim().to_owned()))
         .build();
-    let mut pause = PAUSES.0;
+    let mut backoff = backoff();
     let connection = loop {
         match Connection::connect(options.clone()).await {
             Ok(connection) => break connection,
             Err(error) => {
                 let error = whole(&error);
                 tracing::warn!("Temporal at {address} is not reached, and is tried again: {error}");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES.1);
+                backoff.pause().await;
             }
         }
     };
@@ -194,7 +196,7 @@ async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
 async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(), WorkerError> {
     use temporalio_common::protos::temporal::api::workflowservice::v1::DescribeNamespaceRequest;
     let WorkerSettings { address, namespace, .. } = settings.clone();
-    let mut pause = PAUSES.0;
+    let mut backoff = backoff();
     loop {
         let request = DescribeNamespaceRequest { namespace: namespace.clone(), ..DescribeNamespaceRequest::default() };
         let asked =
@@ -209,8 +211,7 @@ async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(
             }
             Err(status) => {
                 tracing::warn!("Temporal at {address} does not answer, and is asked again: {}", status.message());
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES.1);
+                backoff.pause().await;
             }
         }
     }
@@ -281,15 +282,14 @@ fn whole(error: &dyn std::error::Error) -> String {
 
 /// Offers the daemon to serve its runs. A daemon that is away is started or waited for.
 async fn serve(daemon: &DaemonConnection, settings: &WorkerSettings) -> Result<(String, Events), WorkerError> {
-    let mut pause = PAUSES.0;
+    let mut backoff = backoff();
     loop {
         match daemon.serve(&settings.address, settings.host.as_deref()).await {
             Ok((reply, events)) if reply.success => return Ok((reply.host, events)),
             Ok((reply, _)) => return Err(WorkerError::Daemon(reply.error.unwrap_or_default())),
             Err(error) if DaemonConnection::is_loss(&error) => {
                 tracing::warn!("the daemon is not reached, and is tried again: {error}");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES.1);
+                backoff.pause().await;
             }
             Err(error) => return Err(WorkerError::Daemon(error.to_string())),
         }
@@ -356,8 +356,8 @@ impl Bridge {
                 return self.daemon.report(report(Some(format!("its events can not be read: {error}")))).await;
             }
         };
-        let mut pause = PAUSES.0;
-        let mut is_told = false;
+        let mut backoff = backoff();
+        let mut is_reported = false;
         loop {
             let options = WorkflowStartOptions::new(COMMON_QUEUE, run_id.clone())
                 .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
@@ -366,13 +366,12 @@ impl Bridge {
             match self.client.start_workflow(SteplatchRun::run, input.clone(), options).await {
                 Ok(_) | Err(WorkflowStartError::AlreadyStarted { .. }) => break,
                 Err(error) => {
-                    if !std::mem::replace(&mut is_told, true) {
+                    if !std::mem::replace(&mut is_reported, true) {
                         let address = &self.settings.address;
                         let error = format!("Temporal at {address} is not reached; the run begins once it is: {error}");
                         self.daemon.report(report(Some(error))).await;
                     }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSES.1);
+                    backoff.pause().await;
                 }
             }
         }
@@ -383,7 +382,7 @@ impl Bridge {
     /// Reports a run that Temporal ends by itself. A run that ends as it decides hands its events over before.
     async fn watch(&self, run_id: String) {
         let run = self.client.get_workflow_handle::<SteplatchRun>(run_id.clone());
-        let mut pause = PAUSES.0;
+        let mut backoff = backoff();
         let lost = loop {
             match run.get_result(WorkflowGetResultOptions::default()).await {
                 Ok(_) => return,
@@ -394,8 +393,7 @@ impl Bridge {
                 Err(WorkflowGetResultError::NotFound(_)) => return,
                 Err(error) => {
                     tracing::debug!(%error, run_id, "a run is watched again");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSES.1);
+                    backoff.pause().await;
                 }
             }
         };

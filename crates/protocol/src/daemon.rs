@@ -36,6 +36,28 @@ pub struct Hello {
     pub surface: Option<String>,
 }
 
+/// Variables of this program that are not passed to what it opens: tokens.
+const OWN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
+
+impl Hello {
+    /// Returns the introduction of a program called `client`, with the directory and the environment of this process.
+    #[must_use]
+    pub fn of_process(client: &str) -> Self {
+        // A value that is not UTF-8 cannot be sent; a variable of that kind that a terminal needs is rare.
+        let environment: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(key, _)| !OWN_VARIABLES.contains(&key.as_str()))
+            .collect();
+        Self {
+            protocol_version: crate::PROTOCOL_VERSION,
+            client: client.to_owned(),
+            cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
+            environment: Some(environment),
+            ..Self::default()
+        }
+    }
+}
+
 /// Who answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HelloReply {

@@ -22,6 +22,7 @@ pub use page::PageLogins;
 pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::join_group;
 pub use pins::{DefinitionKind, PinError, Pins};
+pub use private_file::write_text as write_private_text;
 pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};
 pub use standing::{OwnProcesses, PersonRefusal, Standing};
 pub use steplatch_passkey::SignedText;

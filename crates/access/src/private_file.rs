@@ -18,7 +18,7 @@ pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
 ///
 /// # Errors
 /// When it cannot be written; the file is as it was.
-pub(crate) fn write_text(file: &Path, text: &str) -> io::Result<()> {
+pub fn write_text(file: &Path, text: &str) -> io::Result<()> {
     let new = file.with_extension("new");
     // A file that was left half written has the permissions of its author.
     let _ = std::fs::remove_file(&new);

@@ -1,12 +1,12 @@
 //! The worker's connection: how it proves itself, and the requests that it gets.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
+use steplatch_access::write_private_text;
 use steplatch_ids::random_name;
 use steplatch_protocol::{
     EngineRequest, ReportRequest, ReportRequestReply, ServeRuns, ServeRunsReply, WorkerToken as Token,
@@ -44,7 +44,7 @@ impl WorkerToken {
 
     fn host(&self) -> io::Result<String> {
         kept(&self.host, || {
-            let name = rustix_hostname();
+            let name = queue_part(&rustix::system::uname().nodename().to_string_lossy());
             let random = random_name();
             format!("{name}-{}", &random[random.len().saturating_sub(6)..])
         })
@@ -52,7 +52,7 @@ impl WorkerToken {
 
     fn admits(&self, given: &Token) -> Result<(), String> {
         match self.secret() {
-            // Both are random and long: a comparison that takes no longer for a better guess is not needed by file owners.
+            // Two times 130 random bits: the time of the comparison helps no guess.
             Ok(secret) if secret == given.0 => Ok(()),
             Ok(_) => Err(format!("the token is not that of '{}'", self.token.display())),
             Err(error) => Err(format!("'{}' can not be read: {error}", self.token.display())),
@@ -60,10 +60,9 @@ impl WorkerToken {
     }
 }
 
-/// The name of this machine, as far as a task queue can have it.
-fn rustix_hostname() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect();
+/// Returns the name of a machine as far as a task queue can have it.
+fn queue_part(name: &str) -> String {
+    let name: String = name.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect();
     if name.is_empty() { "host".to_owned() } else { name }
 }
 
@@ -74,11 +73,7 @@ fn kept(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => {
             let text = make();
-            let fresh = path.with_extension("new");
-            let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&fresh, path)?;
+            write_private_text(path, &text)?;
             Ok(text)
         }
     }

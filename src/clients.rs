@@ -14,7 +14,7 @@ pub(crate) mod toml;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -174,7 +174,7 @@ impl UserPaths {
         if program.contains('/') {
             return is_program(Path::new(program)).then(|| PathBuf::from(program));
         }
-        std::env::split_paths(&self.path).map(|folder| folder.join(program)).find(|path| is_program(path))
+        program_in(&self.path, program)
     }
 
     /// Returns a path as people write it.
@@ -186,6 +186,11 @@ impl UserPaths {
     }
 }
 
-fn is_program(path: &Path) -> bool {
+/// Returns the program of this name in a search path.
+pub(crate) fn program_in(path: &OsStr, program: &str) -> Option<PathBuf> {
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(|path| is_program(path))
+}
+
+pub(crate) fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }

@@ -597,6 +597,16 @@ pub(crate) fn file() -> Option<PathBuf> {
     Some(folder.join("steplatch/config.toml"))
 }
 
+/// Returns the tables of an array of tables; `None` if the value is something else.
+fn tables(value: &toml::Value) -> Option<Vec<&Table>> {
+    value.as_array()?.iter().map(toml::Value::as_table).collect()
+}
+
+/// Says that a key of the file is no array of tables.
+fn no_tables(what: &str, key: &str) -> String {
+    format!("{what} is a table of its own, which begins with [[{key}]]")
+}
+
 /// Returns the values of a document, with the names of their tables before their own.
 fn flat(table: &Table) -> Vec<(String, toml::Value)> {
     let mut values = Vec::new();

@@ -4,11 +4,11 @@
 //! over there, and the terminals that it keeps, stay as they are.
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use sha2::{Digest as _, Sha256};
-use steplatch_host::INSTALLED;
+use steplatch_host::{INSTALLED, ssh_arguments};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -37,7 +37,7 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
         None => std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?,
     };
     let bytes = read(&path)?;
-    let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sum = sum_of(&bytes);
     if !silent {
         let megabytes = bytes.len().div_ceil(1 << 20);
         print::note(&format!("sending {} ({megabytes} MB) to {ssh}", path.display()));
@@ -62,6 +62,11 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// Returns the SHA-256 sum, as sha256sum(1) prints it.
+fn sum_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns the script that takes the program from standard input. A copy with another sum is removed.
 fn script(sum: &str) -> String {
     format!(
@@ -72,9 +77,8 @@ fn script(sum: &str) -> String {
 /// Runs a script for `sh` over there with this input. Its questions are asked in this terminal.
 async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::system("ssh could not be run", &error);
-    let mut child = Command::new(PathBuf::from("ssh"))
-        .args(["-T", "-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes", "--", ssh])
-        .arg(format!("exec sh -c '{}'", script.replace('\'', r"'\''")))
+    let mut child = Command::new("ssh")
+        .args(ssh_arguments(ssh, script))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -126,7 +130,7 @@ mod tests {
     fn a_whole_copy_is_put_in_its_place_and_a_damaged_one_is_removed() {
         let home = tempfile::tempdir().unwrap();
         let program = b"#!/bin/sh\necho steplatch here\n";
-        let sum: String = Sha256::digest(program).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum = sum_of(program);
         let folder = home.path().join(".local/share/steplatch/bin").join(VERSION);
         let (success, _, errors) = installed(home.path(), b"#!/bin/sh\necho else\n", &sum);
         assert!(!success && errors.contains("the copy is damaged"), "{errors}");
@@ -137,8 +141,7 @@ mod tests {
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
         // A program that does not run there is not put in place.
         let broken = b"#!/nowhere/interpreter\n";
-        let sum: String = Sha256::digest(broken).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert!(!installed(home.path(), broken, &sum).0);
+        assert!(!installed(home.path(), broken, &sum_of(broken)).0);
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }

@@ -3,13 +3,14 @@
 use std::env;
 use std::io::{stdin, stdout};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Args;
 use steplatch_protocol::DaemonPaths;
 use steplatch_python::worker;
 
+use crate::clients::{is_program, program_in};
 use crate::failure::Failure;
 use crate::settings::Settings;
 
@@ -119,21 +120,14 @@ fn program() -> Result<PathBuf, Failure> {
         return Ok(program);
     }
     let beside = env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
-    let paths = env::var_os("PATH").unwrap_or_default();
-    let in_path = env::split_paths(&paths).map(|folder| folder.join(PROGRAM));
-    let found = beside.into_iter().chain(in_path).find(|program| is_program(program));
-    found.ok_or_else(|| {
+    let in_path = || program_in(&env::var_os("PATH").unwrap_or_default(), PROGRAM);
+    beside.filter(|program| is_program(program)).or_else(in_path).ok_or_else(|| {
         Failure::usage(format!(
             "'{PROGRAM}' is not installed: it is neither beside this program nor in the PATH. Build it in the sources of Steplatch \
              with: cargo build --release --manifest-path temporal/Cargo.toml, and copy it beside 'steplatch'; or name it in the \
              setting temporal.program"
         ))
     })
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
 /// Executes functions for the daemon at the other end of standard input and output, until it disconnects.

@@ -86,9 +86,8 @@ impl Reading {
     /// Reads the value of [`HOST`] in the file.
     pub(super) fn file(&mut self, path: &Path, value: &toml::Value) {
         let place = path.display().to_string();
-        let tables: Option<Vec<_>> = value.as_array().and_then(|list| list.iter().map(toml::Value::as_table).collect());
-        let Some(tables) = tables else {
-            let problem = "a machine is a table of its own, which begins with [[host]]".to_owned();
+        let Some(tables) = super::tables(value) else {
+            let problem = super::no_tables("a machine", HOST);
             return self.wrong.push(Problem { place, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {

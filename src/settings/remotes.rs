@@ -74,9 +74,8 @@ impl Reading {
     /// Reads the value of [`REMOTE`] in the file.
     pub(super) fn file(&mut self, path: &Path, value: &toml::Value) {
         let place = path.display().to_string();
-        let tables: Option<Vec<_>> = value.as_array().and_then(|list| list.iter().map(toml::Value::as_table).collect());
-        let Some(tables) = tables else {
-            let problem = "a remote service is a table of its own, which begins with [[remote]]".to_owned();
+        let Some(tables) = super::tables(value) else {
+            let problem = super::no_tables("a remote service", REMOTE);
             return self.wrong.push(Problem { place, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steplatch_access::Caller;
 use steplatch_host::{QuestionWatch, RemoteHostConfig};
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, random_name};
 use steplatch_protocol::{AskSshQuestion, AskSshQuestionReply};
 use steplatch_runs::Runs;
 use tokio::sync::watch;
@@ -43,7 +43,7 @@ struct HostQuestions {
 impl SshQuestions {
     /// Returns a ticket for a connection to a machine.
     pub(crate) fn ticket(&self, host: &RemoteHostConfig) -> String {
-        let ticket = RunId::random().to_string();
+        let ticket = random_name();
         let mut tickets = self.tickets.lock();
         tickets.push_back((ticket.clone(), host.clone()));
         let surplus = tickets.len().saturating_sub(MOST_TICKETS);

@@ -28,7 +28,7 @@ pub use relay::{Relay, RelayError};
 pub use remote::{
     Channel, ConnectFailure, ErrorText, GIVE_UP, INSTALLED, NoQuestions, OpenSsh, QuestionWatch, RUN_PATIENCE,
     RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup, SHORT_PATIENCE,
-    SshEnvironment, Transport,
+    SshEnvironment, Transport, ssh_arguments,
 };
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};

@@ -25,7 +25,7 @@ pub use self::connection::GIVE_UP;
 pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
-pub use self::transport::{Channel, ErrorText, INSTALLED, OpenSsh, SshEnvironment, Transport};
+pub use self::transport::{Channel, ErrorText, INSTALLED, OpenSsh, SshEnvironment, Transport, ssh_arguments};
 use crate::client::{AskError, Host, OnSecret};
 
 /// How long a request of a client waits for a machine that is not connected.

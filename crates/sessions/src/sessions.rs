@@ -308,8 +308,7 @@ impl Sessions {
             // The next daemon that serves these terminals has to hide it too. A host on another machine learns only the
             // secrets that are typed there.
             let secret = SecretText { terminal: None, text: verb.input_text.clone() };
-            terminal.remember_elsewhere(&secret).await;
-            self.hosts.remember(&[secret]).await;
+            tokio::join!(terminal.remember_elsewhere(&secret), self.hosts.remember(std::slice::from_ref(&secret)));
         }
         let settle = match verb.wait_for_quiet_ms {
             _ if wait.is_some() => None,

@@ -197,8 +197,8 @@ impl ScreenEvents {
 }
 
 /// The time between two looks at a screen. A flood of output is looked at half as often: it can not be read, and each look
-/// costs the daemon and the host of the terminal. It is told by the output and not by the clock, so that a busy machine
-/// changes nothing.
+/// costs the daemon and the host of the terminal. The pace recognises a flood by the amount of output and not by the clock, so that a busy
+/// machine changes nothing.
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,

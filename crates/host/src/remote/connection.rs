@@ -27,7 +27,7 @@ use crate::wire::WIRE_VERSION;
 /// not arrive hours later.
 pub const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// How long a connection that nobody is asked about may take to reach its relay.
+/// How long a connection without a question for a person may take to reach its relay.
 const DIAL_TIME: Duration = Duration::from_secs(60);
 
 /// How long a connection that waits for a person's answer may take. The server over there ends it earlier (`LoginGraceTime`).
@@ -366,9 +366,10 @@ impl OpenSession {
         Ok(Self { session: Session::new(), id, local, speaker: Some(speaker), is_known: false, lost: None })
     }
 
-    /// Whether it has been without a connection for too long.
-    fn is_given_up(&self) -> bool {
-        self.lost.is_some_and(|lost| since_boot().saturating_sub(lost) > GIVE_UP)
+    /// Returns how much longer it waits for its next connection.
+    fn time_left(&self) -> Duration {
+        let away = self.lost.map_or(Duration::ZERO, |lost| since_boot().saturating_sub(lost));
+        GIVE_UP.saturating_sub(away)
     }
 }
 
@@ -400,9 +401,7 @@ impl Supervisor {
                 },
                 Err(failure) => failure,
             };
-            if session.as_ref().is_some_and(OpenSession::is_given_up) {
-                session = None;
-            }
+            session.take_if(|open| open.time_left().is_zero());
             let Some(shared) = self.shared.upgrade() else { return };
             let is_passing = failure.is_passing();
             interrupt(&shared.connection, failure, session.is_some());
@@ -413,14 +412,10 @@ impl Supervisor {
                     () = sleep(pause), if is_passing => {}
                 }
             };
-            match &session {
-                Some(open) => {
-                    let left = GIVE_UP.saturating_sub(since_boot().saturating_sub(open.lost.unwrap_or_default()));
+            match session.as_ref().map(OpenSession::time_left) {
+                Some(left) => {
                     if timeout(left, waiting).await.is_err() {
-                        session = None;
-                        let why = ConnectFailure::Connection("the connection was lost for too long".to_owned());
-                        let why = last_failure(&shared.connection).unwrap_or(why);
-                        interrupt(&shared.connection, why, false);
+                        self.give_up(&mut session);
                     }
                 }
                 None => waiting.await,
@@ -435,18 +430,22 @@ impl Supervisor {
         let dialing = self.route.dial(&request);
         tokio::pin!(dialing);
         let Some(open) = session.as_ref() else { return dialing.await };
-        let left = GIVE_UP.saturating_sub(since_boot().saturating_sub(open.lost.unwrap_or_default()));
-        match timeout(left, &mut dialing).await {
+        match timeout(open.time_left(), &mut dialing).await {
             Ok(dialed) => dialed,
             Err(_) => {
-                *session = None;
-                if let Some(shared) = self.shared.upgrade()
-                    && let Some(why) = last_failure(&shared.connection)
-                {
-                    interrupt(&shared.connection, why, false);
-                }
+                self.give_up(session);
                 dialing.await
             }
+        }
+    }
+
+    /// Ends a session that was without a connection for too long. The reason for the loss stays.
+    fn give_up(&self, session: &mut Option<OpenSession>) {
+        *session = None;
+        if let Some(shared) = self.shared.upgrade()
+            && let Some(why) = last_failure(&shared.connection)
+        {
+            interrupt(&shared.connection, why, false);
         }
     }
 

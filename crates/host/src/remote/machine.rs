@@ -34,7 +34,7 @@ pub(crate) struct Machine {
     /// Held while a host is asked for, so that only one connection is begun at a time.
     connecting: tokio::sync::Mutex<()>,
     /// The version that is installed over there, and the last failure to reach the machine at all.
-    seen: Mutex<Seen>,
+    contact: Mutex<ContactState>,
     /// Terminals that ended with their host, oldest first, and its process id.
     lost: Mutex<VecDeque<(TerminalId, u32)>>,
     /// Held while notes are written, so that older ones do not follow newer ones.
@@ -52,8 +52,9 @@ impl std::fmt::Debug for SecretSink {
     }
 }
 
+/// What is known of a machine besides its hosts.
 #[derive(Debug, Default)]
-struct Seen {
+struct ContactState {
     version: Option<String>,
     failure: Option<(SystemTime, ConnectFailure)>,
     is_connecting: bool,
@@ -94,7 +95,7 @@ impl Machine {
             on_secret: SecretSink(on_secret),
             hosts: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
-            seen: Mutex::default(),
+            contact: Mutex::default(),
             lost: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             changed,
@@ -183,7 +184,7 @@ impl Machine {
         };
         match host.reached(patience).await {
             Ok(_) => {
-                self.seen.lock().failure = None;
+                self.contact.lock().failure = None;
                 Ok(host)
             }
             // It has ended meanwhile, so another one is started.
@@ -206,14 +207,14 @@ impl Machine {
 
     /// Asks the machine for the host that opens new terminals, which is started if there is none.
     async fn find_current(&self) -> Result<RemoteHost, RemoteError> {
-        self.seen.lock().is_connecting = true;
+        self.contact.lock().is_connecting = true;
         self.changed.send_modify(|changed| *changed += 1);
         let dialed = self.route.dial(&RelayRequest::OpenCurrent).await;
         let failed = |why: ConnectFailure| RemoteError::Failed { host: self.config().name.clone(), why };
         {
-            let mut seen = self.seen.lock();
-            seen.is_connecting = false;
-            seen.failure = dialed.as_ref().err().map(|why| (SystemTime::now(), why.clone()));
+            let mut contact = self.contact.lock();
+            contact.is_connecting = false;
+            contact.failure = dialed.as_ref().err().map(|why| (SystemTime::now(), why.clone()));
         }
         self.changed.send_modify(|changed| *changed += 1);
         let reached = match dialed {
@@ -221,7 +222,7 @@ impl Machine {
             Ok(Dialed::Gone) => return Err(failed(ConnectFailure::Host("the relay found none".to_owned()))),
             Err(why) => return Err(failed(why)),
         };
-        self.seen.lock().version = Some(reached.version.clone());
+        self.contact.lock().version = Some(reached.version.clone());
         for other in &reached.others {
             if !self.hosts().iter().any(|host| host.socket() == other) {
                 self.adopt(other.clone(), None);
@@ -233,7 +234,7 @@ impl Machine {
     }
 
     pub(crate) fn status(&self) -> RemoteHostStatus {
-        let seen = self.seen.lock();
+        let contact = self.contact.lock();
         let connections: Vec<Connection> = self.hosts().iter().map(RemoteHost::connection).collect();
         let lost = connections.iter().find_map(|connection| match connection {
             Connection::Up { interrupted: Some(interruption), .. } | Connection::Down(interruption) => {
@@ -241,10 +242,10 @@ impl Machine {
             }
             _ => None,
         });
-        let failure = seen.failure.clone().map(|(since, why)| RemoteHostState::Lost { since, why });
+        let failure = contact.failure.clone().map(|(since, why)| RemoteHostState::Lost { since, why });
         let is_up = connections.iter().any(|connection| matches!(connection, Connection::Up { interrupted: None, .. }));
         let is_connecting =
-            seen.is_connecting || connections.iter().any(|connection| matches!(connection, Connection::Connecting));
+            contact.is_connecting || connections.iter().any(|connection| matches!(connection, Connection::Connecting));
         let state = match (lost, is_up, is_connecting, failure) {
             (Some(lost), ..) => lost,
             (None, true, ..) => RemoteHostState::Connected,
@@ -258,7 +259,7 @@ impl Machine {
         });
         let terminals = self.notes.lock().terminals.values().map(Vec::len).sum();
         let config = self.config().clone();
-        RemoteHostStatus { config, state, version: version.or_else(|| seen.version.clone()), terminals }
+        RemoteHostStatus { config, state, version: version.or_else(|| contact.version.clone()), terminals }
     }
 
     /// Returns the host that keeps a terminal, by what is noted.

@@ -114,8 +114,7 @@ impl Transport for OpenSsh {
     ) -> Pin<Box<dyn Future<Output = io::Result<Channel>> + Send + 'a>> {
         Box::pin(async move {
             let mut arguments = vec![self.program.clone()];
-            arguments.extend(options().map(OsString::from));
-            arguments.extend(["--".into(), host.ssh.clone().into(), relay_command(&self.version, client).into()]);
+            arguments.extend(ssh_arguments(&host.ssh, &relay_script(&self.version, client)));
             let spec = PipedSpec {
                 arguments,
                 folder: "/".into(),
@@ -131,6 +130,13 @@ impl Transport for OpenSsh {
             Ok(Channel { reader: Box::new(reader), writer: Box::new(writer), errors, guard: Box::new(ssh) })
         })
     }
+}
+
+/// Returns the arguments with which `ssh` runs a script for `sh` over there, whatever shell the user has.
+#[must_use]
+pub fn ssh_arguments(ssh: &str, script: &str) -> Vec<OsString> {
+    let command = format!("exec sh -c '{}'", script.replace('\'', r"'\''"));
+    options().map(OsString::from).chain(["--".into(), ssh.into(), command.into()]).collect()
 }
 
 /// Options for a connection in the background: no terminal, no forwarded ports that a second connection could not have, no
@@ -152,13 +158,11 @@ pub(super) const MISSING: &str = "steplatch: not installed for this user";
 /// The directory of installed versions over there, as its shell expands it.
 pub const INSTALLED: &str = "${XDG_DATA_HOME:-$HOME/.local/share}/steplatch/bin";
 
-/// Returns the command that starts the relay: of the same version if it is installed, else the one in the `PATH`, else any.
-/// Written for `sh`, and quoted for whatever shell the user has over there.
-fn relay_command(version: &str, client: &str) -> String {
-    let script = format!(
+/// Returns the script that starts the relay: of the same version if it is installed, else the one in the `PATH`, else any.
+fn relay_script(version: &str, client: &str) -> String {
+    format!(
         r#"b="{INSTALLED}"; for p in "$b/{version}/steplatch" steplatch "$b"/*/steplatch; do if command -v "$p" >/dev/null 2>&1; then exec "$p" host --stdio --client {client}; fi; done; echo "{MISSING}" >&2; exit 127"#
-    );
-    format!("exec sh -c '{script}'")
+    )
 }
 
 #[cfg(test)]
@@ -170,7 +174,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let run = || {
             let mut shell = std::process::Command::new("sh");
-            shell.args(["-c", &relay_command("1.2.3", "c0ffee")]).env_clear().env("HOME", home.path());
+            let command = ssh_arguments("box", &relay_script("1.2.3", "c0ffee")).pop().unwrap();
+            shell.arg("-c").arg(command).env_clear().env("HOME", home.path());
             let said =
                 shell.env("PATH", format!("{}:/usr/bin:/bin", home.path().join("path").display())).output().unwrap();
             (said.status.code(), String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap())

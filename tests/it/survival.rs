@@ -50,25 +50,35 @@ pub(crate) fn whole_output(agent: &Agent, session: &str) -> String {
     }
 }
 
-#[test]
-fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_input_with_it() {
-    const TERMINALS: usize = 20;
-    const LINES: usize = 8_000;
-    let home = Home::new(STEPLATCH);
-    let agent = Agent::new(&home);
+/// Pauses for a random moment of less than so many milliseconds.
+pub(crate) fn moment(most: u32) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % most)));
+}
+
+/// The terminals of [`printing_survives`].
+pub(crate) const TERMINALS: usize = 20;
+
+/// Has [`TERMINALS`] terminals print so many lines each, with a pause after every `portion`, waits for their ends and types into one
+/// more, while `disturb` ends what they depend on. No byte, no wait and no input may be lost or doubled. Returns the terminals that printed.
+pub(crate) fn printing_survives(
+    agent: &Agent,
+    host: Option<&str>,
+    (lines, portion): (usize, usize),
+    disturb: impl FnOnce(),
+) -> Vec<String> {
     let printing = format!(
-        "read start; for ((n = 1; n <= {LINES}; n++)); do echo line-$n; ((n % 100)) || sleep 0.05; done; \
+        "read start; for ((n = 1; n <= {lines}; n++)); do echo line-$n; ((n % {portion})) || sleep 0.05; done; \
          echo finished-$((6 * 7)); read end"
     );
-    let sessions: Vec<String> = (0..TERMINALS)
-        .map(|_| {
-            let opened = agent.calls("open_terminal", json!({"command": ["bash", "-c", printing]}));
-            opened["session_id"].as_str().unwrap().to_owned()
-        })
-        .collect();
-    let typed_into =
-        agent.calls("open_terminal", json!({"command": ["bash", "-c", "stty -echo -icanon; sed -u s/typed/got/"]}));
-    let typed_into = typed_into["session_id"].as_str().unwrap();
+    let open = |command: &str| {
+        let mut asked = json!({"command": ["bash", "-c", command]});
+        host.inspect(|host| asked["host"] = (*host).into());
+        let opened = agent.calls("open_terminal", asked);
+        opened["session_id"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned()
+    };
+    let sessions: Vec<String> = (0..TERMINALS).map(|_| open(&printing)).collect();
+    let typed_into = open("stty -echo -icanon; sed -u s/typed/got/");
     for session in &sessions {
         let sent = agent.calls("send_input", json!({"session_id": session, "input_text": "\n"}));
         assert_eq!(sent["success"], true, "{sent}");
@@ -92,14 +102,7 @@ fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_in
             }
             typed
         });
-        let mut last = 0;
-        for _ in 0..10 {
-            last = next_daemon(&home, last);
-            // A random moment during the operation.
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-            std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % 250)));
-            kill(last);
-        }
+        disturb();
         over.store(true, Ordering::Relaxed);
         typist.join().unwrap()
     });
@@ -110,10 +113,10 @@ fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_in
     let listed = agent.calls("list_terminal_sessions", json!({}));
     assert_eq!(listed["total_sessions"], json!(TERMINALS + 1));
     for session in &sessions {
-        let output = whole_output(&agent, session);
-        let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("line-")).collect();
-        let expected: Vec<String> = (1..=LINES).map(|n| format!("line-{n}")).collect();
-        assert!(lines == expected, "{} lines, of which some are lost or doubled", lines.len());
+        let output = whole_output(agent, session);
+        let printed: Vec<&str> = output.lines().filter(|line| line.starts_with("line-")).collect();
+        let expected: Vec<String> = (1..=lines).map(|n| format!("line-{n}")).collect();
+        assert!(printed == expected, "{} lines, of which some are lost or doubled", printed.len());
     }
     let seen = agent.calls(
         "await_output",
@@ -121,8 +124,24 @@ fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_in
     );
     assert_eq!(seen["reason"], "match", "{seen}");
     let expected: Vec<String> = (1..=typed).map(|n| format!("got-{n}")).collect();
-    let output = whole_output(&agent, typed_into);
+    let output = whole_output(agent, &typed_into);
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
+    sessions
+}
+
+#[test]
+fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_input_with_it() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let sessions = printing_survives(&agent, None, (8_000, 100), || {
+        let mut last = 0;
+        for _ in 0..10 {
+            last = next_daemon(&home, last);
+            // A random moment during the operation.
+            moment(250);
+            kill(last);
+        }
+    });
     let exit = agent.calls("exit_terminal", json!({"session_id": sessions[0]}));
     assert_eq!((&exit["success"], &exit["survivors"]), (&Value::Bool(true), &json!([])));
 }

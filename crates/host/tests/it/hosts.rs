@@ -29,7 +29,7 @@ async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(SecretText)
     Hosts::find(folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
 }
 
-fn spec(command: &[&str]) -> Spec {
+pub(crate) fn spec(command: &[&str]) -> Spec {
     Spec {
         arguments: command.iter().map(Into::into).collect(),
         command: command.join(" "),
@@ -47,8 +47,9 @@ async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
     hosts.open(spec(command)).await.unwrap().0
 }
 
-async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
-    let wait = WaitRequest {
+/// A wait for this in the output, from the beginning on.
+pub(crate) fn wait(pattern: &str) -> WaitRequest {
+    WaitRequest {
         patterns: vec![pattern.to_owned()],
         target: Target::Output,
         since: Some(0),
@@ -56,8 +57,11 @@ async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
         until: Until::Match,
         timeout: Duration::from_secs(60),
         by: None,
-    };
-    let (waited, view) = terminal.wait(wait).await.unwrap();
+    }
+}
+
+async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
+    let (waited, view) = terminal.wait(wait(pattern)).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
     (waited, view)
 }

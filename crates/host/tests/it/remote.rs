@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use steplatch_host::{
     AskError, Channel, ErrorText, HostedTerminal, Hosts, HostsError, NoQuestions, Relay, RemoteHostConfig,
-    RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport, WaitRequest,
+    RemoteHostState, RemoteSetup, SHORT_PATIENCE, Starter, Transport,
 };
 use steplatch_patience::eventually;
-use steplatch_terminal::{Input, Limit, Part, Settle, Size, Spec, Target, Until};
+use steplatch_terminal::{Input, Limit, Part, Settle, Spec};
 use tempfile::TempDir;
+
+use super::hosts::wait;
 
 /// A machine in this process: its terminal host lives as long as this value.
 #[derive(Debug)]
@@ -112,17 +114,7 @@ async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
 }
 
 fn spec(command: &[&str]) -> Spec {
-    Spec {
-        arguments: command.iter().map(Into::into).collect(),
-        command: command.join(" "),
-        folder: "/".into(),
-        inherited: vec![("HERE_ONLY".into(), "1".into())],
-        environment: Vec::new(),
-        size: Size { cols: 80, rows: 24 },
-        name: None,
-        opened_by: None,
-        step: None,
-    }
+    Spec { inherited: vec![("HERE_ONLY".into(), "1".into())], ..super::hosts::spec(command) }
 }
 
 async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
@@ -135,18 +127,6 @@ const ANSWERS: &[&str] = &["sh", "-c", "echo begins; while read line; do echo go
 async fn sees(terminal: &HostedTerminal, pattern: &str) {
     let (waited, view) = terminal.wait(wait(pattern)).await.unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
-}
-
-fn wait(pattern: &str) -> WaitRequest {
-    WaitRequest {
-        patterns: vec![pattern.to_owned()],
-        target: Target::Output,
-        since: Some(0),
-        input: None,
-        until: Until::Match,
-        timeout: Duration::from_secs(60),
-        by: None,
-    }
 }
 
 fn typed(text: &str, step: &str) -> Input {

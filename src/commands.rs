@@ -2,6 +2,7 @@
 
 mod approver;
 pub(crate) mod config;
+mod cp;
 mod daemon;
 mod doctor;
 pub(crate) mod gates;
@@ -77,6 +78,7 @@ enum Command {
     /// Add, check and list other machines on which terminals can be opened
     #[command(subcommand)]
     Hosts(hosts::HostsCommand),
+    Cp(cp::Cp),
     /// List and refresh the workflows of remote services
     #[command(subcommand)]
     Remote(remote::Remote),
@@ -181,6 +183,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Nodes(command) => command.run(&place).await,
         Command::Graph(command) => command.run(&place).await,
         Command::Hosts(command) => command.run(&place).await,
+        Command::Cp(command) => command.run(&place).await,
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Watch(command) => command.run(&place).await,

@@ -13,7 +13,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathComplete
 use clap_complete::env::Shells;
 use steplatch_protocol::{
     DaemonPaths, Hello, ListGraphs, ListHosts, ListNodes, ListRemoteWorkflows, ListTerminalSessions, ListWorkflowRuns,
-    ListWorkflows, RunRecord, Verb, connect,
+    ListWorkflows, RemoteHostInfo, RunRecord, Verb, connect,
 };
 
 use crate::front;
@@ -121,6 +121,19 @@ pub(crate) fn remotes() -> ArgValueCompleter {
     completer(|current| {
         let remotes = asked(ListRemoteWorkflows::default()).map(|reply| reply.remotes).unwrap_or_default();
         remotes.iter().filter_map(|remote| candidate(current, &remote.name, Some(&remote.base_url))).collect()
+    })
+}
+
+/// Completes files, and the names of other machines before a colon.
+pub(crate) fn files() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let mut found = PathCompleter::any().complete(current);
+        if let Some(current) = current.to_str().filter(|current| !current.contains(['/', ':'])) {
+            let hosts = asked(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
+            let host = |host: &RemoteHostInfo| candidate(current, &format!("{}:", host.name), Some(&host.ssh));
+            found.extend(hosts.iter().filter_map(host));
+        }
+        found
     })
 }
 

@@ -190,6 +190,15 @@ fn plain_style(behind: &str) -> Option<usize> {
     (parameters.as_bytes()[end] == b'm' && all_plain).then_some(end + 2)
 }
 
+/// Writes a number of bytes for people: two digits at least, in units of 1,024.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["B", "KB", "MB", "GB"];
+    let exponent = (1..units.len()).take_while(|exponent| bytes >> (10 * exponent) > 0).count();
+    let (whole, unit) = (bytes >> (10 * exponent), units[exponent]);
+    let tenths = exponent.checked_sub(1).map_or(0, |below| ((bytes >> (10 * below)) & 1023) * 10 / 1024);
+    if exponent > 0 && whole < 10 { format!("{whole}.{tenths} {unit}") } else { format!("{whole} {unit}") }
+}
+
 /// Prints an error for people on standard error.
 pub(crate) fn error(message: &str) {
     let message = harmless(&for_people(message));

@@ -255,12 +255,17 @@ async fn stop(place: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
             (1, true) => "; its terminal stays open".to_owned(),
             (many, true) => format!("; its {many} terminals stay open"),
         };
+        let elsewhere = match stopped.remote_terminals {
+            0 => String::new(),
+            1 => "; 1 terminal on another machine stays open".to_owned(),
+            many => format!("; {many} terminals on other machines stay open"),
+        };
         let runs = match stopped.runs {
             0 => "",
             1 => "; 1 run resumes when it starts again",
             _ => "; runs resume when it starts again",
         };
-        print::line(format!("daemon stopped: pid {}{terminals}{runs}", stopped.pid))?;
+        print::line(format!("daemon stopped: pid {}{terminals}{elsewhere}{runs}", stopped.pid))?;
     }
     Ok(ExitCode::SUCCESS)
 }

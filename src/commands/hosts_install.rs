@@ -98,8 +98,19 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a word");
-    Err(Failure::work(format!("nothing was installed on {ssh}: {}", print::visible(last))))
+    let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
+    Err(Failure::work(format!("nothing was installed on {ssh}: {}{}", print::visible(last), advice(last))))
+}
+
+/// Returns the next step after an error of the dynamic loader over there, or of a shell that finds no loader (ld.so(8)).
+fn advice(error: &str) -> &'static str {
+    let has_no_libc = error.contains("GLIBC_") || (error.contains("/.steplatch.") && error.contains("not found"));
+    match has_no_libc {
+        true => {
+            "; this program needs a libc that is not there: build one that needs none, and name it with --program FILE (docs/hosts.md, Steplatch over there)"
+        }
+        false => "",
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +135,14 @@ mod tests {
         let output = shell.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.success(), text(output.stdout), text(output.stderr))
+    }
+
+    #[test]
+    fn a_program_that_needs_another_libc_has_a_next_step() {
+        let loader = "/home/ana/.local/share/steplatch/bin/1/.steplatch.7: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by it)";
+        let shell = "sh: /root/.local/share/steplatch/bin/1/.steplatch.7: not found";
+        assert!(advice(loader).contains("--program FILE") && advice(shell).contains("--program FILE"));
+        assert_eq!(advice("cat: write error: No space left on device"), "");
     }
 
     #[test]

@@ -411,6 +411,7 @@ impl RunOne {
                 working_directory: self.cwd,
                 integrate: self.integrate.then_some(true),
                 limit: Some(PAGE),
+                environment: None,
                 host: None,
             },
         )

@@ -8,6 +8,7 @@ use steplatch_protocol::DaemonPaths;
 use super::{Checks, State};
 use crate::clients::UserPaths;
 use crate::clients::entry::{NAME, OwnEntry, is_same};
+use crate::print;
 
 /// The longest path of a socket, in bytes: `sun_path` without its end, see unix(7).
 const LONGEST_SOCKET: usize = 107;
@@ -110,19 +111,12 @@ fn disk(checks: &mut Checks, folder: &Path, around: &UserPaths) {
             return checks.add("disk", State::Warning, said, None);
         }
     };
-    let said = format!("{} free for the journal of runs", size(free));
+    let said = format!("{} free for the journal of runs", print::size(free));
     let fix = format!("free disk space in {}", around.shown(existing));
     match free {
         0..FULL => checks.problem("disk", said, fix),
         FULL..TIGHT => checks.warn("disk", said, fix),
         _ => checks.good("disk", said),
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes >> 20 {
-        megabytes @ 0..10_240 => format!("{megabytes} MB"),
-        megabytes => format!("{} GB", megabytes >> 10),
     }
 }
 

@@ -42,7 +42,7 @@ impl Far {
     }
 
     /// Makes everything in the home of the other user theirs.
-    fn own(&self) {
+    pub(crate) fn own(&self) {
         self.system("chown", &["-R", &self.guest.0, self.folder.path().to_str().unwrap()]);
     }
 
@@ -76,7 +76,7 @@ impl Far {
     }
 
     /// Ends the connections of this home's daemon, as a network does that is gone.
-    fn cut(home: &Home) -> usize {
+    pub(crate) fn cut(home: &Home) -> usize {
         let config = home.path().join("ssh_config").display().to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let ssh = processes.filter_map(|entry| {
@@ -161,6 +161,19 @@ fn a_machine_that_is_not_reached_says_why_and_what_to_do() {
     home.runs(&["hosts", "remove", "build"]).well();
     let said = failed(&["hosts", "remove", "build"]);
     assert!(said.contains("there is no host 'build'"), "{said}");
+}
+
+#[test]
+fn a_machine_that_refuses_the_key_is_named_with_the_way_to_find_the_right_one() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    let options =
+        "IdentityFile /nonexistent\n  IdentityAgent none\n  PasswordAuthentication no\n  StrictHostKeyChecking no";
+    far.configure(&mut home, &format!("  {options}"));
+    let refused = home.runs(&["hosts", "add", "build", "--ssh", "box"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("Permission denied"), "{refused:?}");
+    assert!(refused.stderr.contains("check with 'ssh box' which key or password it takes"), "{refused:?}");
 }
 
 /// Returns the run that asks a person what ssh asks.
@@ -263,4 +276,56 @@ fn a_machine_works_on_two_other_machines_and_here() {
     let there = &far.guest.0;
     let home_there = far.folder.path().display();
     assert_eq!(run["result"], json!([format!("{there}\n{home_there}\n"), format!("{there}\n"), here]), "{run}");
+}
+
+#[test]
+fn a_bash_node_runs_on_another_machine_and_ends_there_with_its_call() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    far.install();
+    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    std::fs::write(
+        home.path().join("steplatch.toml"),
+        r#"
+[nodes.where]
+type = "bash"
+host = "build"
+command = "id -un; pwd; echo \"$COLOUR {input}\"; cat; echo oops >&2; [ -t 1 ] || echo piped"
+stdin = "fed\n"
+env = { COLOUR = "blue" }
+
+[nodes.fails]
+type = "bash"
+host = "build"
+cwd = "/"
+command = "pwd; echo no disk; exit 3"
+
+[nodes.slow]
+type = "bash"
+host = "{input}"
+command = "echo begun; echo $$ > slow.pid; sleep 600"
+timeout = 2
+"#,
+    )
+    .unwrap();
+    let called = |node: &str, input: &str| home.runs(&["nodes", "run", node, input, "--json"]).json();
+    let (user, folder) = (&far.guest.0, far.folder.path().display());
+    let ran = called("where", "sky");
+    assert_eq!(ran["output"], format!("{user}\n{folder}\nblue sky\nfed\noops\npiped\n"), "{ran}");
+    assert_eq!(ran["attributes"]["host"], "build", "{ran}");
+    let failed = called("fails", "");
+    assert_eq!(failed["output"], "/\nno disk\n", "{failed}");
+    assert_eq!(failed["error"], "The command ended with exit code 3: no disk", "{failed}");
+    assert_eq!(failed["attributes"]["exit_code"], 3, "{failed}");
+    let late = called("slow", "build");
+    assert_eq!((&late["error_type"], &late["output"]), (&json!("timeout"), &json!("begun\n")), "{late}");
+    let pid = std::fs::read_to_string(far.folder.path().join("slow.pid")).unwrap();
+    eventually_blocking("the command has ended there", || {
+        if Path::new("/proc").join(pid.trim()).exists() { Err(pid.clone()) } else { Ok(()) }
+    });
+    let lost = called("slow", "biuld");
+    assert_eq!(lost["error_type"], "connection", "{lost}");
+    assert!(lost["error"].as_str().unwrap().contains("known hosts: build"), "{lost}");
+    let listed = home.runs(&["terminal", "list", "--json"]).json();
+    assert_eq!(listed["sessions"], json!([]), "{listed}");
 }

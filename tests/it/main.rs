@@ -38,6 +38,7 @@ mod setup;
 mod ssh_server;
 mod stories;
 mod survival;
+mod transfers;
 mod trials;
 mod ui;
 mod waking;

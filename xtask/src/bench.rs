@@ -120,6 +120,18 @@ pub(crate) fn page(repository: &Repository, arguments: &[&str]) -> anyhow::Resul
     step::run("measurements", &mut script)
 }
 
+/// Measures terminals and files of another machine beside those of this one, with the published binary and an `sshd` on loopback;
+/// prints one table.
+pub(crate) fn hosts(repository: &Repository) -> anyhow::Result<()> {
+    step::work("programs that are measured", || programs::ensure(programs::FOR_HOSTS))?;
+    step::work("MCP client", || clients::FOR_BENCHMARKS.ensure(repository))?;
+    step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
+    let mut script = Command::new(clients::FOR_BENCHMARKS.python(repository));
+    script.arg(repository.root().join("xtask/bench/hosts.py"));
+    script.arg("--steplatch").arg(repository.target().join("dist/steplatch"));
+    step::run("measurements", &mut script)
+}
+
 /// Measures runs that Temporal decides beside those that the daemon decides, with the published binary and a development
 /// server, on the disk of the build; prints two tables.
 pub(crate) fn temporal(repository: &Repository) -> anyhow::Result<()> {

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 use steplatch_protocol::{
-    AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunCommand, RunGraph, RunNode,
-    SendInput, VERBS, Verb as _, VerbInfo, check,
+    AwaitOutput, ExitTerminal, GetFile, GetScreenContent, ListTerminalSessions, OpenTerminal, PutFile, RunCommand,
+    RunGraph, RunNode, SendInput, VERBS, Verb as _, VerbInfo, check,
 };
 use steplatch_workflow::{Problem, ToolCatalog};
 
@@ -15,7 +15,7 @@ use steplatch_workflow::{Problem, ToolCatalog};
 pub struct TerminalTools;
 
 /// The tools that are actions of machines, each with its verb.
-const ACTIONS: [(&str, &str); 9] = [
+const ACTIONS: [(&str, &str); 11] = [
     ("open_terminal", OpenTerminal::NAME),
     ("run_command", RunCommand::NAME),
     ("send_input", SendInput::NAME),
@@ -23,6 +23,8 @@ const ACTIONS: [(&str, &str); 9] = [
     ("get_screen_content", GetScreenContent::NAME),
     ("list_terminal_sessions", ListTerminalSessions::NAME),
     ("exit_terminal", ExitTerminal::NAME),
+    ("put_file", PutFile::NAME),
+    ("get_file", GetFile::NAME),
     ("run_node", RunNode::NAME),
     ("run_graph", RunGraph::NAME),
 ];

@@ -19,8 +19,8 @@ use steplatch_protocol::{
 use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs, WorkerRequests};
 use steplatch_services::RemoteServices;
 use steplatch_sessions::{
-    ActivityEvents, EventSink, HeldTerminal, Recordings, ScreenEvents, Sessions, ShutdownMode, TerminalEvents,
-    VerbReply, actions,
+    ActivityEvents, CopyEvents, EventSink, HeldTerminal, Recordings, ScreenEvents, Sessions, ShutdownMode,
+    TerminalEvents, VerbReply, actions,
 };
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
@@ -63,6 +63,7 @@ pub(crate) enum ReplyStream {
     Run(RunEvents),
     Terminal(Box<TerminalEvents>),
     Screen(Box<ScreenEvents>),
+    Copy(Box<CopyEvents>),
     Activity(ActivityEvents),
     Hold(HeldTerminal),
     Changes(Box<ToolSubscription>),
@@ -79,6 +80,7 @@ impl ReplyStream {
             Self::Run(events) => events.forward(request_id, sink).await,
             Self::Terminal(events) => events.forward(request_id, sink).await,
             Self::Screen(events) => events.forward(request_id, sink).await,
+            Self::Copy(events) => Box::pin(events.forward(request_id, sink)).await,
             Self::Activity(events) => events.forward(request_id, sink).await,
             Self::Hold(held) => held.forward().await,
             Self::Engine(requests) => requests.forward(request_id, sink).await,
@@ -134,7 +136,8 @@ impl Dispatcher {
         let DispatcherParts { place, hosts, ssh, questions, workers, secrets, keep, configuration, clock } = parts;
         let stop = watch::Sender::new(None);
         let policy = Arc::new(configuration::CommandSettings(configuration.clone()));
-        let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe());
+        let private = [place.state().to_owned(), place.runtime().to_owned()];
+        let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe(), private);
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
         let hands = ExecutorFactory::new(sessions.clone(), secrets.clone());
@@ -275,7 +278,9 @@ impl Dispatcher {
             }
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
-                let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
+                let remote_terminals = sessions.list_hosts().hosts.iter().map(|host| host.terminals).sum();
+                let (terminals, runs) = (status.terminals, status.runs);
+                let reply = StopDaemonReply { pid: status.pid, terminals, remote_terminals, runs };
                 let ending = if verb.keep_terminals { ShutdownMode::KeepTerminals } else { ShutdownMode::CloseTerminals };
                 return (VerbReply::of(reply), Some(ReplyStream::Stop(self.stop.clone(), ending)));
             }
@@ -286,7 +291,9 @@ impl Dispatcher {
             | Command::SendInput(_)
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
-            | Command::ExitTerminal(_)) => Box::pin(actions::act(sessions, caller, action, step)).await,
+            | Command::ExitTerminal(_)
+            | Command::PutFile(_)
+            | Command::GetFile(_)) => Box::pin(actions::act(sessions, caller, action, step)).await,
             Command::RunCommand(verb) => VerbReply::of(Box::pin(sessions.run_command(caller, verb, step)).await),
             Command::GetVariables(verb) => VerbReply::of(Box::pin(sessions.variables(verb)).await),
             Command::SetVariables(verb) => VerbReply::of(Box::pin(sessions.set_variables(caller, verb)).await),
@@ -296,6 +303,10 @@ impl Dispatcher {
             Command::AttachTerminal(verb) => {
                 let (reply, events) = Box::pin(sessions.attach(caller, verb)).await;
                 return (VerbReply::of(reply), events.map(|events| ReplyStream::Terminal(Box::new(events))));
+            }
+            Command::CopyFile(verb) => {
+                let (reply, events) = Box::pin(sessions.copy_file(caller, verb)).await;
+                return (self.without_secrets(VerbReply::of(reply)), events.map(|events| ReplyStream::Copy(Box::new(events))));
             }
             Command::WatchScreen(verb) => {
                 let (reply, events) = Box::pin(sessions.watch_screen(verb)).await;

@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::client::{AskError, Host, OnSecret};
+use crate::files::MachineFiles;
 use crate::records;
 use crate::remote::RemoteHost;
 use crate::remote::{
@@ -396,6 +397,16 @@ impl Hosts {
             remote.opened(machine, &host, description).await;
         }
         Ok((terminal, opened))
+    }
+
+    /// Returns the files of this machine, or of another one. `patience` is how long a request waits for a machine that is not connected.
+    ///
+    /// # Errors
+    /// When the machine is not reached.
+    pub async fn files(&self, machine: Option<&str>, patience: Duration) -> Result<MachineFiles, RemoteError> {
+        let Some(machine) = machine else { return Ok(MachineFiles::here()) };
+        let host = self.remote(machine)?.current(machine, patience).await?;
+        Ok(MachineFiles::there(host, patience))
     }
 
     /// Returns the terminal with this id or name. A terminal found by its id may turn out to be closed at the first

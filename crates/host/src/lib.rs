@@ -7,6 +7,7 @@
 //! host, also older ones, and starts one when there is none.
 
 mod client;
+mod files;
 #[cfg(test)]
 mod fuzz;
 mod hosts;
@@ -21,6 +22,7 @@ mod terminal;
 mod wire;
 
 pub use client::{AskError, Host, HostHello};
+pub use files::{Copied, CopyOptions, MachineFiles, TransferError};
 pub use hosts::{
     HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, START_TIME, SeenActivity, Starter,
 };

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use steplatch_files::{FileAsk, FileError, disk};
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{Attached, Closing, HoldKey, Output, Signal, Terminal, Terminals, Wait};
 use tokio::net::{UnixListener, UnixStream};
@@ -25,6 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::client::HostHello;
+use crate::files::{UnfinishedFiles, blocking};
 use crate::inbox::read_frames;
 use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
@@ -60,6 +62,8 @@ struct Shared {
     links: Links,
     /// The number of the last connection.
     numbers: AtomicU64,
+    /// Files that are being written.
+    unfinished: UnfinishedFiles,
 }
 
 /// Keeps `terminals` and serves every client that connects to `listener`, until there is nothing left to keep.
@@ -87,6 +91,7 @@ pub async fn serve(
         seats: Mutex::default(),
         links: Links::default(),
         numbers: AtomicU64::new(0),
+        unfinished: UnfinishedFiles::default(),
     });
     let user = rustix::process::getuid().as_raw();
     let over = over(shared.clone());
@@ -117,6 +122,7 @@ pub async fn serve(
     }
     shared.terminals.close_all().await;
     shared.ending.send_replace(true);
+    shared.unfinished.remove_all();
     if let Some(path) = path {
         // The host no longer answers there; a running daemon may have removed the socket already.
         let _ = std::fs::remove_file(path);
@@ -312,6 +318,35 @@ impl Connection {
                     // The sender is ours and stays.
                     Err(_) => Ok(()),
                 }
+            }
+            Ask::File(ask) => self.answer_about_file(number, ask).await,
+        }
+    }
+
+    async fn answer_about_file(&self, number: u64, ask: FileAsk) -> Result<(), OutboxClosed> {
+        let unfinished = &self.shared.unfinished;
+        match ask {
+            FileAsk::Describe(path) => self.say(number, blocking(move || disk::describe(&path)).await),
+            FileAsk::List(path) => self.say(number, blocking(move || disk::list(&path)).await),
+            FileAsk::MakeDirectory(path) => self.say(number, blocking(move || disk::make_directory(&path)).await),
+            FileAsk::Read { path, identity, offset, limit } => {
+                self.say(number, blocking(move || disk::read(&path, identity, offset, limit)).await)
+            }
+            FileAsk::Digest { path, identity, length } => {
+                self.say(number, blocking(move || disk::digest(&path, identity, length)).await)
+            }
+            FileAsk::Write { target, offset, bytes } => {
+                unfinished.touch(&target);
+                self.say(number, blocking(move || disk::write(&target, offset, &bytes)).await)
+            }
+            FileAsk::Finish { target, length, digest, mode, replace } => {
+                unfinished.forget(&target);
+                self.say(number, blocking(move || disk::finish(&target, length, digest, mode, replace)).await)
+            }
+            FileAsk::Abandon(target) => {
+                unfinished.forget(&target);
+                blocking(move || disk::abandon(&target)).await;
+                self.say(number, Ok::<(), FileError>(()))
             }
         }
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use steplatch_files::FileAsk;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     CommandRequest, HoldKey, Input, InputWait, Limit, LockHolder, OpenError, Part, Quiet, SecretText, Size, SpawnError,
@@ -64,6 +65,8 @@ pub enum Ask {
     WatchActivity(Option<u64>),
     /// Let this connection carry a link of another machine (`steplatch-link`) once this is answered. → `()`
     Link,
+    /// A request about a file of this machine; its answer is documented there.
+    File(FileAsk),
 }
 
 impl Ask {
@@ -80,7 +83,8 @@ impl Ask {
             | Self::OpenedBy(_)
             | Self::Remember(_)
             | Self::Retire
-            | Self::WatchActivity(_) => true,
+            | Self::WatchActivity(_)
+            | Self::File(_) => true,
         }
     }
 
@@ -411,6 +415,7 @@ mod tests {
     /// One golden file holds all messages, a type and its JSON a line; the other holds all of them in frames.
     #[test]
     fn what_is_spoken_is_written_as_in_the_golden_files() {
+        use steplatch_files::{DirectoryEntry, FileError, FileFacts, FilePiece, FileWritten};
         use steplatch_golden::{Tag, check_enum, check_struct};
         // The golden file has the names under which the types were first written.
         use steplatch_terminal::{
@@ -452,6 +457,8 @@ mod tests {
         check!(outside; Ask, TerminalAsk, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
         check!(check_struct; AttachedNow, OpenedTerminal, Greeting, View, Sent, Waited, Excerpt, Description, HandedBack);
         check!(check_struct; Ran, Closed);
+        check!(outside; FileAsk, FileError);
+        check!(check_struct; FileFacts, FilePiece, FileWritten, DirectoryEntry);
         for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {
             assert!(seen.contains(name), "{name}");
         }

@@ -153,6 +153,9 @@ routes! {
     Get "/hosts" "LIST_HOSTS", Unprocessable;
     Post "/hosts/{host}/check" "CHECK_HOST" of Host, Unprocessable;
 
+    Put "/files" "PUT_FILE", Unprocessable;
+    Post "/files/read" "GET_FILE", Unprocessable;
+
     Get "/nodes" "LIST_NODES", Unprocessable;
     Get "/nodes/{node_id}" "DESCRIBE_NODE" of Node, Unprocessable;
     Post "/nodes/{node_id}/run" "RUN_NODE" of Node, Value;
@@ -198,6 +201,7 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("HOLD_TERMINAL", "lasts as long as its connection, for the page: /live, a WebSocket"),
     ("HAND_BACK_TERMINAL", "belongs to an attached terminal, which a person holds"),
     ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),
+    ("COPY_FILE", "brings events; PUT /files and POST /files/read copy one file"),
     ("OPEN_PAGE", "is for a person in a terminal of their own: steplatch open"),
     ("ASK_SSH_QUESTION", "is for an ssh that the daemon started, which has a ticket"),
     ("BEGIN_PAGE_SESSION", "answers with a cookie: POST /page/session, for the page"),

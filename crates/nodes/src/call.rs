@@ -61,6 +61,11 @@ impl CallLimit {
         Self { limit, deadline, interrupt: call.interrupt.clone() }
     }
 
+    /// Returns the time limit of the call.
+    pub(crate) fn duration(&self) -> Option<Duration> {
+        self.limit
+    }
+
     /// Waits until the call has to end, and returns the reason.
     pub(crate) async fn reached(&self) -> Failure {
         let out_of_time = async {

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use steplatch_workflow::Problem;
 
 pub use bash::Bash;
+pub(crate) use bash::last_line;
 pub use function::Function;
 pub(crate) use http::HttpClient;
 pub use http::{Http, Method};

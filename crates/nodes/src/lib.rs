@@ -9,6 +9,7 @@
 
 mod call;
 pub mod graph;
+mod host;
 mod kind;
 mod node;
 mod nodes;
@@ -18,6 +19,7 @@ mod secrets;
 mod template;
 
 pub use call::{Call, OnText};
+pub use host::{HostCommand, HostCommandEnd, HostCommands, NoHosts, Running};
 pub use kind::*;
 pub use node::{InvalidNodeId, Node, NodeId, Seconds, schema};
 pub use nodes::{NodeFailure, Nodes, Surroundings};

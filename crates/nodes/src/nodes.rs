@@ -12,6 +12,7 @@ use serde_json::Value;
 use steplatch_terminal::Programs;
 
 use crate::call::{Call, CallLimit};
+use crate::host::{HostCommands, NoHosts};
 use crate::kind::{HttpClient, Pty, Servers};
 use crate::node::Node;
 use crate::result::{ErrorType, ExecutorOutcome, Failure, NodeResult};
@@ -40,6 +41,8 @@ pub struct Surroundings {
     pub programs: Programs,
     /// Where secrets come from.
     pub secrets: Arc<dyn Secrets>,
+    /// Other machines, on which bash nodes run commands.
+    pub hosts: Arc<dyn HostCommands>,
 }
 
 impl Surroundings {
@@ -53,6 +56,7 @@ impl Surroundings {
             environment: std::env::vars_os().collect(),
             programs: Programs::new(),
             secrets: Arc::new(BTreeMap::new()),
+            hosts: Arc::new(NoHosts),
         })
     }
 }

@@ -239,6 +239,8 @@ impl Project {
         let document = |declared: &NodeDeclaration| {
             let mut document = serde_json::to_value(&declared.node).ok()?;
             let place = match &declared.node.kind {
+                // A directory of another machine is not this one's.
+                NodeKind::Bash(bash) if bash.host.is_some() => None,
                 NodeKind::Bash(_) | NodeKind::Pty(_) => Some(&mut document),
                 NodeKind::Mcp(_) => document.get_mut("server").filter(|server| server.get("command").is_some()),
                 _ => None,

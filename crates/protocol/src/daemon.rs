@@ -141,8 +141,11 @@ pub struct StopDaemon {
 pub struct StopDaemonReply {
     /// Process id of the daemon that stops
     pub pid: u32,
-    /// Terminals that are closed, or kept
+    /// Terminals of this machine that are closed, or kept
     pub terminals: usize,
+    /// Terminals on other machines, which stay open
+    #[serde(default)]
+    pub remote_terminals: usize,
     /// Runs that the next daemon goes on with
     #[serde(default)]
     pub runs: usize,

@@ -14,6 +14,7 @@ mod codec;
 mod connect;
 mod daemon;
 mod engine;
+mod files;
 mod follow;
 #[cfg(test)]
 mod fuzz;
@@ -56,6 +57,7 @@ pub use approver::*;
 pub use capture::*;
 pub use daemon::*;
 pub use engine::*;
+pub use files::*;
 pub use hosts::*;
 pub use inputs::*;
 pub use library::*;

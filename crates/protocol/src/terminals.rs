@@ -865,6 +865,9 @@ pub struct RunCommand {
     /// Without session_id: another machine, as in open_terminal
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Without session_id: variables to set
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<BTreeMap<String, String>>,
 }
 
 /// What came of a command.

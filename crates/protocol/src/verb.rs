@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
 use crate::{
-    approver, capture, daemon, engine, hosts, inputs, library, metrics, nodes, page, passkey, recordings, remote, runs,
-    screens, terminals, tools,
+    approver, capture, daemon, engine, files, hosts, inputs, library, metrics, nodes, page, passkey, recordings,
+    remote, runs, screens, terminals, tools,
 };
 
 /// Something that can be asked of the daemon. The type holds the parameters.
@@ -61,6 +61,9 @@ impl VerbTraits {
     /// Ends something; again does no more.
     pub const ENDS: Self =
         Self { read_only: false, destructive: true, idempotent: true, open_world: false, once: false };
+    /// Writes a file over another one; again does no more.
+    pub const WRITES: Self =
+        Self { read_only: false, destructive: true, idempotent: true, open_world: true, once: false };
     /// Decides something once: what comes later is refused.
     pub const DECIDES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
@@ -156,6 +159,9 @@ verbs! {
     terminals::SendSignal => SendSignalReply, "SEND_SIGNAL", Some("send_signal"), "Signal a terminal's program", ACTS;
     terminals::AttachTerminal => AttachTerminalReply, "ATTACH_TERMINAL", None, "Join a terminal", READS;
     terminals::HandBackTerminal => HandBackTerminalReply, "HAND_BACK_TERMINAL", None, "Give a held terminal back", SETS;
+    files::PutFile => PutFileReply, "PUT_FILE", Some("put_file"), "Write a file", WRITES;
+    files::GetFile => GetFileReply, "GET_FILE", Some("get_file"), "Read a file", WRITES;
+    files::CopyFile => CopyFileReply, "COPY_FILE", None, "Copy a file between machines", WRITES;
     screens::WatchScreen => WatchScreenReply, "WATCH_SCREEN", None, "Watch the screen of a terminal", READS;
     screens::ReadScrollback => ReadScrollbackReply, "READ_SCROLLBACK", None, "Read a screen and what scrolled away", READS;
     screens::WatchTerminals => WatchTerminalsReply, "WATCH_TERMINALS", None, "Watch the states of terminals", READS;

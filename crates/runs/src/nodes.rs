@@ -5,6 +5,7 @@
 
 mod conversation;
 mod error;
+mod host_shells;
 mod ledger;
 mod panes;
 mod performer;

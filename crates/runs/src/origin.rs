@@ -18,12 +18,19 @@ pub(super) enum Environment {
 }
 
 impl Environment {
-    /// A machine that opens nothing and calls nothing needs no environment.
+    /// A machine that opens nothing, calls nothing and moves no files needs no environment.
     pub(super) fn of_machine(definition: &Definition) -> Self {
         let opens = |state: &State| {
             matches!(
                 state.action().tool(),
-                "open_terminal" | "run_command" | "run_workflow" | "parallel" | "run_node" | "run_graph"
+                "open_terminal"
+                    | "run_command"
+                    | "run_workflow"
+                    | "parallel"
+                    | "run_node"
+                    | "run_graph"
+                    | "put_file"
+                    | "get_file"
             )
         };
         if definition.states().iter().any(opens) { Self::Whole } else { Self::Empty }

@@ -19,6 +19,8 @@ pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, ste
         Command::GetScreenContent(verb) => VerbReply::of(sessions.read(caller, verb).await),
         Command::ListTerminalSessions(_) => VerbReply::of(sessions.list().await),
         Command::ExitTerminal(verb) => VerbReply::of(sessions.exit(caller, verb).await),
+        Command::PutFile(verb) => VerbReply::of(sessions.put_file(caller, verb).await),
+        Command::GetFile(verb) => VerbReply::of(sessions.get_file(caller, verb).await),
         other => VerbReply::failure(format!("a workflow can not do {other:?}")),
     }
 }

@@ -73,7 +73,7 @@ impl Sessions {
         let open = OpenTerminal {
             shell: "bash".to_owned(),
             working_directory: verb.working_directory.clone(),
-            environment: (!self.policy.opens_pagers()).then(|| unattended(caller)),
+            environment: Some(self.environment_of(caller, verb.environment.clone())),
             host: verb.host.clone(),
             cols: 120,
             rows: 40,
@@ -106,6 +106,13 @@ impl Sessions {
         }
         self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         RunCommandReply { session_id: None, offset: None, ..reply }
+    }
+
+    /// Returns the variables of a shell that is started for one command.
+    fn environment_of(&self, caller: &Caller, own: Option<BTreeMap<String, String>>) -> BTreeMap<String, String> {
+        let mut variables = if self.policy.opens_pagers() { BTreeMap::new() } else { unattended(caller) };
+        variables.extend(own.into_iter().flatten());
+        variables
     }
 
     /// Ends the shell of a terminal and leaves its output readable. Returns whether that was possible.

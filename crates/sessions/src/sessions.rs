@@ -48,10 +48,12 @@ pub struct Sessions {
     pub(crate) readers: Arc<Readers>,
     /// Whether the daemon ends, and how.
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
+    /// Directories of this installation, which are not read and written as files.
+    pub(crate) private: Arc<[PathBuf]>,
 }
 
 /// The name of this machine among the hosts.
-const THIS_MACHINE: &str = "local";
+pub(crate) const THIS_MACHINE: &str = "local";
 
 /// How long opening waits for the first prompt.
 const FIRST_PROMPT: Duration = Duration::from_secs(10);
@@ -81,14 +83,18 @@ pub(crate) const CHARACTERS: usize = 10_000;
 const TAIL_LINES: u32 = 50;
 
 impl Sessions {
-    /// Creates the sessions of these hosts. Texts that are typed as secrets are added to `secrets`.
+    /// Creates the sessions of these hosts. Texts that are typed as secrets are added to `secrets`. Files in the directories
+    /// `private` are neither read nor written.
     pub fn new(
         hosts: Hosts,
         secrets: Arc<Redactor>,
         policy: Arc<dyn CommandPolicy>,
         ending: watch::Receiver<Option<ShutdownMode>>,
+        private: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
-        Self { hosts, secrets, policy, held: Arc::default(), readers: Arc::default(), ending }
+        let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
+        let private = private.into_iter().map(real).collect();
+        Self { hosts, secrets, policy, held: Arc::default(), readers: Arc::default(), ending, private }
     }
 
     /// Whether terminals, and the interrupted work of their clients, are left to the next daemon.
@@ -848,7 +854,7 @@ fn is_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
 }
 
 /// Replaces a leading `~` by the caller's home, as their shell would.
-fn at_home(folder: &str, caller: &Caller) -> PathBuf {
+pub(crate) fn at_home(folder: &str, caller: &Caller) -> PathBuf {
     let home = || caller.environment.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
     match folder.strip_prefix('~') {
         Some("") => home().unwrap_or_else(|| folder.into()),

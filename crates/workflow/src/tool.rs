@@ -16,6 +16,10 @@ pub const EXIT_TERMINAL: &str = "exit_terminal";
 pub const SEND_INPUT: &str = "send_input";
 /// Waits for output, within a time-out of its own.
 pub const AWAIT_OUTPUT: &str = "await_output";
+/// Writes a file, here or on another machine.
+pub const PUT_FILE: &str = "put_file";
+/// Reads a file, here or on another machine.
+pub const GET_FILE: &str = "get_file";
 
 /// The fields in which a result says how a wait ended.
 pub(crate) const WAIT_FIELDS: [&str; 3] = ["match_text", "groups", "reason"];

@@ -52,9 +52,11 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
 
 /// Parameters that a call may have and the list of tools does not name: they are for people and captured workflows, and
 /// each costs every model.
-const NOT_OFFERED: [(&str, &[&str]); 3] = [
+const NOT_OFFERED: [(&str, &[&str]); 5] = [
     ("await_output", &["stop_at_input"]),
     ("capture_workflow", &["against", "imported", "since", "last", "expect", "keep", "overwrite_existing"]),
+    ("get_file", &["overwrite"]),
+    ("run_command", &["environment"]),
     ("send_input", &["stop_at_input"]),
 ];
 
@@ -135,11 +137,11 @@ mod tests {
     use super::*;
 
     /// The size of all tools' definitions, in bytes. Raise it only with a reason.
-    const BUDGET: usize = 26_000;
+    const BUDGET: usize = 27_500;
 
-    /// The size of what clients pass to a model: names, descriptions and parameters. 3.5k tokens of four bytes, of which
-    /// capture takes 0.2k, repairs 0.1k, hosts 60 and the engine of a run 30.
-    const BUDGET_OF_MODELS: usize = 14_400;
+    /// The size of what clients pass to a model: names, descriptions and parameters. 3.9k tokens of four bytes, of which
+    /// capture takes 0.2k, files 0.3k, repairs 0.1k, hosts 60 and the engine of a run 30.
+    const BUDGET_OF_MODELS: usize = 15_600;
 
     #[test]
     fn the_list_of_tools_is_the_committed_one() {

@@ -37,7 +37,10 @@ pub struct Bash {
     /// The command line; {input|sh} is the input, quoted for the shell. Left out, the input is the command line
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Folder to run it in; left out, the workspace's
+    /// Another machine to run it on: one of `steplatch hosts list`. Its two streams come as one there
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Folder to run it in; left out, the workspace's, and on another machine the home directory
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Variables that are set for it; {secret:NAME} is a secret by reference
@@ -67,8 +70,21 @@ impl NodeSettings for Bash {
 
     async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
         let CallContext { call, limit, filling, surroundings, .. } = context;
+        let command = match command_of(self, filling) {
+            Ok(command) => command,
+            Err(failure) => return failure.into(),
+        };
+        if let Some(host) = &self.host {
+            let (step, time) = (call.family.clone(), limit.duration());
+            let running = crate::host::run(self, host, command, filling, surroundings, step, time);
+            return tokio::select! {
+                came = running => came,
+                // Its time limit is that of the command over there, whose output so far is then known.
+                () = call.interrupt.cancelled() => Failure::new(ErrorType::Interrupted, "The call was interrupted.").into(),
+            };
+        }
         // It has to end its programs before it returns.
-        run(self, filling, surroundings, call.family.clone(), limit).await
+        run(self, command, filling, surroundings, call.family.clone(), limit).await
     }
 }
 
@@ -85,23 +101,26 @@ fn takes_unquoted_input(command: &str) -> bool {
     substitute::text(command, &Probe(PROBE.into())).replace(&quoted, "").contains(PROBE)
 }
 
+/// Returns the command line of a call.
+fn command_of(bash: &Bash, filling: &TemplateValues) -> Result<String, Failure> {
+    match (&bash.command, filling.input()) {
+        (Some(command), _) => Ok(filling.text(command)),
+        (None, Value::String(line)) => Ok(line.clone()),
+        (None, _) => {
+            let message = "The node has no command, so its input must be one, as a text.";
+            Err(Failure::new(ErrorType::InvalidInput, message))
+        }
+    }
+}
+
 async fn run(
     bash: &Bash,
+    command: String,
     filling: &TemplateValues,
     surroundings: &Surroundings,
     family: Option<String>,
     cut: &CallLimit,
 ) -> ExecutorOutcome {
-    let command = match &bash.command {
-        Some(command) => filling.text(command),
-        None => match filling.input() {
-            Value::String(line) => line.clone(),
-            _ => {
-                let message = "The node has no command, so its input must be one, as a text.";
-                return Failure::new(ErrorType::InvalidInput, message).into();
-            }
-        },
-    };
     let stdin = bash.stdin.as_deref().map(|stdin| filling.text(stdin));
     let spec = PipedSpec {
         arguments: ["bash", "-c", &command].map(OsString::from).to_vec(),
@@ -227,6 +246,6 @@ pub(super) fn environment(
 }
 
 /// Returns the last non-empty line of a program's output, for an error.
-pub(super) fn last_line(text: &str) -> Option<&str> {
+pub(crate) fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

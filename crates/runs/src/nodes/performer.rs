@@ -13,6 +13,7 @@ use steplatch_sessions::Sessions;
 use steplatch_terminal::Programs;
 use tokio::sync::Semaphore;
 
+use super::host_shells::HostShells;
 use super::panes::PtyNodes;
 
 /// Calls in progress at once in the whole daemon; further calls wait for their turn.
@@ -102,6 +103,7 @@ impl ExecutorFactory {
             environment: environment.to_vec(),
             programs: self.programs.clone(),
             secrets: Arc::new(secrets),
+            hosts: Arc::new(HostShells { sessions: self.sessions.clone(), caller: caller.clone() }),
         });
         NodeExecutor { nodes, turns: self.turns.clone(), caller: caller.clone(), panes, resolved }
     }

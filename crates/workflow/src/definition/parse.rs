@@ -196,11 +196,11 @@ impl Reader<'_> {
         let own = object.get("host");
         let host = own.as_ref().and_then(|place| self.host(place));
         let has_session = action.params.get("session_id").is_some_and(|session| !session.is_null());
-        let opens = action.tool == tool::OPEN_TERMINAL || (action.tool == tool::RUN_COMMAND && !has_session);
+        let opens = matches!(action.tool.as_str(), tool::OPEN_TERMINAL | tool::PUT_FILE | tool::GET_FILE)
+            || (action.tool == tool::RUN_COMMAND && !has_session);
         match (own, host.as_deref().or(of_all)) {
             (Some(place), _) if !opens => {
-                let message =
-                    "'host' is for a state that opens a terminal: open_terminal, and run_command without session_id";
+                let message = "'host' is for a state that opens a terminal or moves a file: open_terminal, run_command without session_id, put_file and get_file";
                 self.findings.error(&place.pointer, message);
             }
             (_, Some(host)) if opens && action.params.get("host").is_none() => {

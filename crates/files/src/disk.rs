@@ -1,0 +1,365 @@
+//! Executes requests on the file system of this machine. Every function blocks, and opens and closes what it needs.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::digest::{DigestBuilder, FileDigest};
+use crate::request::{
+    DirectoryEntry, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, LONGEST_PIECE, WriteTarget,
+};
+
+/// The permissions of a new file, if none are requested.
+const NEW_MODE: u32 = 0o644;
+
+/// The bits of `st_mode` that a written file has: it runs as no other user.
+const PERMISSIONS: u32 = 0o777;
+
+/// The most entries that a listed directory may have.
+const MOST_ENTRIES: usize = 100_000;
+
+/// Returns the absolute path: one that is relative, or begins with `~`, begins at the home directory.
+#[must_use]
+pub fn absolute(path: &Path) -> PathBuf {
+    let rest = path.strip_prefix("~").unwrap_or(path);
+    if rest.is_absolute() {
+        return rest.to_owned();
+    }
+    let home = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
+    // Without anything behind it, a join would leave a slash at the end.
+    if rest.as_os_str().is_empty() { home } else { home.join(rest) }
+}
+
+/// Describes a file or directory.
+///
+/// # Errors
+/// When there is none, or it cannot be reached.
+pub fn describe(path: &Path) -> Result<FileFacts, FileError> {
+    let path = absolute(path);
+    let metadata = fs::metadata(&path).map_err(|error| not_read(&path, &error))?;
+    Ok(facts(&path, &metadata))
+}
+
+fn facts(path: &Path, metadata: &fs::Metadata) -> FileFacts {
+    FileFacts {
+        path: shown(path),
+        kind: kind_of(metadata),
+        size: metadata.len(),
+        mode: metadata.mode() & 0o7777,
+        modified: metadata.modified().ok(),
+        identity: FileIdentity { device: metadata.dev(), inode: metadata.ino() },
+    }
+}
+
+fn kind_of(metadata: &fs::Metadata) -> FileKind {
+    match metadata.file_type() {
+        kind if kind.is_file() => FileKind::File,
+        kind if kind.is_dir() => FileKind::Directory,
+        _ => FileKind::Other,
+    }
+}
+
+/// Returns a path for people and for answers.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Lists a directory, sorted by name.
+///
+/// # Errors
+/// When it is no directory, cannot be read, or has more than 100,000 entries.
+pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
+    let path = absolute(path);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotADirectory => FileError::NotDirectory(shown(&path)),
+        _ => not_read(&path, &error),
+    };
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(&path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            // It was removed at this moment.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        let name = entry.file_name();
+        let is_plain = !metadata.is_symlink() && name.to_str().is_some();
+        entries.push(DirectoryEntry {
+            name: name.to_string_lossy().into_owned(),
+            kind: is_plain.then(|| kind_of(&metadata)),
+            size: metadata.len(),
+        });
+        if entries.len() > MOST_ENTRIES {
+            return Err(FileError::Invalid(format!("'{}' has more than {MOST_ENTRIES} entries", path.display())));
+        }
+    }
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(entries)
+}
+
+/// Makes a directory and the missing ones above it. Does nothing if it exists.
+///
+/// # Errors
+/// When it cannot be made, or something else has its name.
+pub fn make_directory(path: &Path) -> Result<(), FileError> {
+    let path = absolute(path);
+    fs::create_dir_all(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => FileError::NotDirectory(shown(&path)),
+        _ => system(&path, &error),
+    })
+}
+
+/// Opens the regular file that was described.
+fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileError> {
+    let path = absolute(path);
+    // A pipe that took its place would wait for a writer.
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
+    let file = file.map_err(|error| not_read(&path, &error))?;
+    let metadata = file.metadata().map_err(|error| not_read(&path, &error))?;
+    let found = facts(&path, &metadata);
+    match found.kind {
+        FileKind::Directory => Err(FileError::IsDirectory(found.path)),
+        FileKind::Other => Err(FileError::NotRegular(found.path)),
+        FileKind::File if found.identity != identity => Err(FileError::Changed(found.path)),
+        FileKind::File => Ok((path, file)),
+    }
+}
+
+/// Reads a piece of the file that was described.
+///
+/// # Errors
+/// When it is not that file any more, it cannot be read, or the limit is out of bounds.
+pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> Result<FilePiece, FileError> {
+    if limit > LONGEST_PIECE {
+        return Err(FileError::Invalid(format!("a piece has at most {LONGEST_PIECE} bytes, not {limit}")));
+    }
+    let (path, file) = open(path, identity)?;
+    let mut bytes = vec![0; limit];
+    let mut read = 0;
+    while read < limit {
+        match file.read_at(&mut bytes[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(not_read(&path, &error)),
+        }
+    }
+    bytes.truncate(read);
+    Ok(FilePiece { bytes })
+}
+
+/// Computes the digest of the first `length` bytes of the file that was described.
+///
+/// # Errors
+/// When it is not that file any more, it is shorter, or it cannot be read.
+pub fn digest(path: &Path, identity: FileIdentity, length: u64) -> Result<FileDigest, FileError> {
+    let (path, file) = open(path, identity)?;
+    match digest_of(&file, length) {
+        Ok((digest, read)) if read == length => Ok(digest),
+        Ok(_) => Err(FileError::Changed(shown(&path))),
+        Err(error) => Err(not_read(&path, &error)),
+    }
+}
+
+/// Returns the digest of at most `length` bytes from the beginning of a file, and how many there were.
+fn digest_of(file: &File, length: u64) -> io::Result<(FileDigest, u64)> {
+    let mut digest = DigestBuilder::default();
+    let mut piece = vec![0; 64 << 10];
+    let mut read = 0;
+    let mut file = file.take(length);
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok((digest.finish(), read)),
+            Ok(more) => {
+                digest.add(&piece[..more]);
+                read += more as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The place of a file and its unfinished copy beside it.
+struct Places {
+    target: PathBuf,
+    part: PathBuf,
+    folder: PathBuf,
+}
+
+/// Returns where a file is written. A symbolic link is followed: the file that it names is written.
+fn places(target: &WriteTarget) -> Result<Places, FileError> {
+    let WriteTarget { path, transfer } = target;
+    if !(1..=64).contains(&transfer.len()) || !transfer.bytes().all(|sign| sign.is_ascii_alphanumeric()) {
+        return Err(FileError::Invalid("the name of a transfer has 1 to 64 letters and digits".to_owned()));
+    }
+    let path = absolute(path);
+    let path = match fs::canonicalize(&path) {
+        Ok(path) => path,
+        // It does not exist yet, or is a link to nothing, which is replaced.
+        Err(_) => path,
+    };
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(_)) => Ok(Places {
+            part: folder.join(format!(".steplatch-{transfer}.part")),
+            folder: folder.to_owned(),
+            target: path,
+        }),
+        _ => Err(FileError::Invalid(format!("'{}' has no file name", path.display()))),
+    }
+}
+
+/// Writes a piece of a file that is not in its place yet. The unfinished copy can be read by its owner only.
+///
+/// # Errors
+/// When the place is a directory or in none, the piece is too long, or the system refuses, as when the disk is full.
+pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+    if bytes.len() > LONGEST_PIECE {
+        return Err(FileError::Invalid(format!("a piece has at most {LONGEST_PIECE} bytes, not {}", bytes.len())));
+    }
+    let Places { target, part, folder } = places(target)?;
+    if offset == 0 {
+        match fs::metadata(&target) {
+            Ok(metadata) if metadata.is_dir() => return Err(FileError::IsDirectory(shown(&target))),
+            Ok(metadata) if !metadata.is_file() => return Err(FileError::NotRegular(shown(&target))),
+            _ => {}
+        }
+    }
+    let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    // Only the first piece makes the file: a later one finds it, or it was removed meanwhile.
+    let opened = OpenOptions::new()
+        .write(true)
+        .create(offset == 0)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(nofollow)
+        .open(&part);
+    let file = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound if offset > 0 => FileError::Lost(shown(&target)),
+        io::ErrorKind::NotFound => FileError::NoDirectory(shown(&folder)),
+        io::ErrorKind::NotADirectory => FileError::NotDirectory(shown(&folder)),
+        _ => system(&target, &error),
+    })?;
+    file.write_all_at(bytes, offset).map_err(|error| system(&target, &error))
+}
+
+/// Checks a written file and puts it in its place, durably. Called again after that, it finds the file in its place.
+///
+/// # Errors
+/// When what was written differs from what was sent, another file is there that may not be replaced, or the system refuses. The
+/// unfinished copy is removed then.
+pub fn finish(
+    target: &WriteTarget,
+    length: u64,
+    expected: FileDigest,
+    mode: Option<u32>,
+    replace: bool,
+) -> Result<FileWritten, FileError> {
+    let places = places(target)?;
+    let finished = put_in_place(&places, length, expected, mode, replace);
+    if finished.is_err() {
+        // What cannot be removed was reported as what it is.
+        let _ = fs::remove_file(&places.part);
+    }
+    finished
+}
+
+fn put_in_place(
+    Places { target, part, folder }: &Places,
+    length: u64,
+    expected: FileDigest,
+    mode: Option<u32>,
+    replace: bool,
+) -> Result<FileWritten, FileError> {
+    let failed = |error: io::Error| system(target, &error);
+    let there = fs::metadata(target).ok();
+    let is_there = |path: &Path| File::open(path).is_ok_and(|file| is_content(&file, length, expected));
+    let written = |metadata: &fs::Metadata, replaced, unchanged| FileWritten {
+        path: shown(target),
+        mode: metadata.mode() & PERMISSIONS,
+        replaced,
+        unchanged,
+    };
+    let file = match File::open(part) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return match there {
+                Some(there) if there.is_file() && is_there(target) => Ok(written(&there, false, true)),
+                _ => Err(FileError::Lost(shown(&target))),
+            };
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if !is_content(&file, length, expected) {
+        return Err(FileError::Damaged(shown(target)));
+    }
+    let mode = mode.or_else(|| there.as_ref().map(fs::Metadata::mode)).unwrap_or(NEW_MODE) & PERMISSIONS;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    if replace {
+        fs::rename(part, target).map_err(failed)?;
+    } else {
+        match renameat_with(CWD, part, CWD, target, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                return match fs::metadata(target) {
+                    Ok(there) if there.is_file() && is_there(target) => {
+                        // It is there already; the copy is not needed.
+                        let _ = fs::remove_file(part);
+                        Ok(written(&there, false, true))
+                    }
+                    _ => Err(FileError::Exists(shown(target))),
+                };
+            }
+            // A file system that does not know the flag has links.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                fs::hard_link(part, target).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => FileError::Exists(shown(target)),
+                    _ => failed(error),
+                })?;
+                fs::remove_file(part).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+    }
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    Ok(written(&metadata, there.is_some(), false))
+}
+
+/// Whether a file has this content.
+fn is_content(file: &File, length: u64, expected: FileDigest) -> bool {
+    let is_long = file.metadata().is_ok_and(|metadata| metadata.len() == length);
+    is_long && digest_of(file, length).is_ok_and(|(digest, read)| read == length && digest == expected)
+}
+
+/// Removes what was written of a file that is not in its place.
+pub fn abandon(target: &WriteTarget) {
+    if let Ok(places) = places(target) {
+        // Usually it was put in its place, or never begun.
+        let _ = fs::remove_file(places.part);
+    }
+}
+
+fn not_read(path: &Path, error: &io::Error) -> FileError {
+    match error.kind() {
+        io::ErrorKind::NotFound => FileError::NotFound(shown(path)),
+        io::ErrorKind::IsADirectory => FileError::IsDirectory(shown(path)),
+        _ => system(path, error),
+    }
+}
+
+fn system(path: &Path, error: &io::Error) -> FileError {
+    let words = error.to_string();
+    let why = words.split_once(" (os error").map_or(words.as_str(), |(why, _)| why).to_owned();
+    FileError::System { path: shown(path), why }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn target(path: &Path) -> WriteTarget {
+    WriteTarget { path: path.to_owned(), transfer: "t1".to_owned() }
+}
+
+/// Writes `content` in pieces of so many bytes, each `times` times.
+fn send(path: &Path, content: &[u8], piece: usize, times: usize) -> Result<(), FileError> {
+    for _ in 0..times {
+        write(&target(path), 0, &content[..content.len().min(piece)])?;
+    }
+    for offset in (piece..content.len()).step_by(piece) {
+        for _ in 0..times {
+            write(&target(path), offset as u64, &content[offset..content.len().min(offset + piece)])?;
+        }
+    }
+    Ok(())
+}
+
+fn placed(path: &Path, content: &[u8], mode: Option<u32>, replace: bool) -> Result<FileWritten, FileError> {
+    finish(&target(path), content.len() as u64, FileDigest::of(content), mode, replace)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    list(folder).unwrap().into_iter().map(|entry| entry.name).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Whatever the pieces, and however often each is sent, what is read is what was sent.
+    #[test]
+    fn a_file_that_is_sent_in_pieces_is_read_as_it_was(content in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700, times in 1_usize..3) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a file");
+        send(&path, &content, piece, times).unwrap();
+        prop_assert!(!path.exists());
+        for again in [false, true] {
+            let written = placed(&path, &content, None, true).unwrap();
+            prop_assert_eq!(written, FileWritten { path: shown(&path), mode: 0o644, replaced: false, unchanged: again });
+        }
+        let facts = describe(&path).unwrap();
+        let mut read_again = Vec::new();
+        while read_again.len() < content.len() {
+            let next = read(&path, facts.identity, read_again.len() as u64, piece).unwrap().bytes;
+            prop_assert!(!next.is_empty());
+            read_again.extend(next);
+        }
+        prop_assert_eq!(&read_again, &content);
+        prop_assert_eq!(digest(&path, facts.identity, facts.size).unwrap(), FileDigest::of(&content));
+        prop_assert_eq!(names(folder.path()), ["a file"]);
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions_unless_others_are_requested() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("script");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4750)).unwrap();
+    send(&path, b"new", 10, 1).unwrap();
+    let written = placed(&path, b"new", None, true).unwrap();
+    assert_eq!((written.mode, written.replaced), (0o750, true));
+    send(&path, b"newer", 10, 1).unwrap();
+    assert_eq!(placed(&path, b"newer", Some(0o600), true).unwrap().mode, 0o600);
+    assert_eq!(fs::read(&path).unwrap(), b"newer");
+}
+
+#[test]
+fn a_file_that_may_not_be_replaced_stays_as_it_is_and_the_same_content_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("note");
+    send(&path, b"one", 10, 1).unwrap();
+    assert!(!placed(&path, b"one", None, false).unwrap().unchanged);
+    send(&path, b"one", 10, 1).unwrap();
+    assert!(placed(&path, b"one", None, false).unwrap().unchanged);
+    send(&path, b"two", 10, 1).unwrap();
+    assert_eq!(placed(&path, b"two", None, false), Err(FileError::Exists(shown(&path))));
+    assert_eq!(fs::read(&path).unwrap(), b"one");
+    assert_eq!(names(folder.path()), ["note"]);
+}
+
+#[test]
+fn a_copy_that_differs_from_what_was_sent_does_not_take_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("note");
+    fs::write(&path, "old").unwrap();
+    for sent in [&b"ne"[..], b"nex", b"newer"] {
+        send(&path, sent, 10, 1).unwrap();
+        assert_eq!(placed(&path, b"new", None, true), Err(FileError::Damaged(shown(&path))));
+    }
+    // A piece whose predecessors are gone begins no file.
+    assert_eq!(write(&target(&path), 5, b"x"), Err(FileError::Lost(shown(&path))));
+    assert_eq!(placed(&path, b"new", None, true), Err(FileError::Lost(shown(&path))));
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    assert_eq!(names(folder.path()), ["note"]);
+}
+
+#[test]
+fn an_unfinished_copy_is_private_and_removed_when_it_is_abandoned() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("note");
+    send(&path, b"secret", 10, 1).unwrap();
+    let part = folder.path().join(".steplatch-t1.part");
+    assert_eq!(fs::metadata(&part).unwrap().mode() & 0o777, 0o600);
+    abandon(&target(&path));
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_link_is_followed_and_what_is_no_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    fs::write(&real, "old").unwrap();
+    symlink(&real, &link).unwrap();
+    send(&link, b"new", 10, 1).unwrap();
+    placed(&link, b"new", None, true).unwrap();
+    assert_eq!(fs::read(&real).unwrap(), b"new");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+
+    let identity = describe(folder.path()).unwrap().identity;
+    assert_eq!(read(folder.path(), identity, 0, 1), Err(FileError::IsDirectory(shown(folder.path()))));
+    assert_eq!(write(&target(folder.path()), 0, b"x"), Err(FileError::IsDirectory(shown(folder.path()))));
+    let device = Path::new("/dev/null");
+    let identity = describe(device).unwrap().identity;
+    assert_eq!(read(device, identity, 0, 1), Err(FileError::NotRegular(shown(device))));
+    assert_eq!(write(&target(device), 0, b"x"), Err(FileError::NotRegular(shown(device))));
+    let nowhere = folder.path().join("no/where");
+    assert_eq!(describe(&nowhere), Err(FileError::NotFound(shown(&nowhere))));
+    assert_eq!(write(&target(&nowhere), 0, b"x"), Err(FileError::NoDirectory(shown(&folder.path().join("no")))));
+    let below = real.join("below");
+    assert_eq!(write(&target(&below), 0, b"x"), Err(FileError::NotDirectory(shown(&real))));
+    assert_eq!(make_directory(&below), Err(FileError::NotDirectory(shown(&below))));
+    assert_eq!(list(&real), Err(FileError::NotDirectory(shown(&real))));
+}
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let identity = describe(&pipe).unwrap().identity;
+    assert_eq!(read(&pipe, identity, 0, 1), Err(FileError::NotRegular(shown(&pipe))));
+}
+
+#[test]
+fn a_file_that_another_one_replaces_or_that_shrinks_is_not_read_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    fs::write(&path, "one").unwrap();
+    let facts = describe(&path).unwrap();
+    // It may grow.
+    fs::write(&path, "one and more").unwrap();
+    assert_eq!(digest(&path, facts.identity, 3).unwrap(), FileDigest::of(b"one"));
+    fs::write(&path, "o").unwrap();
+    assert_eq!(digest(&path, facts.identity, 3), Err(FileError::Changed(shown(&path))));
+    let other = folder.path().join("other");
+    fs::write(&other, "two").unwrap();
+    fs::rename(&other, &path).unwrap();
+    assert_eq!(read(&path, facts.identity, 0, 3), Err(FileError::Changed(shown(&path))));
+}
+
+#[test]
+fn what_is_out_of_bounds_is_refused() {
+    let path = Path::new("/nowhere");
+    let identity = FileIdentity { device: 0, inode: 0 };
+    assert!(matches!(read(path, identity, 0, LONGEST_PIECE + 1), Err(FileError::Invalid(_))));
+    assert!(matches!(write(&target(path), 0, &vec![0; LONGEST_PIECE + 1]), Err(FileError::Invalid(_))));
+    for transfer in ["", "../x", "a/b", &"a".repeat(65)] {
+        let target = WriteTarget { path: path.to_owned(), transfer: transfer.to_owned() };
+        assert!(matches!(write(&target, 0, b""), Err(FileError::Invalid(_))), "{transfer}");
+    }
+    let root = WriteTarget { path: "/".into(), transfer: "t1".to_owned() };
+    assert!(matches!(write(&root, 0, b""), Err(FileError::Invalid(_) | FileError::IsDirectory(_))));
+}
+
+#[test]
+fn a_relative_path_begins_at_the_home_directory() {
+    let home = std::env::home_dir().unwrap();
+    for (path, expected) in [
+        ("~", home.clone()),
+        ("~/a", home.join("a")),
+        ("a/b", home.join("a/b")),
+        ("/a", "/a".into()),
+        ("", home.clone()),
+    ] {
+        assert_eq!(absolute(Path::new(path)), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_in_the_words_of_the_system() {
+    let error = system(Path::new("/x"), &io::Error::from(Errno::NOSPC));
+    assert_eq!(error.to_string(), "'/x': No space left on device");
+}
+
+#[test]
+fn a_directory_is_listed_with_what_its_entries_are_and_links_are_not_followed() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("b"), "123").unwrap();
+    make_directory(&folder.path().join("a/deep")).unwrap();
+    symlink("b", folder.path().join("c")).unwrap();
+    fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"d\xff")), "").unwrap();
+    let listed = list(folder.path()).unwrap();
+    let kinds: Vec<_> = listed.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
+    assert_eq!(
+        kinds,
+        [("a", Some(FileKind::Directory)), ("b", Some(FileKind::File)), ("c", None), ("d\u{fffd}", None)]
+    );
+    assert_eq!(listed[1].size, 3);
+}

@@ -1,0 +1,17 @@
+//! Files of one machine, as transfers read and write them: in pieces, atomically, and with a checksum of the whole.
+//!
+//! Owns the requests ([`FileAsk`]), which travel to the machine of a file, and their execution there ([`disk`]). A file that is
+//! written grows beside its place as `.steplatch-TRANSFER.part`, and takes its place by a rename once its length and its SHA-256
+//! digest are right. Every request may be repeated: it has the same effect and the same answer again.
+
+mod digest;
+pub mod disk;
+mod piece_size;
+mod request;
+
+pub use digest::{DigestBuilder, FileDigest, InvalidDigest};
+pub use piece_size::PieceSize;
+pub use request::{
+    DirectoryEntry, FileAsk, FileError, FileFacts, FileIdentity, FileKind, FilePiece, FileWritten, LONGEST_PIECE,
+    WriteTarget,
+};

@@ -1,0 +1,72 @@
+//! How long the pieces of a transfer are. Pure.
+
+use std::time::Duration;
+
+use crate::request::LONGEST_PIECE;
+
+/// The length of the next piece, in bytes: 64 KiB at first, then so much that a piece takes 50 to 250 ms, at most [`LONGEST_PIECE`].
+///
+/// A transfer shares its connection with terminals. A key waits behind one piece at most, so pieces are short on a slow
+/// connection, and long on a fast one, where the round trip of each is what costs time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PieceSize(usize);
+
+/// The length of the first piece, in bytes.
+const FIRST: usize = 64 << 10;
+
+/// The shortest piece, in bytes.
+const SHORTEST: usize = 4 << 10;
+
+/// A piece that took less is followed by longer ones.
+const QUICK: Duration = Duration::from_millis(50);
+
+/// A piece that took more is followed by shorter ones.
+const SLOW: Duration = Duration::from_millis(250);
+
+impl Default for PieceSize {
+    fn default() -> Self {
+        Self(FIRST)
+    }
+}
+
+impl PieceSize {
+    /// Returns the length, in bytes.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.0
+    }
+
+    /// Returns the length of the next piece when this one took so long.
+    #[must_use]
+    pub fn next(self, took: Duration) -> Self {
+        Self(match took {
+            took if took < QUICK => (self.0 * 2).min(LONGEST_PIECE),
+            took if took > SLOW => (self.0 / 2).max(SHORTEST),
+            _ => self.0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the length after so many pieces over a connection of this round trip and so many bytes a second.
+    fn settled(round_trip: Duration, bytes_a_second: usize, pieces: usize) -> usize {
+        let took = |size: PieceSize| {
+            round_trip
+                + Duration::from_secs(1) * u32::try_from(size.bytes()).unwrap() / u32::try_from(bytes_a_second).unwrap()
+        };
+        (0..pieces).fold(PieceSize::default(), |size, _| size.next(took(size))).bytes()
+    }
+
+    #[test]
+    fn pieces_are_long_where_the_connection_is_fast_and_short_where_it_is_slow() {
+        let ms = Duration::from_millis;
+        assert_eq!(settled(ms(1), 500 << 20, 20), LONGEST_PIECE);
+        // A piece of 64 KiB over 1 MB/s takes 62 ms and the round trip.
+        assert_eq!(settled(ms(30), 1 << 20, 20), 64 << 10);
+        // A modem.
+        assert_eq!(settled(ms(100), 4 << 10, 20), SHORTEST);
+    }
+}

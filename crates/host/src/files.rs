@@ -1,0 +1,183 @@
+//! Files of this machine and of other ones: requests about them ([`MachineFiles`]) and copies from one machine to another ([`MachineFiles::copy`]).
+//!
+//! A copy is read and written in pieces, each of which is a request that may be repeated: it survives a lost connection as
+//! terminals do, and its memory is one piece. The machine of the target compares the digest of the whole before it puts the file in its place.
+
+mod copy;
+mod unfinished;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use steplatch_files::{
+    DirectoryEntry, FileAsk, FileDigest, FileError, FileFacts, FileIdentity, FilePiece, FileWritten, WriteTarget, disk,
+};
+
+pub use self::copy::{Copied, CopyOptions};
+pub(crate) use self::unfinished::UnfinishedFiles;
+use crate::client::AskError;
+use crate::remote::RemoteHost;
+use crate::terminal::Keeper;
+use crate::wire::{Ask, Refusal};
+
+/// Why a request about a file failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TransferError {
+    /// The machine refused, or its system did.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The terminal host over there is of a version that has no files.
+    #[error(
+        "the terminal host there is older than file transfers; 'steplatch hosts add … --install' installs this version, which starts once the terminals there are closed"
+    )]
+    TooOld,
+    /// The machine did not answer.
+    #[error(transparent)]
+    Ask(AskError),
+}
+
+impl From<AskError> for TransferError {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Refused(Refusal::NotUnderstood) => Self::TooOld,
+            error => Self::Ask(error),
+        }
+    }
+}
+
+/// The files of one machine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct MachineFiles(Place);
+
+#[derive(Debug, Clone)]
+enum Place {
+    Here,
+    There(Keeper, Duration),
+}
+
+impl MachineFiles {
+    pub(crate) fn here() -> Self {
+        Self(Place::Here)
+    }
+
+    pub(crate) fn there(host: RemoteHost, patience: Duration) -> Self {
+        Self(Place::There(Keeper::There(host), patience))
+    }
+
+    /// Whether they are files of this machine.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        matches!(self.0, Place::Here)
+    }
+
+    /// Describes a file or directory.
+    ///
+    /// # Errors
+    /// When there is none, or the machine does not answer.
+    pub async fn describe(&self, path: PathBuf) -> Result<FileFacts, TransferError> {
+        self.ask(FileAsk::Describe(path.clone()), move || disk::describe(&path)).await
+    }
+
+    /// Lists a directory, sorted by name.
+    ///
+    /// # Errors
+    /// When it is no directory, or the machine does not answer.
+    pub async fn list(&self, path: PathBuf) -> Result<Vec<DirectoryEntry>, TransferError> {
+        self.ask(FileAsk::List(path.clone()), move || disk::list(&path)).await
+    }
+
+    /// Makes a directory and the missing ones above it.
+    ///
+    /// # Errors
+    /// When it cannot be made, or the machine does not answer.
+    pub async fn make_directory(&self, path: PathBuf) -> Result<(), TransferError> {
+        self.ask(FileAsk::MakeDirectory(path.clone()), move || disk::make_directory(&path)).await
+    }
+
+    /// Computes the digest of the first `length` bytes of a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the machine does not answer.
+    pub async fn digest(
+        &self,
+        path: PathBuf,
+        identity: FileIdentity,
+        length: u64,
+    ) -> Result<FileDigest, TransferError> {
+        let ask = FileAsk::Digest { path: path.clone(), identity, length };
+        self.ask(ask, move || disk::digest(&path, identity, length)).await
+    }
+
+    async fn read(
+        &self,
+        path: PathBuf,
+        identity: FileIdentity,
+        offset: u64,
+        limit: usize,
+    ) -> Result<FilePiece, TransferError> {
+        let ask = FileAsk::Read { path: path.clone(), identity, offset, limit };
+        self.ask(ask, move || disk::read(&path, identity, offset, limit)).await
+    }
+
+    async fn write(&self, target: WriteTarget, offset: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
+        match &self.0 {
+            // The piece is not copied for a request that is not sent.
+            Place::Here => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
+            Place::There(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
+        }
+    }
+
+    async fn finish(
+        &self,
+        target: WriteTarget,
+        length: u64,
+        digest: FileDigest,
+        mode: Option<u32>,
+        replace: bool,
+    ) -> Result<FileWritten, TransferError> {
+        let ask = FileAsk::Finish { target: target.clone(), length, digest, mode, replace };
+        self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await
+    }
+
+    async fn abandon(&self, target: WriteTarget) {
+        let here = target.clone();
+        let abandoned = self.ask(FileAsk::Abandon(target), move || {
+            disk::abandon(&here);
+            Ok(())
+        });
+        if let Err(error) = abandoned.await {
+            tracing::debug!(%error, "an unfinished file is left to the host over there");
+        }
+    }
+
+    /// Sends a request to the machine of the files, or does it here.
+    async fn ask<T>(
+        &self,
+        ask: FileAsk,
+        here: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, TransferError>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        match &self.0 {
+            Place::Here => Ok(blocking(here).await?),
+            Place::There(keeper, patience) => {
+                let answer: Result<T, FileError> = keeper.ask(&Ask::File(ask), *patience).await?;
+                Ok(answer?)
+            }
+        }
+    }
+}
+
+/// Does something on the file system in a thread that may block.
+pub(crate) async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(act).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}

@@ -1,0 +1,110 @@
+//! Files that are being written here for another machine. What its client does not finish is removed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steplatch_files::{WriteTarget, disk};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// How long an unfinished file stays without another piece. Longer than a connection may be lost before its client gives up.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// The unfinished files of a terminal host. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UnfinishedFiles {
+    /// Each with the signal that a piece has come.
+    files: Arc<Mutex<HashMap<WriteTarget, Arc<Notify>>>>,
+}
+
+impl UnfinishedFiles {
+    /// Notes a piece of a file. Without another one, the file is removed after [`LONGEST_PAUSE`].
+    pub(crate) fn touch(&self, target: &WriteTarget) {
+        let mut files = self.files.lock();
+        if let Some(touched) = files.get(target) {
+            touched.notify_one();
+            return;
+        }
+        let touched = Arc::new(Notify::new());
+        files.insert(target.clone(), touched.clone());
+        drop(files);
+        let (files, target) = (self.clone(), target.clone());
+        tokio::spawn(async move {
+            while timeout(LONGEST_PAUSE, touched.notified()).await.is_ok() {
+                if !files.files.lock().contains_key(&target) {
+                    return;
+                }
+            }
+            if files.take(&target) {
+                super::blocking(move || disk::abandon(&target)).await;
+            }
+        });
+    }
+
+    /// Forgets a file that is finished or abandoned.
+    pub(crate) fn forget(&self, target: &WriteTarget) {
+        self.take(target);
+    }
+
+    fn take(&self, target: &WriteTarget) -> bool {
+        let touched = self.files.lock().remove(target);
+        // Its task ends.
+        if let Some(touched) = &touched {
+            touched.notify_one();
+        }
+        touched.is_some()
+    }
+
+    /// Removes all unfinished files, at the end of the host.
+    pub(crate) fn remove_all(&self) {
+        self.files.lock().drain().for_each(|(target, _)| disk::abandon(&target));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(files: &UnfinishedFiles, folder: &std::path::Path) -> (WriteTarget, std::path::PathBuf) {
+        let target = WriteTarget { path: folder.join("file"), transfer: "t1".to_owned() };
+        files.touch(&target);
+        disk::write(&target, 0, b"half").unwrap();
+        (target, folder.join(".steplatch-t1.part"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_not_finished_is_removed_after_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = UnfinishedFiles::default();
+        let (target, part) = begun(&files, folder.path());
+        tokio::time::sleep(LONGEST_PAUSE / 2).await;
+        files.touch(&target);
+        tokio::time::sleep(LONGEST_PAUSE * 3 / 4).await;
+        assert!(part.exists(), "a piece came meanwhile");
+        tokio::time::sleep(LONGEST_PAUSE / 2).await;
+        // The time is paused, but the removal happens in a thread.
+        for _ in 0..1000 {
+            if !part.exists() {
+                break;
+            }
+            super::super::blocking(|| std::thread::sleep(Duration::from_millis(5))).await;
+        }
+        assert!(!part.exists());
+        assert!(files.files.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_was_finished_is_not_touched_and_the_end_of_the_host_removes_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = UnfinishedFiles::default();
+        let (target, part) = begun(&files, folder.path());
+        files.forget(&target);
+        tokio::time::sleep(LONGEST_PAUSE * 2).await;
+        assert!(part.exists());
+        files.touch(&target);
+        files.remove_all();
+        assert!(!part.exists());
+    }
+}

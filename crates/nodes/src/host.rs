@@ -1,0 +1,168 @@
+//! Commands of bash nodes on other machines. This crate knows what is run there; the daemon runs it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::kind::Bash;
+use crate::nodes::Surroundings;
+use crate::result::{ErrorType, ExecutorOutcome, Failure};
+use crate::template::TemplateValues;
+
+/// A command line for another machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCommand {
+    /// The name of the machine.
+    pub host: String,
+    /// A line for bash.
+    pub line: String,
+    /// The directory there; none for the home directory.
+    pub folder: Option<String>,
+    /// Variables that are set for it.
+    pub environment: BTreeMap<String, String>,
+    /// The name of the call, under which it is run once.
+    pub step: Option<String>,
+    /// How long it may take.
+    pub limit: Option<Duration>,
+}
+
+/// How a command on another machine ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostCommandEnd {
+    /// It ended.
+    Ended {
+        /// What it printed, on both streams.
+        output: String,
+        /// Whether the middle of the output is left out.
+        is_cut: bool,
+        /// Its exit code, if the shell there reports one.
+        exit_code: Option<i32>,
+    },
+    /// Its time was up, and it was ended.
+    TimedOut {
+        /// What it had printed.
+        output: String,
+    },
+    /// It was not run, or its machine was lost.
+    Failed {
+        /// Why, as a whole sentence.
+        why: String,
+    },
+}
+
+/// A future that is boxed, since [`HostCommands`] is used as an object.
+pub type Running<'a> = Pin<Box<dyn Future<Output = HostCommandEnd> + Send + 'a>>;
+
+/// Runs commands on other machines.
+pub trait HostCommands: fmt::Debug + Send + Sync {
+    /// Runs a command to its end. Dropping the future ends it.
+    fn run(&self, command: HostCommand) -> Running<'_>;
+}
+
+/// For processes that reach no other machine.
+#[derive(Debug, Clone, Copy)]
+pub struct NoHosts;
+
+impl HostCommands for NoHosts {
+    fn run(&self, command: HostCommand) -> Running<'_> {
+        let why = format!("Host '{}' can not be reached from here.", command.host);
+        Box::pin(std::future::ready(HostCommandEnd::Failed { why }))
+    }
+}
+
+/// Returns the line that runs a command as a node on this machine runs it: without a terminal, and with this standard input.
+/// Both of its streams go into one pipe.
+fn line_of(command: &str, stdin: Option<&str>) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let stdin = match stdin {
+        Some(text) => format!("< <(printf %s {})", quoted(text)),
+        None => "< /dev/null".to_owned(),
+    };
+    format!("( set -o pipefail; bash -c {} {stdin} 2>&1 | cat )", quoted(command))
+}
+
+/// Runs the command of a bash node on another machine.
+pub(crate) async fn run(
+    bash: &Bash,
+    host: &str,
+    command: String,
+    filling: &TemplateValues,
+    surroundings: &Surroundings,
+    step: Option<String>,
+    limit: Option<Duration>,
+) -> ExecutorOutcome {
+    let stdin = bash.stdin.as_deref().map(|stdin| filling.text(stdin));
+    let asked = HostCommand {
+        host: filling.text(host),
+        line: line_of(&command, stdin.as_deref()),
+        folder: bash.cwd.as_deref().map(|folder| filling.text(folder)),
+        environment: bash.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect(),
+        step,
+        limit,
+    };
+    let host = asked.host.clone();
+    outcome(surroundings.hosts.run(asked).await, limit).with("command", command).with("host", host)
+}
+
+fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
+    let (output, exit_code, failure, is_cut) = match end {
+        HostCommandEnd::Failed { why } => return Failure::new(ErrorType::Connection, why).into(),
+        HostCommandEnd::TimedOut { output } => {
+            let seconds = limit.unwrap_or_default().as_secs_f64();
+            let message = format!("It took longer than {seconds} s, which is its limit.");
+            (output, None, Some(Failure::new(ErrorType::Timeout, message)), false)
+        }
+        HostCommandEnd::Ended { output, exit_code, is_cut } => {
+            let failure = match exit_code {
+                Some(0) => None,
+                Some(code) => {
+                    let said = crate::kind::last_line(&output).map(|line| format!(": {line}")).unwrap_or_default();
+                    Some(Failure::new(ErrorType::ExitCode, format!("The command ended with exit code {code}{said}")))
+                }
+                None => Some(Failure::new(ErrorType::Unknown, "The exit status of the command is unknown.")),
+            };
+            (output, exit_code, failure, is_cut)
+        }
+    };
+    let came = ExecutorOutcome { output: output.clone().into(), failure, attributes: serde_json::Map::new() }
+        .with("stdout", output)
+        .with("stderr", "")
+        .with("exit_code", serde_json::json!(exit_code));
+    if is_cut { came.with("output_cut", true) } else { came }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a line as the shell over there does.
+    fn run_here(line: &str) -> (Option<i32>, String) {
+        let output = std::process::Command::new("bash").args(["-c", line]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    #[test]
+    fn a_line_runs_the_command_without_a_terminal_and_keeps_its_exit_code() {
+        assert_eq!(run_here(&line_of("echo 'a b'; echo c >&2; exit 3", None)), (Some(3), "a b\nc\n".to_owned()));
+        assert_eq!(run_here(&line_of("cat; echo .", Some("it's\n$HOME"))), (Some(0), "it's\n$HOME.\n".to_owned()));
+        assert_eq!(run_here(&line_of("cat", None)), (Some(0), String::new()));
+        assert_eq!(run_here(&line_of("[ -t 1 ] || echo none", None)).1, "none\n");
+    }
+
+    #[test]
+    fn the_end_of_a_command_becomes_the_result_of_its_node() {
+        let ended = |exit_code| HostCommandEnd::Ended { output: "x\nno disk\n".to_owned(), is_cut: false, exit_code };
+        assert_eq!(outcome(ended(Some(0)), None).failure, None);
+        let failed = outcome(ended(Some(2)), None);
+        assert_eq!(failed.failure.unwrap().message, "The command ended with exit code 2: no disk");
+        assert_eq!(failed.attributes["exit_code"], 2);
+        assert_eq!(outcome(ended(None), None).failure.unwrap().kind, ErrorType::Unknown);
+        let late = outcome(HostCommandEnd::TimedOut { output: "x".to_owned() }, Some(Duration::from_secs(2)));
+        assert_eq!(late.failure.unwrap().message, "It took longer than 2 s, which is its limit.");
+        assert_eq!(
+            outcome(HostCommandEnd::Failed { why: "gone".to_owned() }, None).failure.unwrap().kind,
+            ErrorType::Connection
+        );
+    }
+}

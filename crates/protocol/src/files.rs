@@ -1,0 +1,204 @@
+//! Verbs about files of this machine and of other ones.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+const fn yes() -> bool {
+    true
+}
+
+/// Write a file here or on another machine, whole or not at all. Give content or content_base64 (1 MiB), or from (256 MiB).
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PutFile {
+    /// Its place; relative to the home on another machine
+    pub path: String,
+    /// Text
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Bytes
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_base64: Option<String>,
+    /// Local file to copy
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Permissions, such as 0755
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Replace another content
+    #[serde(default = "yes")]
+    pub overwrite: bool,
+    /// Another machine, as in open_terminal
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// Read a file of this or another machine: content of text, content_base64 of bytes, the rest from next_offset on. Or copy it to a local file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetFile {
+    /// The file; relative to the home on another machine
+    pub path: String,
+    /// Local file to copy it to instead (256 MiB)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Byte to begin at
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: u64,
+    /// Most bytes to return
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub limit: u32,
+    /// Replace another content of to
+    #[serde(default = "yes")]
+    pub overwrite: bool,
+    /// Another machine, as in open_terminal
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+const fn default_limit() -> u32 {
+    32_768
+}
+
+/// Copy a file or a directory from one machine to another, and report the progress as events.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CopyFile {
+    /// Machine of the source (default: this one)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_host: Option<String>,
+    /// The source
+    pub from: String,
+    /// Machine of the target (default: this one)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_host: Option<String>,
+    /// The target; in a directory it keeps the name of its source
+    pub to: String,
+    /// Replace files with another content
+    #[serde(default = "yes")]
+    pub overwrite: bool,
+    /// Copy a directory with everything in it
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recursive: bool,
+}
+
+/// A file that was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WrittenFile {
+    /// Its machine, if that is another one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its absolute path
+    pub path: String,
+    /// Its length in bytes
+    pub size: u64,
+    /// Its SHA-256 digest
+    pub sha256: String,
+    /// Its permissions
+    pub mode: String,
+    /// It replaced another file
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
+    /// A file with this content was there already
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unchanged: bool,
+}
+
+/// The file that was written, or why it was not.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PutFileReply {
+    /// Whether the file is in its place
+    pub success: bool,
+    /// The file
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<WrittenFile>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The content of a file, or the copy that was written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetFileReply {
+    /// Whether the file was read
+    pub success: bool,
+    /// Its absolute path
+    #[serde(default)]
+    pub path: String,
+    /// Its length in bytes
+    #[serde(default)]
+    pub size: u64,
+    /// Its permissions
+    #[serde(default)]
+    pub mode: String,
+    /// When its content changed last (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified: Option<String>,
+    /// SHA-256 digest of the whole file, up to 256 MiB
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// The text from offset on
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// The bytes from offset on, in base64, where they are no text
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_base64: Option<String>,
+    /// Offset of the rest, if there is more
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<u64>,
+    /// The local file that was written
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<WrittenFile>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Whether a copy has begun.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CopyFileReply {
+    /// Whether it has
+    pub success: bool,
+    /// Files that are copied
+    #[serde(default)]
+    pub files: u64,
+    /// Their length together, in bytes
+    #[serde(default)]
+    pub size: u64,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An event of a copy. The last one is [`CopyEvent::CopyEnded`] or [`CopyEvent::CopyFailed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event_type", rename_all = "snake_case")]
+pub enum CopyEvent {
+    /// A part was copied.
+    CopyProgress {
+        /// Bytes of all files that were copied so far.
+        copied: u64,
+        /// The source of the file that is copied.
+        path: String,
+    },
+    /// A file is in its place.
+    FileCopied {
+        /// The file.
+        file: WrittenFile,
+    },
+    /// A link, a device, a socket or a pipe in a copied directory was left out.
+    FileSkipped {
+        /// Its path.
+        path: String,
+    },
+    /// All files are in their places.
+    CopyEnded,
+    /// The copy ended early. Files that were copied before stay.
+    CopyFailed {
+        /// What went wrong and what to do.
+        error: String,
+    },
+}

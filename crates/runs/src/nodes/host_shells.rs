@@ -1,0 +1,59 @@
+//! Commands of bash nodes on other machines: each runs in a shell of its own there, which is closed afterwards.
+
+use std::sync::Arc;
+
+use steplatch_access::Caller;
+use steplatch_nodes::{HostCommand, HostCommandEnd, HostCommands, Running};
+use steplatch_protocol::{ExitTerminal, RunCommand};
+use steplatch_sessions::Sessions;
+
+/// The longest wait for one command, in seconds.
+const LONGEST: f64 = 3600.0;
+
+/// The most characters of output: as many as a node on this machine keeps bytes.
+const MOST_OUTPUT: u32 = 512 << 10;
+
+/// Shells on other machines, opened for one caller.
+#[derive(Debug)]
+pub(super) struct HostShells {
+    pub(super) sessions: Sessions,
+    pub(super) caller: Arc<Caller>,
+}
+
+impl HostShells {
+    async fn run(&self, command: HostCommand) -> HostCommandEnd {
+        let HostCommand { host, line, folder, environment, step, limit } = command;
+        let verb = RunCommand {
+            command: line,
+            host: Some(host),
+            working_directory: folder,
+            environment: Some(environment),
+            timeout: limit.map_or(LONGEST, |limit| limit.as_secs_f64().clamp(0.1, LONGEST)),
+            limit: Some(MOST_OUTPUT),
+            ..RunCommand::default()
+        };
+        // Dropping the request closes the shell.
+        let reply = self.sessions.run_command(&self.caller, verb, step).await;
+        if let Some(session_id) = reply.session_id {
+            self.sessions.exit(&self.caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        }
+        if reply.timed_out {
+            return HostCommandEnd::TimedOut { output: reply.output };
+        }
+        if reply.awaiting_input {
+            let why = "The command asks for input at its terminal, and a node has none to give.".to_owned();
+            return HostCommandEnd::Failed { why };
+        }
+        if !reply.success && reply.exit_code.is_none() {
+            let why = reply.error.unwrap_or_else(|| "The command was not run.".to_owned());
+            return HostCommandEnd::Failed { why };
+        }
+        HostCommandEnd::Ended { output: reply.output, is_cut: reply.truncated, exit_code: reply.exit_code }
+    }
+}
+
+impl HostCommands for HostShells {
+    fn run(&self, command: HostCommand) -> Running<'_> {
+        Box::pin(Self::run(self, command))
+    }
+}

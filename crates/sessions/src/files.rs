@@ -1,0 +1,352 @@
+//! Files of this machine and of other ones, as clients read, write and copy them.
+
+mod copying;
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use steplatch_access::Caller;
+use steplatch_clock as clock;
+use steplatch_files::{FileError, FileFacts, FileKind};
+use steplatch_host::{Copied, CopyOptions, MachineFiles, RemoteError, TransferError};
+use steplatch_protocol::{GetFile, GetFileReply, PutFile, PutFileReply, WrittenFile};
+
+pub use self::copying::CopyEvents;
+use crate::sessions::{Sessions, THIS_MACHINE, at_home, patience};
+
+/// The most bytes that a request or a reply has.
+const MOST_INLINE: usize = 1 << 20;
+
+/// The longest file that a tool copies, in bytes. A call should end before clients lose their patience.
+const MOST_COPIED: u64 = 256 << 20;
+
+/// Why a file was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileTrouble {
+    /// The machine was not reached.
+    #[error(transparent)]
+    Machine(#[from] RemoteError),
+    /// The request about the file failed, on this machine or on the named one.
+    #[error("{error}{}{}", place(.host.as_deref()), advice(.error))]
+    Transfer {
+        /// The machine, if it is another one.
+        host: Option<String>,
+        /// Why.
+        error: TransferError,
+    },
+    /// The path is one of Steplatch's own.
+    #[error("'{}' belongs to steplatch itself: it is not read or written as a file", .0.display())]
+    Private(PathBuf),
+    /// The request is invalid.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+fn place(host: Option<&str>) -> String {
+    host.map(|host| format!(" (on host '{host}')")).unwrap_or_default()
+}
+
+fn advice(error: &TransferError) -> &'static str {
+    match error {
+        TransferError::File(FileError::Exists(_)) => "; overwrite=true replaces it",
+        TransferError::File(FileError::NoDirectory(_)) => "; make it first",
+        TransferError::File(FileError::Changed(_)) => "; try again once nothing writes to it",
+        _ => "",
+    }
+}
+
+/// One end of a copy: the files of a machine, and a path there.
+#[derive(Debug, Clone)]
+pub(crate) struct FilePlace {
+    host: Option<String>,
+    files: MachineFiles,
+    path: PathBuf,
+}
+
+impl FilePlace {
+    fn failed(&self, error: TransferError) -> FileTrouble {
+        FileTrouble::Transfer { host: self.host.clone(), error }
+    }
+
+    async fn describe(&self) -> Result<FileFacts, FileTrouble> {
+        self.files.describe(self.path.clone()).await.map_err(|error| self.failed(error))
+    }
+
+    /// Describes the file; none if there is none.
+    async fn describe_if_there(&self) -> Result<Option<FileFacts>, FileTrouble> {
+        match self.files.describe(self.path.clone()).await {
+            Ok(facts) => Ok(Some(facts)),
+            Err(TransferError::File(FileError::NotFound(_))) => Ok(None),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Returns a path in this directory.
+    fn join(&self, name: impl AsRef<Path>) -> Self {
+        Self { path: self.path.join(name), ..self.clone() }
+    }
+
+    /// Copies a file of this place to another one.
+    async fn copy_to(
+        &self,
+        facts: &FileFacts,
+        target: &Self,
+        options: CopyOptions,
+        progress: impl FnMut(u64) + Send,
+    ) -> Result<WrittenFile, FileTrouble> {
+        let copied = self.files.copy((&self.path, facts), (&target.files, &target.path), options, progress).await;
+        match copied {
+            Ok(copied) => Ok(written(target.host.clone(), copied)),
+            // Which of the two machines refused shows in the path of a file, and in the name of a machine that is not reached.
+            Err(error) if concerns_source(&error, facts) => Err(self.failed(error)),
+            Err(error) => Err(target.failed(error)),
+        }
+    }
+}
+
+/// Whether an error names the source of a copy.
+fn concerns_source(error: &TransferError, facts: &FileFacts) -> bool {
+    let path = match error {
+        TransferError::File(
+            FileError::NotFound(path)
+            | FileError::Changed(path)
+            | FileError::IsDirectory(path)
+            | FileError::NotRegular(path),
+        ) => path,
+        TransferError::File(FileError::System { path, .. }) => path,
+        TransferError::File(FileError::Invalid(_)) => return true,
+        _ => return false,
+    };
+    *path == facts.path
+}
+
+fn written(host: Option<String>, Copied { file, length, digest }: Copied) -> WrittenFile {
+    WrittenFile {
+        host,
+        path: file.path,
+        size: length,
+        sha256: digest.to_string(),
+        mode: mode_text(file.mode),
+        replaced: file.replaced,
+        unchanged: file.unchanged,
+    }
+}
+
+/// Writes permissions as chmod(1) takes them.
+fn mode_text(mode: u32) -> String {
+    format!("{mode:04o}")
+}
+
+/// Reads permissions as chmod(1) takes them.
+fn mode_of(text: &str) -> Result<u32, FileTrouble> {
+    let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| FileTrouble::Invalid(format!("mode is written as 0644, between 0000 and 0777, not '{text}'")))
+}
+
+/// Returns the path with `.` and `..` resolved by its text.
+fn resolved(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut path, part| {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+        path
+    })
+}
+
+impl Sessions {
+    /// Writes a file.
+    pub async fn put_file(&self, caller: &Arc<Caller>, verb: PutFile) -> PutFileReply {
+        match self.put(caller, verb).await {
+            Ok(file) => PutFileReply { success: true, file: Some(file), error: None },
+            Err(trouble) => PutFileReply { error: Some(trouble.to_string()), ..PutFileReply::default() },
+        }
+    }
+
+    async fn put(&self, caller: &Arc<Caller>, verb: PutFile) -> Result<WrittenFile, FileTrouble> {
+        let PutFile { path, content, content_base64, from, mode, overwrite, host } = verb;
+        let mode = mode.as_deref().map(mode_of).transpose()?;
+        let bytes = match (content, content_base64, &from) {
+            (Some(text), None, None) => text.into_bytes(),
+            (None, Some(text), None) => STANDARD
+                .decode(text.trim())
+                .map_err(|error| FileTrouble::Invalid(format!("content_base64 is not base64: {error}")))?,
+            (None, None, Some(_)) => Vec::new(),
+            _ => {
+                let words = "one of content, content_base64 and from says what is written";
+                return Err(FileTrouble::Invalid(words.to_owned()));
+            }
+        };
+        if bytes.len() > MOST_INLINE {
+            let words = format!(
+                "the content has {} bytes, and a request has at most {MOST_INLINE}; write it to a local file and name that in from",
+                bytes.len()
+            );
+            return Err(FileTrouble::Invalid(words));
+        }
+        let target = self.place(caller, host, &path).await?;
+        let Some(from) = from else {
+            let copied = target.files.put(&target.path, &bytes, mode, overwrite).await;
+            return copied.map(|copied| written(target.host.clone(), copied)).map_err(|error| target.failed(error));
+        };
+        let source = self.place(caller, None, &from).await?;
+        let facts = source.describe().await?;
+        let options = CopyOptions { mode, replace: overwrite, limit: MOST_COPIED };
+        source.copy_to(&facts, &target, options, |_| {}).await
+    }
+
+    /// Reads a file, or copies it to this machine.
+    pub async fn get_file(&self, caller: &Arc<Caller>, verb: GetFile) -> GetFileReply {
+        match self.get(caller, verb).await {
+            Ok(reply) => reply,
+            Err(trouble) => GetFileReply { error: Some(trouble.to_string()), ..GetFileReply::default() },
+        }
+    }
+
+    async fn get(&self, caller: &Arc<Caller>, verb: GetFile) -> Result<GetFileReply, FileTrouble> {
+        let GetFile { path, to, offset, limit, overwrite, host } = verb;
+        let limit = limit as usize;
+        if !(1..=MOST_INLINE).contains(&limit) {
+            return Err(FileTrouble::Invalid(format!("limit must be between 1 and {MOST_INLINE} bytes, not {limit}")));
+        }
+        let source = self.place(caller, host, &path).await?;
+        let facts = source.describe().await?;
+        let described = |sha256| GetFileReply {
+            success: true,
+            path: facts.path.clone(),
+            size: facts.size,
+            mode: mode_text(facts.mode),
+            modified: facts.modified.map(clock::system_iso8601),
+            sha256,
+            ..GetFileReply::default()
+        };
+        if let Some(to) = to {
+            let target = self.place(caller, None, &to).await?;
+            let options = CopyOptions { mode: None, replace: overwrite, limit: MOST_COPIED };
+            let saved = source.copy_to(&facts, &target, options, |_| {}).await?;
+            return Ok(GetFileReply { size: saved.size, saved: Some(saved.clone()), ..described(Some(saved.sha256)) });
+        }
+        let failed = |error| source.failed(error);
+        let bytes = source.files.get(&source.path, &facts, offset, limit).await.map_err(failed)?;
+        let sha256 = if facts.kind == FileKind::File && (1..=MOST_COPIED).contains(&facts.size) {
+            let digest = source.files.digest(source.path.clone(), facts.identity, facts.size).await;
+            Some(digest.map_err(failed)?.to_string())
+        } else {
+            None
+        };
+        let may_be_more = bytes.len() == limit || offset + (bytes.len() as u64) < facts.size;
+        let reply = described(sha256);
+        let (content, content_base64, read) = match text_of(&bytes, may_be_more) {
+            Some(text) => (Some(self.secrets.masked_fragment(text.to_owned())), None, text.len()),
+            None => {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                if self.secrets.masked_fragment(text.clone()) != text {
+                    let words = format!("'{}' has a secret in it, which is not returned; copy it with to", facts.path);
+                    return Err(FileTrouble::Invalid(words));
+                }
+                (None, Some(STANDARD.encode(&bytes)), bytes.len())
+            }
+        };
+        let next_offset =
+            may_be_more.then_some(offset + read as u64).filter(|next| *next < facts.size || facts.size == 0);
+        Ok(GetFileReply { content, content_base64, next_offset, ..reply })
+    }
+
+    /// Returns the files of a machine and a path there. A relative path begins at the caller's directory here, and at the home
+    /// directory on another machine.
+    async fn place(&self, caller: &Caller, host: Option<String>, path: &str) -> Result<FilePlace, FileTrouble> {
+        if path.is_empty() || path.contains('\0') {
+            return Err(FileTrouble::Invalid("a path is empty, or has a NUL character in it".to_owned()));
+        }
+        let host = host.filter(|host| host != THIS_MACHINE);
+        let files = self.hosts.files(host.as_deref(), patience(caller)).await?;
+        let path = match host {
+            Some(_) => PathBuf::from(path),
+            None => {
+                let path = caller.folder.join(at_home(path, caller));
+                self.check_private(&path)?;
+                path
+            }
+        };
+        Ok(FilePlace { host, files, path })
+    }
+
+    /// Refuses a path in the directories of this installation: its sockets, its journal, the proofs of people.
+    fn check_private(&self, path: &Path) -> Result<(), FileTrouble> {
+        // Links on the way to what does not exist yet are followed as far as there is something.
+        let existing = path
+            .ancestors()
+            .find_map(|above| Some((std::fs::canonicalize(above).ok()?, path.strip_prefix(above).ok()?)));
+        let real = existing.map_or_else(|| path.to_owned(), |(real, rest)| real.join(rest));
+        let is_private = |path: &Path| self.private.iter().any(|private| path.starts_with(private));
+        match is_private(&resolved(&real)) || is_private(&resolved(path)) {
+            true => Err(FileTrouble::Private(path.to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Returns bytes as text, if they are: without a control character that no text has. A character that is cut off at the end, with more
+/// behind it, is left out.
+fn text_of(bytes: &[u8], may_be_more: bool) -> Option<&str> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() && may_be_more => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok().filter(|text| !text.is_empty())?
+        }
+        Err(_) => return None,
+    };
+    (!text.contains('\0')).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_told_from_bytes_and_a_cut_character_is_left_for_the_next_part() {
+        assert_eq!(text_of("häuser".as_bytes(), false), Some("häuser"));
+        assert_eq!(text_of(&"hä".as_bytes()[..2], true), Some("h"));
+        assert_eq!(text_of(&"hä".as_bytes()[..2], false), None);
+        assert_eq!(text_of(b"\x7fELF\0", false), None);
+        assert_eq!(text_of(b"\xff\xfe", true), None);
+        assert_eq!(text_of(&"ä".as_bytes()[..1], true), None);
+        assert_eq!(text_of(b"", false), Some(""));
+    }
+
+    #[test]
+    fn permissions_are_read_as_chmod_takes_them() {
+        for (text, mode) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("0o600", 0o600)] {
+            assert_eq!(mode_of(text).unwrap(), mode);
+        }
+        assert_eq!(mode_text(0o44), "0044");
+        for text in ["", "u+x", "888", "4755", "-1"] {
+            assert!(mode_of(text).unwrap_err().to_string().contains("mode is written as 0644"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_resolved_by_its_text() {
+        for (path, expected) in [("/a/../b", "/b"), ("/../a", "/a"), ("/a/./b/..", "/a")] {
+            assert_eq!(resolved(Path::new(path)), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_machine_and_the_next_step() {
+        let trouble = |host: Option<&str>, error: FileError| {
+            FileTrouble::Transfer { host: host.map(str::to_owned), error: error.into() }.to_string()
+        };
+        assert_eq!(
+            trouble(Some("build"), FileError::Exists("/a".to_owned())),
+            "'/a' exists with another content (on host 'build'); overwrite=true replaces it"
+        );
+        assert_eq!(
+            trouble(None, FileError::NoDirectory("/a".to_owned())),
+            "directory '/a' does not exist; make it first"
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! `steplatch cp`: copies files and directories between this machine and others.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::Args;
+use serde::Serialize;
+use steplatch_protocol::{CopyEvent, CopyFile, CopyFileReply, DaemonPaths, WrittenFile};
+
+use crate::failure::Failure;
+use crate::print::{self, QUIET};
+use crate::{completion, front};
+
+/// Copy files between machines: each is written whole or not at all, and checked by its SHA-256 digest
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Cp {
+    /// Files and directories to copy; HOST:PATH is on another machine
+    #[arg(required = true, value_name = "SOURCE", add = completion::files())]
+    sources: Vec<FileArgument>,
+    /// Where to; in a directory a copy keeps its name
+    #[arg(value_name = "TARGET", add = completion::files())]
+    target: FileArgument,
+    /// Copy directories with everything in them
+    #[arg(long, short)]
+    recursive: bool,
+    /// Leave a file alone that exists with another content, and fail
+    #[arg(long, short)]
+    no_clobber: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  steplatch cp app.tar.gz build:              to the home directory of host 'build'
+  steplatch cp build:/var/log/app.log .       from there
+  steplatch cp -r site web:/srv               a directory
+A path on another machine that is not absolute begins at the home directory there.
+A local file with a colon in its name is written ./a:b.";
+
+/// How often a copy is begun anew when the daemon was lost.
+const MOST_ATTEMPTS: usize = 3;
+
+/// A path, on another machine if one is named before a colon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileArgument {
+    host: Option<String>,
+    path: String,
+}
+
+impl FromStr for FileArgument {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() {
+            return Err("a path is empty");
+        }
+        Ok(match text.split_once(':') {
+            Some((host, path)) if !host.is_empty() && !host.contains('/') => {
+                let path = if path.is_empty() { "~" } else { path };
+                Self { host: Some(host.to_owned()), path: path.to_owned() }
+            }
+            _ => Self { host: None, path: text.to_owned() },
+        })
+    }
+}
+
+/// What was copied, for programs.
+#[derive(Debug, Default, Serialize)]
+struct CopyReport {
+    success: bool,
+    files: Vec<WrittenFile>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<String>,
+}
+
+impl Cp {
+    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let several = self.sources.len() > 1;
+        let mut report = CopyReport { success: true, ..CopyReport::default() };
+        for source in self.sources {
+            let FileArgument { host: to_host, path: mut to } = self.target.clone();
+            if several && !to.ends_with('/') {
+                to.push('/');
+            }
+            let FileArgument { host: from_host, path: from } = source;
+            let recursive = self.recursive;
+            let verb = CopyFile { from_host, from, to_host, to, overwrite: !self.no_clobber, recursive };
+            copy(place, &verb, self.json, &mut report).await?;
+        }
+        if self.json {
+            print::json(&report)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Copies one source. A daemon that is lost meanwhile is started again, and the copy begins anew: a file that is in its place stays.
+async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
+    let before = (report.files.len(), report.skipped.len());
+    for _ in 0..MOST_ATTEMPTS {
+        report.files.truncate(before.0);
+        report.skipped.truncate(before.1);
+        let client = front::client(place).await?;
+        let (reply, mut events) = client.subscribe(verb.clone()).await?;
+        if let Some(error) = &reply.error {
+            return Err(Failure::work(error.clone()).with(&reply));
+        }
+        let mut progress = Progress::new(&reply, json);
+        while let Some(event) = events.next().await {
+            match serde_json::from_value(event) {
+                Ok(CopyEvent::CopyProgress { copied, path }) => progress.show(copied, &path),
+                Ok(CopyEvent::FileCopied { file }) => {
+                    progress.hide();
+                    if !json {
+                        print::line(described(&file))?;
+                    }
+                    report.files.push(file);
+                }
+                Ok(CopyEvent::FileSkipped { path }) => {
+                    progress.hide();
+                    print::note(&format!("left out, since it is no file: {path}"));
+                    report.skipped.push(path);
+                }
+                Ok(CopyEvent::CopyEnded) => return Ok(()),
+                Ok(CopyEvent::CopyFailed { error }) => {
+                    progress.hide();
+                    return Err(Failure::work(error).with(report));
+                }
+                // An event of a newer daemon.
+                Err(_) => {}
+            }
+        }
+        progress.hide();
+    }
+    Err(Failure::work("the daemon was lost again and again; see 'steplatch doctor'").with(report))
+}
+
+/// Says what was written, in one line.
+fn described(file: &WrittenFile) -> String {
+    let place = match &file.host {
+        Some(host) => format!("{host}:{}", file.path),
+        None => file.path.clone(),
+    };
+    let unchanged = if file.unchanged { ", unchanged" } else { "" };
+    format!("{}  {QUIET}{}{unchanged}{QUIET:#}", print::visible(&place), print::size(file.size))
+}
+
+/// The progress of a copy on the last line of the terminal; nothing elsewhere.
+#[derive(Debug)]
+struct Progress {
+    whole: u64,
+    is_shown: bool,
+    is_wanted: bool,
+}
+
+impl Progress {
+    fn new(reply: &CopyFileReply, json: bool) -> Self {
+        Self { whole: reply.size, is_shown: false, is_wanted: !json && std::io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, copied: u64, path: &str) {
+        if !self.is_wanted {
+            return;
+        }
+        let line = progress_line(copied, self.whole, path);
+        self.write(&format!("\r\x1b[K{QUIET}{line}{QUIET:#}"));
+        self.is_shown = true;
+    }
+
+    fn hide(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            self.write("\r\x1b[K");
+        }
+    }
+
+    fn write(&self, text: &str) {
+        let mut out = anstream::stderr().lock();
+        // A terminal that is gone shows nothing.
+        let _ = write!(out, "{text}").and_then(|()| out.flush());
+    }
+}
+
+fn progress_line(copied: u64, whole: u64, path: &str) -> String {
+    let part = (copied * 100).checked_div(whole).map(|part| format!("{:>3} %  ", part.min(100))).unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or(path);
+    format!("{part}{} of {}  {}", print::size(copied), print::size(whole), print::visible(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_stands_before_a_colon_and_a_path_with_a_slash_before_it_has_none() {
+        let cases = [
+            ("build:/etc/hosts", Some("build"), "/etc/hosts"),
+            ("build:", Some("build"), "~"),
+            ("build:a:b", Some("build"), "a:b"),
+            ("./a:b", None, "./a:b"),
+            ("/x:y", None, "/x:y"),
+            ("a", None, "a"),
+            (":a", None, ":a"),
+        ];
+        for (text, host, path) in cases {
+            let expected = FileArgument { host: host.map(str::to_owned), path: path.to_owned() };
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        assert!("".parse::<FileArgument>().is_err());
+    }
+
+    #[test]
+    fn progress_is_a_part_of_the_whole_and_of_a_file_without_a_length_only_its_bytes() {
+        assert_eq!(progress_line(512 << 10, 2 << 20, "/a/big.iso"), " 25 %  512 KB of 2.0 MB  big.iso");
+        assert_eq!(progress_line(10, 0, "cpuinfo"), "10 B of 0 B  cpuinfo");
+    }
+}

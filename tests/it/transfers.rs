@@ -1,0 +1,232 @@
+//! Files between this machine and another one: a real `sshd` on loopback, and another user.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home, eventually_blocking};
+
+use crate::hosts::Far;
+use crate::survival::{kill, next_daemon};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Returns bytes that look random, and are the same each time.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(next).flatten().take(length).collect()
+}
+
+fn reached(home: &mut Home) -> Option<Far> {
+    let far = Far::new(home)?;
+    far.install();
+    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    Some(far)
+}
+
+/// Returns the names in a directory, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_arrives_whole_although_the_connection_is_cut_and_the_daemon_is_killed() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = reached(&mut home) else { return };
+    let content = noise(48 << 20);
+    let source = home.path().join("image.bin");
+    std::fs::write(&source, &content).unwrap();
+    std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o750)).unwrap();
+    let inbox = far.folder.path().join("inbox");
+    std::fs::create_dir(&inbox).unwrap();
+    far.own();
+    let unfinished = || names(&inbox).iter().any(|name| name.starts_with(".steplatch-"));
+
+    let output = std::thread::scope(|scope| {
+        let copying = scope.spawn(|| home.runs(&["cp", "image.bin", "build:inbox"]));
+        eventually_blocking("a part has arrived", || unfinished().then_some(()).ok_or("nothing"));
+        for round in 0..4 {
+            Far::cut(&home);
+            if round == 2 {
+                kill(next_daemon(&home, 0));
+            }
+            eventually_blocking("the connection is there again", || {
+                let checked = home.runs(&["hosts", "check", "build", "--json"]);
+                if checked.code == 0 { Ok(()) } else { Err(checked) }
+            });
+        }
+        copying.join().unwrap()
+    });
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let there = inbox.join("image.bin");
+    assert!(std::fs::read(&there).unwrap() == content, "the copy is another one");
+    assert_eq!(std::fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
+    home.runs(&["cp", "build:inbox/image.bin", "back.bin"]).well();
+    assert!(std::fs::read(home.path().join("back.bin")).unwrap() == content, "it came back as another one");
+}
+
+#[test]
+fn a_directory_is_copied_with_its_files_and_links_are_named_and_left_out() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = reached(&mut home) else { return };
+    let site = home.path().join("site");
+    std::fs::create_dir_all(site.join("css/deep")).unwrap();
+    for (name, text) in [("index.html", "<p>häuser"), ("css/a.css", ""), ("css/deep/b.css", "b{}")] {
+        std::fs::write(site.join(name), text).unwrap();
+    }
+    symlink("index.html", site.join("link")).unwrap();
+    let refused = home.runs(&["cp", "site", "build:"]);
+    assert!(refused.code == 1 && refused.stderr.contains("copied with -r"), "{refused:?}");
+    let copied = home.runs(&["cp", "-r", "site", "build:", "--json"]);
+    assert_eq!(copied.code, 0, "{copied:?}");
+    let report = copied.json();
+    assert_eq!(report["files"].as_array().unwrap().len(), 3, "{report}");
+    assert!(report["skipped"][0].as_str().unwrap().ends_with("site/link"), "{report}");
+    let there = far.folder.path().join("site");
+    assert_eq!(std::fs::read_to_string(there.join("index.html")).unwrap(), "<p>häuser");
+    assert_eq!(names(&there.join("css/deep")), ["b.css"]);
+    // Several files go into a directory, and what is there already is unchanged.
+    home.runs(&["cp", "site/index.html", "site/css/a.css", "build:site"]).well();
+    assert_eq!(names(&there), ["a.css", "css", "index.html"]);
+    let refused = home.runs(&["cp", "-n", "site/css/deep/b.css", "build:site/index.html"]);
+    assert!(
+        refused.code == 1 && refused.stderr.contains("exists with another content (on host 'build')"),
+        "{refused:?}"
+    );
+    let refused = home.runs(&["cp", "-r", "site", "site/css"]);
+    assert!(refused.code == 1 && refused.stderr.contains("not copied into itself"), "{refused:?}");
+}
+
+#[test]
+fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = reached(&mut home) else { return };
+    let agent = Agent::new(&home);
+    let put = agent.calls(
+        "put_file",
+        json!({"host": "build", "path": "hello.sh", "content": "#!/bin/sh\necho häuser\n", "mode": "0755"}),
+    );
+    assert_eq!(put["success"], true, "{put}");
+    assert_eq!(put["file"]["path"], json!(far.folder.path().join("hello.sh")), "{put}");
+    let ran = agent.calls("run_command", json!({"host": "build", "command": "./hello.sh; sha256sum hello.sh"}));
+    let sum = put["file"]["sha256"].as_str().unwrap();
+    assert_eq!(ran["output"], json!(format!("häuser\n{sum}  hello.sh\n")), "{ran}");
+
+    let first = agent.calls("get_file", json!({"host": "build", "path": "~/hello.sh", "limit": 17}));
+    // The umlaut does not fit in whole.
+    assert_eq!(
+        (first["content"].as_str(), first["next_offset"].as_u64()),
+        (Some("#!/bin/sh\necho h"), Some(16)),
+        "{first}"
+    );
+    let rest = agent.calls("get_file", json!({"host": "build", "path": "hello.sh", "offset": 16}));
+    assert_eq!(
+        (&rest["content"], &rest["next_offset"], &rest["sha256"]),
+        (&json!("äuser\n"), &Value::Null, &json!(sum))
+    );
+    let bytes = agent.calls("put_file", json!({"host": "build", "path": "b", "content_base64": "AP8="}));
+    assert_eq!(bytes["file"]["size"], 2, "{bytes}");
+    let bytes = agent.calls("get_file", json!({"host": "build", "path": "b"}));
+    assert_eq!((&bytes["content_base64"], &bytes["content"]), (&json!("AP8="), &Value::Null), "{bytes}");
+
+    for (tool, params, words) in [
+        ("put_file", json!({"host": "build", "path": "b", "content": "x", "overwrite": false}), "overwrite=true"),
+        ("put_file", json!({"host": "build", "path": "no/b", "content": "x"}), "make it first"),
+        ("put_file", json!({"host": "build", "path": "b"}), "one of content, content_base64 and from"),
+        ("put_file", json!({"host": "build", "path": "b", "content": "x", "mode": "rwx"}), "mode is written as 0644"),
+        ("put_file", json!({"host": "build", "path": "/etc/passwd", "content": "x"}), "Permission denied"),
+        ("put_file", json!({"host": "biuld", "path": "b", "content": "x"}), "known hosts: build"),
+        ("put_file", json!({"path": home.path().join("state/x"), "content": "x"}), "belongs to steplatch"),
+        ("get_file", json!({"path": home.path().join("state/../state/journal.db")}), "belongs to steplatch"),
+        ("get_file", json!({"host": "build", "path": "missing"}), "does not exist (on host 'build')"),
+        ("get_file", json!({"host": "build", "path": "/"}), "is a directory"),
+        ("get_file", json!({"host": "build", "path": "/dev/zero"}), "not a regular file"),
+    ] {
+        let refused = agent.calls(tool, params.clone());
+        assert_eq!(refused["success"], false, "{params}: {refused}");
+        assert!(refused["error"].as_str().unwrap().contains(words), "{params}: {refused}");
+    }
+
+    std::fs::write(home.path().join("version"), "1.4.0\n").unwrap();
+    let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
+    let run = agent.calls(
+        "run_workflow",
+        json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {
+            "host": "build",
+            "initial_state": "send",
+            "states": {
+                "send": state("put_file", json!({"from": home.path().join("version"), "path": "in/version"}), "never"),
+                "never": {"action": {"tool": "return", "params": {"result": "?"}}},
+            }
+        }}),
+    );
+    assert_eq!(run["status"], "failed", "the directory is missing: {run}");
+    let run = agent.calls(
+        "run_workflow",
+        json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {
+            "host": "build",
+            "initial_state": "send",
+            "states": {
+                "send": state("put_file", json!({"from": home.path().join("version"), "path": "version"}), "work"),
+                "work": state("run_command", json!({"command": "tr . - < version > out"}), "fetch"),
+                "fetch": state("get_file", json!({"path": "out", "to": home.path().join("out")}), "show"),
+                "show": state("get_file", json!({"path": "out"}), "end"),
+                "end": {"action": {"tool": "return", "params": {"result": "{show_content}"}}},
+            }
+        }}),
+    );
+    assert_eq!((&run["status"], &run["result"]), (&json!("completed"), &json!("1-4-0\n")), "{run}");
+    assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "1-4-0\n");
+}
+
+/// A small file system, for as long as it is mounted.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None` where nothing can be mounted, as in a container.
+    fn new(far: &Far) -> Option<Self> {
+        let folder = far.folder.path().join("small");
+        std::fs::create_dir(&folder).unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k,mode=777", "tmpfs"]).arg(&folder).status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(folder));
+        }
+        eprintln!("not tested: a file system can not be mounted here");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_there_is_named_and_leaves_nothing_and_the_old_file_stays() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = reached(&mut home) else { return };
+    let Some(small) = SmallDisk::new(&far) else { return };
+    std::fs::write(home.path().join("big"), noise(1 << 20)).unwrap();
+    std::fs::write(small.0.join("big"), "old").unwrap();
+    far.own();
+    let refused = home.runs(&["cp", "big", "build:small"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("No space left on device (on host 'build')"), "{refused:?}");
+    eventually_blocking("nothing is left", || match names(&small.0).as_slice() {
+        [one] if one == "big" => Ok(()),
+        other => Err(other.to_vec()),
+    });
+    assert_eq!(std::fs::read_to_string(small.0.join("big")).unwrap(), "old");
+}

@@ -239,6 +239,14 @@ fn a_question_without_an_answer_is_reported_and_not_asked_again_and_again() {
     assert!(host["error"].as_str().unwrap().contains("was not answered"), "{host} {said:?}");
 }
 
+/// Returns a state of a workflow that goes on where its action succeeds.
+pub(crate) fn state(host: Option<&str>, tool: &str, params: Value, next: &str) -> Value {
+    let action = json!({"tool": tool, "params": params});
+    let mut state = json!({"action": action, "transitions": [{"condition": "success", "next_state": next}]});
+    host.inspect(|host| state["host"] = (*host).into());
+    state
+}
+
 #[test]
 fn a_machine_works_on_two_other_machines_and_here() {
     let mut home = Home::new(STEPLATCH);
@@ -248,13 +256,6 @@ fn a_machine_works_on_two_other_machines_and_here() {
     assert!(added.stderr.contains("is installed on box"), "{}", added.stderr);
     home.runs(&["hosts", "add", "other", "--ssh", "box"]).well();
     let agent = Agent::new(&home);
-    let state = |host: Option<&str>, tool: &str, params: Value, next: &str| {
-        let mut state = json!({
-            "action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]
-        });
-        host.inspect(|host| state["host"] = (*host).into());
-        state
-    };
     let run = agent.calls(
         "run_workflow",
         json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, eventually_blocking};
 
-use crate::hosts::Far;
+use crate::hosts::{Far, state};
 use crate::survival::{kill, next_daemon};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
@@ -158,35 +158,28 @@ fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them()
     }
 
     std::fs::write(home.path().join("version"), "1.4.0\n").unwrap();
-    let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
-    let run = agent.calls(
-        "run_workflow",
-        json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {
-            "host": "build",
-            "initial_state": "send",
-            "states": {
-                "send": state("put_file", json!({"from": home.path().join("version"), "path": "in/version"}), "never"),
-                "never": {"action": {"tool": "return", "params": {"result": "?"}}},
-            }
-        }}),
-    );
+    let runs = |states: Value| {
+        let definition = json!({"host": "build", "initial_state": "send", "states": states});
+        agent.calls(
+            "run_workflow",
+            json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": definition}),
+        )
+    };
+    let (version, out) = (home.path().join("version"), home.path().join("out"));
+    let run = runs(json!({
+        "send": state(None, "put_file", json!({"from": version, "path": "in/version"}), "never"),
+        "never": {"action": {"tool": "return", "params": {"result": "?"}}},
+    }));
     assert_eq!(run["status"], "failed", "the directory is missing: {run}");
-    let run = agent.calls(
-        "run_workflow",
-        json!({"save_on_success": false, "wait_seconds": 60, "workflow_definition": {
-            "host": "build",
-            "initial_state": "send",
-            "states": {
-                "send": state("put_file", json!({"from": home.path().join("version"), "path": "version"}), "work"),
-                "work": state("run_command", json!({"command": "tr . - < version > out"}), "fetch"),
-                "fetch": state("get_file", json!({"path": "out", "to": home.path().join("out")}), "show"),
-                "show": state("get_file", json!({"path": "out"}), "end"),
-                "end": {"action": {"tool": "return", "params": {"result": "{show_content}"}}},
-            }
-        }}),
-    );
+    let run = runs(json!({
+        "send": state(None, "put_file", json!({"from": version, "path": "version"}), "work"),
+        "work": state(None, "run_command", json!({"command": "tr . - < version > out"}), "fetch"),
+        "fetch": state(None, "get_file", json!({"path": "out", "to": out}), "show"),
+        "show": state(None, "get_file", json!({"path": "out"}), "end"),
+        "end": {"action": {"tool": "return", "params": {"result": "{show_content}"}}},
+    }));
     assert_eq!((&run["status"], &run["result"]), (&json!("completed"), &json!("1-4-0\n")), "{run}");
-    assert_eq!(std::fs::read_to_string(home.path().join("out")).unwrap(), "1-4-0\n");
+    assert_eq!(std::fs::read_to_string(out).unwrap(), "1-4-0\n");
 }
 
 /// A small file system, for as long as it is mounted.

@@ -3,3 +3,4 @@
 
 mod hosts;
 mod remote;
+mod transfers;

@@ -1,0 +1,110 @@
+//! Copies of files to another machine and back, over relays in this process whose connections are cut.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use steplatch_files::FileError;
+use steplatch_host::{Copied, CopyOptions, MachineFiles, SHORT_PATIENCE, TransferError};
+use steplatch_patience::eventually;
+
+use super::remote::{cut_again_and_again, far, folder, near};
+
+const OPTIONS: CopyOptions = CopyOptions { mode: None, replace: true, limit: u64::MAX };
+
+async fn copy(from: &MachineFiles, source: &Path, to: &MachineFiles, target: &Path) -> Result<Copied, TransferError> {
+    let facts = from.describe(source.to_owned()).await?;
+    from.copy((source, &facts), (to, target), OPTIONS, |_| {}).await
+}
+
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_goes_on_over_the_next_connection_in_both_directions() {
+    let (machine, _host, _far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    let here = hosts.files(None, SHORT_PATIENCE).await.unwrap();
+    let there = hosts.files(Some("box"), Duration::from_secs(60)).await.unwrap();
+    let content: Vec<u8> =
+        (0..6_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let (source, target, back) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+    std::fs::write(&source, &content).unwrap();
+    let cutter = cut_again_and_again(&machine);
+    let sent = copy(&here, &source, &there, &target).await.unwrap();
+    let fetched = copy(&there, &target, &here, &back).await.unwrap();
+    cutter.abort();
+    assert!(std::fs::read(&back).unwrap() == content);
+    assert_eq!((sent.length, sent.digest), (content.len() as u64, fetched.digest));
+    assert!(machine.dialed.load(Ordering::Relaxed) > 3, "the connection was cut");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() {
+    let (machine, _host, far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    let here = hosts.files(None, SHORT_PATIENCE).await.unwrap();
+    let there = hosts.files(Some("box"), Duration::from_secs(60)).await.unwrap();
+    let inbox = far_folder.path().join("inbox");
+    there.make_directory(inbox.clone()).await.unwrap();
+    let source = folder.path().join("a");
+    std::fs::write(&source, vec![7; 8 << 20]).unwrap();
+    let facts = here.describe(source.clone()).await.unwrap();
+
+    // Dropped after the first piece.
+    let (first, begun) = tokio::sync::oneshot::channel();
+    let mut first = Some(first);
+    let target = inbox.join("b");
+    let progress = |_| drop(first.take().map(|first| first.send(())));
+    let copying = here.copy((&source, &facts), (&there, &target), OPTIONS, progress);
+    tokio::select! {
+        copied = copying => panic!("it ended before it was dropped: {copied:?}"),
+        begun = begun => begun.unwrap(),
+    }
+    eventually("the unfinished copy is removed", async || match names(&inbox).as_slice() {
+        [] => Ok(()),
+        left => Err(format!("{left:?}")),
+    })
+    .await;
+
+    // Changed after the first piece: what was read at first is not what is there in the end.
+    let mut is_changed = false;
+    let change = |_| {
+        if !std::mem::replace(&mut is_changed, true) {
+            std::fs::write(&source, vec![8; 8 << 20]).unwrap();
+        }
+    };
+    let changed = here.copy((&source, &facts), (&there, &target), OPTIONS, change).await;
+    assert_eq!(changed, Err(TransferError::File(FileError::Changed(facts.path.clone()))));
+    eventually("the unfinished copy is removed", async || match names(&inbox).as_slice() {
+        [] => Ok(()),
+        left => Err(format!("{left:?}")),
+    })
+    .await;
+    let short = CopyOptions { limit: 100, ..OPTIONS };
+    let refused = here.copy((&source, &facts), (&there, &target), short, |_| {}).await.unwrap_err();
+    assert!(refused.to_string().contains("at most 100 are copied"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_without_a_length_is_read_to_its_end() {
+    let (machine, _host, far_folder) = far().await;
+    let folder = folder();
+    let hosts = near(folder.path(), &machine).await;
+    let here = hosts.files(None, SHORT_PATIENCE).await.unwrap();
+    let there = hosts.files(Some("box"), Duration::from_secs(60)).await.unwrap();
+    let source = Path::new("/proc/sys/kernel/ostype");
+    let target = far_folder.path().join("type");
+    copy(&there, source, &here, &target).await.unwrap();
+    assert_eq!(std::fs::read(&target).unwrap(), b"Linux\n");
+    // An empty file is a file.
+    let empty = folder.path().join("empty");
+    std::fs::write(&empty, "").unwrap();
+    assert_eq!(copy(&here, &empty, &there, &target).await.unwrap().length, 0);
+    assert_eq!(std::fs::read(&target).unwrap(), b"");
+}

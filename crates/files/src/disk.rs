@@ -291,7 +291,7 @@ fn put_in_place(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match there {
                 Some(there) if there.is_file() && is_there(target) => Ok(written(&there, false, true)),
-                _ => Err(FileError::Lost(shown(&target))),
+                _ => Err(FileError::Lost(shown(target))),
             };
         }
         Err(error) => return Err(failed(error)),

@@ -60,7 +60,11 @@ async fn a_copy_that_is_dropped_or_whose_source_changes_leaves_nothing_behind() 
     let (first, begun) = tokio::sync::oneshot::channel();
     let mut first = Some(first);
     let target = inbox.join("b");
-    let progress = |_| drop(first.take().map(|first| first.send(())));
+    let progress = |_| {
+        if let Some(first) = first.take() {
+            first.send(()).unwrap();
+        }
+    };
     let copying = here.copy((&source, &facts), (&there, &target), OPTIONS, progress);
     tokio::select! {
         copied = copying => panic!("it ended before it was dropped: {copied:?}"),

@@ -36,7 +36,10 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     let (all, mut left_out) = turns_of(logs);
     let request = &mut CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
     let inputs = request.inputs.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
-    let bindings: Vec<Binding> = inputs.chain(known(around)).filter(|binding| !binding.value.is_empty()).collect();
+    // An input may give another directory the name of a known one.
+    let is_given = |name: &str| request.inputs.iter().any(|(given, _)| given == name);
+    let known = known(around).into_iter().filter(|binding| !is_given(&binding.name));
+    let bindings: Vec<Binding> = inputs.chain(known).filter(|binding| !binding.value.is_empty()).collect();
     let (others, _) = turns_of(&request.against);
     let alignment = aligned(&all, &others, &bindings, around, request);
     let arguments = alignment.arguments.iter().map(|one| (one.name.clone(), one.value.clone()));
@@ -275,9 +278,16 @@ impl Writer<'_> {
             let directory = begin.unwrap_or(&log.directory);
             let name = open_state(index);
             if !directory.is_empty() && directory != self.around.directory {
-                let (directory, names) = typed(directory, &self.bindings, Use::Plain);
+                let (template, names) = typed(directory, &self.bindings, Use::Plain);
                 self.note_used(&names);
-                params.insert("working_directory".to_owned(), directory.into());
+                if names.is_empty() {
+                    self.guess(
+                        &name,
+                        format!("it always starts in {directory}"),
+                        "the terminal was opened there; the input PWD makes it an argument",
+                    );
+                }
+                params.insert("working_directory".to_owned(), template.into());
             } else if !directory.is_empty() {
                 self.guess(
                     &name,

@@ -175,7 +175,7 @@ impl Reader<'_> {
         }
         if self.is_conversation(at) {
             self.open = Some(*exit_code);
-            let directory = working_directory.as_ref().map(|directory| format!("cd {directory} && "));
+            let directory = working_directory.as_ref().map(|directory| format!("cd {} && ", quoted(directory)));
             let text = format!("{}{command}\n", directory.unwrap_or_default());
             return self.push(at, Act::Typed { text, keys: Vec::new() });
         }
@@ -403,6 +403,16 @@ fn act_of(input: &InputRecord) -> Act {
             Act::Typed { text, keys }
         }
         _ => Act::Typed { text: input.text.clone().unwrap_or_default(), keys: input.keys.clone() },
+    }
+}
+
+/// Returns a word for a POSIX shell, in quotes where it needs them.
+fn quoted(word: &str) -> String {
+    let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+~@%:,=".contains(sign);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -4,7 +4,7 @@
 //! that request JSON get the daemon's own text.
 
 /// Phrases of the daemon, and their replacements. Longer ones come before those that they contain.
-const PHRASES: [(&str, &str); 23] = [
+const PHRASES: [(&str, &str); 24] = [
     (
         "no sessions are open: open one with open_terminal",
         "no terminals are open; open one with: steplatch terminal open",
@@ -46,6 +46,7 @@ const PHRASES: [(&str, &str); 23] = [
         "steplatch workflow schema documents how workflows are written",
     ),
     ("run_workflow runs saved ones by name", "steplatch run runs saved ones by name"),
+    ("it only looks around; keep: true keeps it", "it only looks around; --keep keeps it"),
 ];
 
 /// The daemon's phrase about missing arguments, which it takes for variables of a shell.

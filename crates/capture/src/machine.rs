@@ -99,7 +99,7 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
 }
 
 /// Returns for each turn why it is left out, if it is.
-fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<&'static str>> {
+fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<String>> {
     noise::reasons(turns, request.keeps_looks, |turn| found.iter().any(|one| one.source == turn))
 }
 

@@ -18,6 +18,8 @@ mod import;
 mod laws;
 mod machine;
 mod noise;
+#[cfg(test)]
+mod procedures;
 mod provenance;
 mod question;
 mod session_log;

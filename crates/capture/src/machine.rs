@@ -57,6 +57,8 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         others,
         used: BTreeMap::new(),
         secrets: Vec::new(),
+        typed_secrets: vec![None; logs.len()],
+        lines: vec![String::new(); logs.len()],
         states: Vec::new(),
         open_ends: open_ends(&all, logs.len()),
         captured: Captured { left_out, ..Captured::default() },
@@ -175,12 +177,24 @@ struct Writer<'r> {
     others: Vec<Turn>,
     /// The variables that a text has in place of a value.
     used: BTreeMap<String, String>,
-    /// The secret arguments, by the row that they were typed behind.
-    secrets: Vec<(String, String)>,
+    secrets: Vec<SecretArgument>,
+    /// The secret that the turn before typed, by log.
+    typed_secrets: Vec<Option<usize>>,
+    /// The line at a prompt that is being executed, by log.
+    lines: Vec<String>,
     states: Vec<DraftState>,
     /// The logs that end within a program.
     open_ends: Vec<usize>,
     captured: Captured,
+}
+
+/// A secret argument.
+struct SecretArgument {
+    name: String,
+    /// The row that it was typed behind first.
+    row: String,
+    /// The line at a prompt that was executed then.
+    line: String,
 }
 
 /// How a state waits.
@@ -247,12 +261,30 @@ impl Writer<'_> {
 
     /// Adds a state under a name that no other has, and returns the name.
     fn add(&mut self, base: &str, tool: &'static str, params: Map<String, Value>, condition: Value) -> String {
+        let name = self.free_name(base);
+        self.states.push(DraftState { name: name.clone(), tool, params, condition, timeout: None });
+        name
+    }
+
+    /// Returns the name that a state gets which is added under `base`.
+    fn free_name(&self, base: &str) -> String {
         let base = slug(base);
         let is_taken = |name: &String| self.states.iter().any(|state| state.name == *name);
         let numbered = (2..).map(|number| format!("{base}_{number}"));
-        let name = std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base);
-        self.states.push(DraftState { name: name.clone(), tool, params, condition, timeout: None });
-        name
+        std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base)
+    }
+
+    /// Returns what the state of a line at a prompt is named after: the line without the directories that it is in.
+    fn name_of_line(&self, line: &str) -> String {
+        let directories: Vec<Binding> =
+            self.bindings.iter().filter(|binding| ["PWD", "HOME"].contains(&binding.name.as_str())).cloned().collect();
+        typed(line, &directories, Use::Plain).0.replace("{PWD}", "").replace("{HOME}", "")
+    }
+
+    /// Returns what the state of an answer is named after: the argument that it is, or its text.
+    fn name_of_answer(&self, text: &str, keys: &[String]) -> String {
+        let argument = self.bindings.iter().find(|binding| binding.value == text.trim());
+        format!("answer {}", argument.map_or_else(|| subject(text, keys), |argument| argument.name.clone()))
     }
 
     fn golden(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
@@ -365,13 +397,20 @@ impl Writer<'_> {
     }
 
     fn turn(&mut self, turn: &Turn, screen: Option<&str>) {
+        if turn.at_prompt && let Some(line) = self.lines.get_mut(turn.log) {
+            match &turn.act {
+                Act::Command { command: text, .. } | Act::Typed { text, .. } => text.trim().clone_into(line),
+                Act::Hidden { .. } => line.clear(),
+            }
+        }
+        let typed_before = self.typed_secrets.get_mut(turn.log).and_then(Option::take);
         match &turn.act {
             Act::Command { command, directory, exit_code, output } => {
                 self.command(turn, command, directory.as_deref(), *exit_code, output);
             }
             Act::Typed { text, keys } => {
-                let base = if turn.at_prompt { text.clone() } else { format!("answer {}", subject(text, keys)) };
-                let name = slug(&base);
+                let base = if turn.at_prompt { self.name_of_line(text) } else { self.name_of_answer(text, keys) };
+                let name = self.free_name(&base);
                 let template = self.typed(&name, text, turn.at_prompt);
                 self.note_date(&name, &template, turn);
                 let mut params = Map::new();
@@ -384,7 +423,7 @@ impl Writer<'_> {
                 self.input(turn, &base, params, screen);
             }
             Act::Hidden { entered, row } => {
-                let secret = self.secret(row);
+                let secret = self.secret(turn.log, row, typed_before);
                 let text = format!("{{{secret}}}{}", if *entered { "\n" } else { "" });
                 let params =
                     Map::from_iter([("input_text".to_owned(), text.into()), ("secret".to_owned(), true.into())]);
@@ -393,30 +432,49 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the name of the secret argument that is typed behind a row.
-    fn secret(&mut self, row: &str) -> String {
-        let row = general(row.trim(), &[], &self.around);
-        if let Some((_, name)) = self.secrets.iter().find(|(known, _)| *known == row) {
-            return name.clone();
+    /// Returns the name of the secret argument that is typed behind a row. The log has no values: which secrets are the same is
+    /// concluded from the questions. `before` is the secret that was typed right before.
+    fn secret(&mut self, log: usize, row: &str, before: Option<usize>) -> String {
+        let row = row.trim();
+        let line = self.lines.get(log).cloned().unwrap_or_default();
+        let repeated = before.filter(|before| self.secrets.get(*before).is_some_and(|one| repeats(row, &one.row)));
+        let is_same = |one: &SecretArgument| one.row == row && (one.line == line || says_whose(row));
+        let (index, reason) = match repeated {
+            Some(index) => (index, Some("the question asks to type it again")),
+            None => match self.secrets.iter().position(is_same) {
+                Some(index) => (index, Some("the same question asked for it")),
+                None => (self.secrets.len(), None),
+            },
+        };
+        if reason.is_none() {
+            let name = self.name_of_secret(row);
+            self.secrets.push(SecretArgument { name, row: row.to_owned(), line });
         }
-        let lower = row.to_ascii_lowercase();
-        let words = [
-            ("passphrase", "PASSPHRASE"),
-            ("password", "PASSWORD"),
-            ("token", "TOKEN"),
-            ("code", "CODE"),
-            ("pin", "PIN"),
-        ];
-        let base = words.iter().find(|(word, _)| lower.contains(word)).map_or("SECRET", |(_, name)| name);
-        let is_taken = |name: &String| self.secrets.iter().any(|(_, taken)| taken == name);
-        let numbered = (2..).map(|number| format!("{base}_{number}"));
-        let name = std::iter::once(base.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default();
-        self.secrets.push((row, name.clone()));
+        let name = self.secrets.get(index).map(|one| one.name.clone()).unwrap_or_default();
+        let state = self.free_name(&format!("give {name}"));
+        if let Some(reason) = reason {
+            self.guess(&state, format!("it is {name} again"), reason);
+        } else if let Some(other) = self.secrets[..index].iter().find(|one| one.row == row) {
+            let other = other.name.clone();
+            self.guess(&state, format!("{name} is another secret than {other}"), "another command asked for it");
+        }
+        if let Some(typed) = self.typed_secrets.get_mut(log) {
+            *typed = Some(index);
+        }
         name
     }
 
+    /// Returns a name for a new secret argument.
+    fn name_of_secret(&self, row: &str) -> String {
+        let base = kind_of_secret(row).map_or("SECRET", |(_, name)| name);
+        let is_taken = |name: &String| self.secrets.iter().any(|one| one.name == *name);
+        let numbered = (2..).map(|number| format!("{base}_{number}"));
+        std::iter::once(base.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
+    }
+
     fn command(&mut self, turn: &Turn, command: &str, directory: Option<&str>, exit_code: Option<i32>, output: &str) {
-        let name = slug(command);
+        let base = self.name_of_line(command);
+        let name = self.free_name(&base);
         let command = self.typed(&name, command, turn.at_prompt);
         self.note_date(&name, &command, turn);
         let mut params = Map::from_iter([("command".to_owned(), Value::from(command))]);
@@ -428,7 +486,7 @@ impl Writer<'_> {
         self.in_terminal(&mut params, turn);
         let expected = exit_code.filter(|code| *code != 0);
         let condition = expected.map_or("success".into(), |code| json!({"field_equals": {"exit_code": code}}));
-        let name = self.add(&name, "run_command", params, condition);
+        let name = self.add(&base, "run_command", params, condition);
         if let Some(code) = expected {
             self.guess(
                 &name,
@@ -536,7 +594,9 @@ impl Writer<'_> {
                 };
                 waits.push(Wait { params: vec![("until", "prompt".into())], condition, on_screen: false });
             }
-            Ending::Question(line) | Ending::Password(line) if !is_covered && !line.trim().is_empty() => {
+            Ending::Question(line) | Ending::Password(line)
+                if (!is_covered || !turn.menu.is_empty()) && !line.trim().is_empty() =>
+            {
                 let pattern = question(line, &self.bindings, &self.around);
                 if pattern.is_empty() {
                     waits.push(self.quiet(state));
@@ -732,7 +792,7 @@ impl Writer<'_> {
         if let Some(description) = &request.description {
             definition.insert("description".to_owned(), description.as_str().into());
         }
-        let arguments = arguments(request, &self.used, &self.secrets);
+        let arguments = arguments(request, &self.around, &self.used, &self.secrets);
         if !arguments.is_empty() {
             definition.insert("arguments".to_owned(), arguments.into());
         }
@@ -751,6 +811,49 @@ impl Writer<'_> {
     }
 }
 
+/// Words that questions for secrets have, and the names of arguments for them.
+const KINDS_OF_SECRETS: [(&str, &str); 6] = [
+    ("passphrase", "PASSPHRASE"),
+    ("pass phrase", "PASSPHRASE"),
+    ("password", "PASSWORD"),
+    ("token", "TOKEN"),
+    ("code", "CODE"),
+    ("pin", "PIN"),
+];
+
+fn kind_of_secret(row: &str) -> Option<(&'static str, &'static str)> {
+    let row = row.to_ascii_lowercase();
+    KINDS_OF_SECRETS.into_iter().find(|(word, _)| row.contains(word))
+}
+
+/// Words of a question that asks for the secret before it once more.
+const REPEATING: [&str; 11] = [
+    "again", "confirm", "confirmation", "confirming", "reenter", "repeat", "repeating", "retype", "retyping", "verify",
+    "verifying",
+];
+
+/// Whether a question asks for the secret once more that was typed right before it, at the question `before`.
+fn repeats(row: &str, before: &str) -> bool {
+    let lower = row.to_ascii_lowercase().replace("re-", "re");
+    let asks_again = lower.split(|sign: char| !sign.is_ascii_alphabetic()).any(|word| REPEATING.contains(&word));
+    // A code that confirms a login is no password.
+    let [kind, kind_before] = [row, before].map(|row| kind_of_secret(row).map(|(_, name)| name));
+    asks_again && (kind.is_none() || kind_before.is_none() || kind == kind_before)
+}
+
+/// Words of questions for secrets that do not say whose secret it is.
+const OF_ANY_SECRET: [&str; 22] = [
+    "a", "again", "code", "current", "enter", "existing", "for", "is", "key", "login", "new", "old", "pass", "passphrase",
+    "password", "phrase", "pin", "please", "secret", "the", "token", "your",
+];
+
+/// Whether a question says whose secret it asks for, as `[sudo] password for ana:`.
+fn says_whose(row: &str) -> bool {
+    let lower = row.to_ascii_lowercase();
+    let mut words = lower.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.any(|word| !OF_ANY_SECRET.contains(&word) && !REPEATING.contains(&word))
+}
+
 fn binding(value: &str) -> Binding {
     Binding { value: value.to_owned(), name: "value".to_owned() }
 }
@@ -758,8 +861,9 @@ fn binding(value: &str) -> Binding {
 /// Returns the arguments of a machine: the inputs, the secrets, and what it takes from its client's environment.
 fn arguments(
     request: &CaptureRequest,
+    around: &Surroundings,
     used: &BTreeMap<String, String>,
-    secrets: &[(String, String)],
+    secrets: &[SecretArgument],
 ) -> Map<String, Value> {
     let mut arguments = Map::new();
     for (name, value) in request.inputs.iter().filter(|(name, _)| used.contains_key(name)) {
@@ -772,8 +876,8 @@ fn arguments(
             arguments.insert(name.to_owned(), json!({"description": description, "export": false}));
         }
     }
-    for (row, name) in secrets {
-        let row = row.replace(r"\S+", "…").replace('\\', "");
+    for SecretArgument { name, row, .. } in secrets {
+        let row = general(row, &[], around).replace(r"\S+", "…").replace(r"\d+", "…").replace(" +", " ").replace('\\', "");
         let description = format!("Typed at: {}", literal(row.trim()));
         arguments.insert(name.clone(), json!({"description": description, "secret": true}));
     }

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::golden::normalised;
 use crate::question::stands_in;
 use crate::template::{Binding, replaced};
 use crate::turn::{Act, Ending, Turn};
+use crate::variation::normalised;
 
 /// What two captures have in common, from the first one's point of view.
 #[derive(Debug, Default, PartialEq)]

@@ -316,7 +316,7 @@ impl Writer<'_> {
                     self.guess(
                         &name,
                         format!("it always starts in {directory}"),
-                        "the terminal was opened there; the input PWD makes it an argument",
+                        "the terminal was opened there; PWD in inputs makes it an argument",
                     );
                 }
                 params.insert("working_directory".to_owned(), template.into());
@@ -353,7 +353,7 @@ impl Writer<'_> {
         for (name, value) in [("host name", &around.host), ("user name", &around.user)] {
             if value.len() >= 3 && crate::template::typed(text, &[binding(value)], Use::Plain).1.len() == 1 {
                 let sentence =
-                    format!("state '{state}' types the {name} '{value}': give it as an input to make it an argument");
+                    format!("state '{state}' types the {name} '{value}': add it to inputs to make it an argument");
                 self.captured.undecided.push(sentence);
             }
         }
@@ -370,7 +370,7 @@ impl Writer<'_> {
         let mut forms = days.flat_map(forms_of_date);
         if let Some(form) = forms.find(|form| contains_number(typed, form)) {
             let sentence =
-                format!("state '{state}' types the date '{form}': give it as an input to make it an argument");
+                format!("state '{state}' types the date '{form}': add it to inputs to make it an argument");
             self.captured.undecided.push(sentence);
         }
     }

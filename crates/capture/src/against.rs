@@ -106,7 +106,7 @@ impl<'t> Step<'t> {
         if let Act::Typed { keys, .. } = &self.turn.act { keys } else { &[] }
     }
 
-    /// Whether it is a command for a shell or an interpreter, of which parts differ. An answer differs as a whole.
+    /// Whether it is a command for a shell or an interpreter, whose parts are compared. An answer is compared as a whole.
     fn is_command(&self) -> bool {
         self.turn.at_prompt
             || matches!(self.turn.act, Act::Command { .. })
@@ -125,7 +125,7 @@ impl<'t> Step<'t> {
     }
 }
 
-/// Programs of which the second word says what they do.
+/// Programs whose first argument says what they do.
 const WITH_SUBCOMMANDS: [&str; 18] = [
     "apt",
     "apt-get",

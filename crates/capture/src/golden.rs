@@ -206,7 +206,7 @@ impl Golden {
     pub fn stubs(&self, has_state: impl Fn(&str) -> bool) -> Value {
         let (mut states, mut gates) = (Map::new(), Map::new());
         let known =
-            self.steps.iter().filter(|step| has_state(&step.state) && (step.answer.is_some() || step.is_said()));
+            self.steps.iter().filter(|step| has_state(&step.state) && (step.answer.is_some() || step.has_outcome()));
         for step in known {
             let (all, value) = match &step.answer {
                 Some(answer) => (&mut gates, Value::from(answer.as_str())),
@@ -221,8 +221,8 @@ impl Golden {
 }
 
 impl GoldenStep {
-    /// Whether something came of the state: the opening of a terminal prints nothing and has no exit code.
-    fn is_said(&self) -> bool {
+    /// Whether the state has an outcome that is compared: the opening of a terminal prints nothing and has no exit code.
+    fn has_outcome(&self) -> bool {
         !self.prints.is_empty() || self.exit_code.is_some()
     }
 }

@@ -884,7 +884,7 @@ fn arguments(
     arguments
 }
 
-/// Returns the logs of which the last input was taken by a program that had not ended.
+/// Returns the logs whose last input went to a program that had not ended.
 fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
     let is_open = |log: &usize| {
         let last = turns.iter().rev().find(|turn| turn.log == *log);

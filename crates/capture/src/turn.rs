@@ -1,4 +1,4 @@
-//! Turns: an input, and what came of it before the next one.
+//! Turns: an input, with the output and the state of the program before the next one.
 //!
 //! A command that ended without further input is one turn. A program that asked has a turn for the line that started it
 //! and one for each answer.
@@ -8,7 +8,7 @@ use steplatch_protocol::{InputKind, InputRecord};
 use crate::LeftOut;
 use crate::session_log::{MASK, Moment, SessionLog};
 
-/// An input, and what came of it.
+/// An input, with its output and the state of the program behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
     /// Which log it is of.

@@ -55,19 +55,26 @@ fn word(words: &[&str], at: usize) -> String {
         || is_hash_of_commit(core, close, before)
         || is_labelled(core, before)
         || is_job(words, at)
-        || is_uuid(core);
+        || is_uuid(core)
+        // Longer times and larger sizes have other units.
+        || (is_unit(core) && is_number(value_of(before.trim_matches(is_around))));
     if is_any {
         return format!("{open}{ANY}{close}");
     }
-    let (label, value) = core.rsplit_once(['=', ':']).map_or(("", core), |(label, value)| (label, value));
+    let value = value_of(core);
+    let label = core[..core.len() - value.len()].trim_end_matches(['=', ':']);
     if is_quantity(value) || (is_number(value) && (is_unit(after) || is_age(after, words.get(at + 2).copied()))) {
-        let label = &core[..core.len() - value.len().min(core.len())];
-        return format!("{open}{label}{ANY}{close}");
+        return format!("{open}{}{ANY}{close}", &core[..core.len() - value.len()]);
     }
     if let Some(path) = behind_port(label, value) {
         return format!("{open}{label}:{ANY}{path}{close}");
     }
     format!("{open}{}{close}", without_identifiers(core))
+}
+
+/// Returns what stands behind the name in a word such as `time=0.045`.
+fn value_of(word: &str) -> &str {
+    word.rsplit(['=', ':']).next().unwrap_or(word)
 }
 
 /// Returns a word with its parts that are identifiers replaced: hashes, addresses in memory, random endings of names, moments
@@ -309,6 +316,7 @@ mod tests {
             ("object at 0x7f3a2b10", "object at 0x55d0c0de"),
             ("[  9%] x (  42 kB) in 0.3 s", "[100%]  x (14242 kB) in 10.25 s\n"),
             ("100% (3/3), 1.20 KiB | 1.20 MiB/s, done.", "100% (3/3), 1.20 KiB | 600.00 KiB/s, done."),
+            ("done in 340 ms", "done in 1.2 s"),
             ("updated 3 days ago", "updated 12 days ago"),
         ] {
             assert_eq!(normalised(one), normalised(other), "{one:?}");

@@ -450,7 +450,7 @@ const EMPTY_WORDS: [&str; 21] = [
 ];
 
 /// Returns the name of an argument that is asked for with a line: its first words that say something.
-fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> String {
+pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> String {
     let line = line.split(['(', '[']).find(|part| part.contains(char::is_alphabetic)).unwrap_or_default();
     let words = line.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let says: Vec<String> = words

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
 
-use crate::against::{Alignment, Difference, align};
+use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
 use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question, stands_in};
@@ -59,6 +59,7 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         secrets: Vec::new(),
         typed_secrets: vec![None; logs.len()],
         lines: vec![String::new(); logs.len()],
+        asked: vec![String::new(); logs.len()],
         states: Vec::new(),
         open_ends: open_ends(&all, logs.len()),
         captured: Captured { left_out, ..Captured::default() },
@@ -75,6 +76,9 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
             let first = writer.states.len();
             writer.turn(turn, before.get(turn.log).cloned().flatten().as_deref());
             writer.compare(index, first);
+        }
+        if let Some(asked) = writer.asked.get_mut(turn.log) {
+            noise::question(turn).unwrap_or_default().clone_into(asked);
         }
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
@@ -182,6 +186,8 @@ struct Writer<'r> {
     typed_secrets: Vec<Option<usize>>,
     /// The line at a prompt that is being executed, by log.
     lines: Vec<String>,
+    /// The question that the turn before ended with, by log.
+    asked: Vec<String>,
     states: Vec<DraftState>,
     /// The logs that end within a program.
     open_ends: Vec<usize>,
@@ -281,10 +287,16 @@ impl Writer<'_> {
         typed(line, &directories, Use::Plain).0.replace("{PWD}", "").replace("{HOME}", "")
     }
 
-    /// Returns what the state of an answer is named after: the argument that it is, or its text.
-    fn name_of_answer(&self, text: &str, keys: &[String]) -> String {
-        let argument = self.bindings.iter().find(|binding| binding.value == text.trim());
-        format!("answer {}", argument.map_or_else(|| subject(text, keys), |argument| argument.name.clone()))
+    /// Returns what the state of an answer is named after: the argument that it is, or its text. One that only confirms what
+    /// stands there, or that was given before, is named after its question.
+    fn name_of_answer(&self, log: usize, text: &str, keys: &[String]) -> String {
+        if let Some(argument) = self.bindings.iter().find(|binding| binding.value == text.trim()) {
+            return format!("answer {}", argument.name);
+        }
+        let name = format!("answer {}", subject(text, keys));
+        let is_taken = self.states.iter().any(|state| state.name == slug(&name));
+        let asked = self.asked.get(log).filter(|asked| !asked.is_empty() && (text.trim().is_empty() || is_taken));
+        asked.map_or(name, |asked| format!("answer {}", name_of_question(asked, |_| false)))
     }
 
     fn golden(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
@@ -409,7 +421,7 @@ impl Writer<'_> {
                 self.command(turn, command, directory.as_deref(), *exit_code, output);
             }
             Act::Typed { text, keys } => {
-                let base = if turn.at_prompt { self.name_of_line(text) } else { self.name_of_answer(text, keys) };
+                let base = if turn.at_prompt { self.name_of_line(text) } else { self.name_of_answer(turn.log, text, keys) };
                 let name = self.free_name(&base);
                 let template = self.typed(&name, text, turn.at_prompt);
                 self.note_date(&name, &template, turn);
@@ -423,35 +435,35 @@ impl Writer<'_> {
                 self.input(turn, &base, params, screen);
             }
             Act::Hidden { entered, row } => {
-                let secret = self.secret(turn.log, row, typed_before);
+                let (secret, base) = self.secret(turn.log, row, typed_before);
                 let text = format!("{{{secret}}}{}", if *entered { "\n" } else { "" });
                 let params =
                     Map::from_iter([("input_text".to_owned(), text.into()), ("secret".to_owned(), true.into())]);
-                self.input(turn, &format!("give {secret}"), params, screen);
+                self.input(turn, &base, params, screen);
             }
         }
     }
 
-    /// Returns the name of the secret argument that is typed behind a row. The log has no values: which secrets are the same is
-    /// concluded from the questions. `before` is the secret that was typed right before.
-    fn secret(&mut self, log: usize, row: &str, before: Option<usize>) -> String {
+    /// Returns the name of the secret argument that is typed behind a row, and what its state is named after. The log has no
+    /// values: which secrets are the same is concluded from the questions. `before` is the secret that was typed right before.
+    fn secret(&mut self, log: usize, row: &str, before: Option<usize>) -> (String, String) {
         let row = row.trim();
         let line = self.lines.get(log).cloned().unwrap_or_default();
         let repeated = before.filter(|before| self.secrets.get(*before).is_some_and(|one| repeats(row, &one.row)));
         let is_same = |one: &SecretArgument| one.row == row && (one.line == line || says_whose(row));
-        let (index, reason) = match repeated {
-            Some(index) => (index, Some("the question asks to type it again")),
-            None => match self.secrets.iter().position(is_same) {
-                Some(index) => (index, Some("the same question asked for it")),
-                None => (self.secrets.len(), None),
-            },
+        let known = self.secrets.iter().position(is_same);
+        let (index, reason, base) = match (repeated, known) {
+            (Some(index), _) => (index, Some("the question asks to type it again"), "repeat"),
+            (None, Some(index)) => (index, Some("the same question asked for it"), "give again"),
+            (None, None) => (self.secrets.len(), None, "give"),
         };
         if reason.is_none() {
             let name = self.name_of_secret(row);
             self.secrets.push(SecretArgument { name, row: row.to_owned(), line });
         }
         let name = self.secrets.get(index).map(|one| one.name.clone()).unwrap_or_default();
-        let state = self.free_name(&format!("give {name}"));
+        let base = format!("{base} {name}");
+        let state = self.free_name(&base);
         if let Some(reason) = reason {
             self.guess(&state, format!("it is {name} again"), reason);
         } else if let Some(other) = self.secrets[..index].iter().find(|one| one.row == row) {
@@ -461,7 +473,7 @@ impl Writer<'_> {
         if let Some(typed) = self.typed_secrets.get_mut(log) {
             *typed = Some(index);
         }
-        name
+        (name, base)
     }
 
     /// Returns a name for a new secret argument.

@@ -169,7 +169,7 @@ fn is_answer(turn: &Turn) -> bool {
 }
 
 /// Returns the question that a turn ends with. The prompt of an interpreter is none.
-fn question(turn: &Turn) -> Option<&str> {
+pub(crate) fn question(turn: &Turn) -> Option<&str> {
     match &turn.ending {
         Ending::Question(line) | Ending::Password(line) => Some(line.trim()),
         Ending::Prompt { .. } | Ending::Screen(_) | Ending::Open => None,

@@ -177,7 +177,7 @@ fn a_secret_that_is_typed_again_is_one_argument() {
     assert_eq!(secrets(&captured), ["PASSWORD", "PASSWORD_2"]);
     assert_eq!(all(&captured, "input_text"), ["passwd\n", "{PASSWORD}\n", "{PASSWORD_2}\n", "{PASSWORD_2}\n"]);
     let guess = captured.guesses.iter().find(|guess| guess.guess == "it is PASSWORD_2 again").expect("it is named");
-    assert_eq!(guess.state, "give_password_2_2");
+    assert_eq!(guess.state, "repeat_password_2");
 }
 
 #[test]
@@ -225,13 +225,14 @@ fn an_answer_is_named_after_its_argument_and_every_note_names_its_state() {
         .starts("sh setup.sh", 0, "Port: ")
         .answers("Port: ", "9000", "Since: ")
         .answers("Since: ", "2026-01-31", "Until: ")
-        .answers("Until: ", "2026-01-31", "")
+        .answers("Until: ", "2026-01-31", "Mail (x): ")
+        .answers("Mail (x): ", "", "")
         .runs("ls", 0, "");
     let captured = log.captured(&[("port", "9000")], "/srv");
     assert_eq!(
         names(&captured),
-        ["open", "sh_setup_sh", "answer_port", "answer_2026_01_31", "answer_2026_01_31_2", "done"]
+        ["open", "sh_setup_sh", "answer_port", "answer_2026_01_31", "answer_until", "answer_mail", "done"]
     );
-    assert!(captured.undecided.iter().any(|one| one.starts_with("state 'answer_2026_01_31_2' types the date")));
+    assert!(captured.undecided.iter().any(|one| one.starts_with("state 'answer_until' types the date")));
     assert_eq!(captured.definition["arguments"]["PORT"]["export"], json!(false));
 }

@@ -60,6 +60,7 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         typed_secrets: vec![None; logs.len()],
         lines: vec![String::new(); logs.len()],
         asked: vec![String::new(); logs.len()],
+        chosen: vec![String::new(); logs.len()],
         states: Vec::new(),
         open_ends: open_ends(&all, logs.len()),
         captured: Captured { left_out, ..Captured::default() },
@@ -79,6 +80,10 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         }
         if let Some(asked) = writer.asked.get_mut(turn.log) {
             noise::question(turn).unwrap_or_default().clone_into(asked);
+        }
+        if let Some(chosen) = writer.chosen.get_mut(turn.log) {
+            let entry = turn.menu.first().filter(|_| matches!(turn.ending, Ending::Question(_)));
+            entry.and_then(|entry| entry.split_once(' ')).map_or("", |(_, label)| label).clone_into(chosen);
         }
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
@@ -188,6 +193,8 @@ struct Writer<'r> {
     lines: Vec<String>,
     /// The question that the turn before ended with, by log.
     asked: Vec<String>,
+    /// The label of the entry of a menu that the next answer chooses by its number, by log.
+    chosen: Vec<String>,
     states: Vec<DraftState>,
     /// The logs that end within a program.
     open_ends: Vec<usize>,
@@ -287,11 +294,14 @@ impl Writer<'_> {
         typed(line, &directories, Use::Plain).0.replace("{PWD}", "").replace("{HOME}", "")
     }
 
-    /// Returns what the state of an answer is named after: the argument that it is, or its text. One that only confirms what
+    /// Returns what the state of an answer is named after: the argument that it is, the entry that it chooses, or its text. One that only confirms what
     /// stands there, or that was given before, is named after its question.
     fn name_of_answer(&self, log: usize, text: &str, keys: &[String]) -> String {
         if let Some(argument) = self.bindings.iter().find(|binding| binding.value == text.trim()) {
             return format!("answer {}", argument.name);
+        }
+        if let Some(label) = self.chosen.get(log).filter(|label| !label.is_empty()) {
+            return format!("choose {label}");
         }
         let name = format!("answer {}", subject(text, keys));
         let is_taken = self.states.iter().any(|state| state.name == slug(&name));

@@ -147,7 +147,9 @@ fn a_number_chooses_the_entry_that_stood_there() {
     let menu = "1) Ubuntu 20.04\n2) Ubuntu 22.04\nChoose [1-2]: ";
     let pattern = r"\b2\) +Ubuntu 22\.04(?:  |\t| *$)[\s\S]*?^Choose \[\d+-\d+\]: *\Z";
     let log = Log::default().starts("sh setup.sh", 0, menu).answers("Choose [1-2]: ", "2", "");
-    assert_eq!(all(&log.captured(&[], "/srv"), "pattern"), [pattern]);
+    let captured = log.captured(&[], "/srv");
+    assert_eq!(all(&captured, "pattern"), [pattern]);
+    assert_eq!(names(&captured), ["open", "sh_setup_sh", "choose_ubuntu_22_04", "done"]);
     // What the client waited for does not say which entry it chose.
     let log = Log::default().starts("sh setup.sh", 0, menu).waits("Choose").answers("Choose [1-2]: ", "2", "");
     assert_eq!(all(&log.captured(&[], "/srv"), "pattern"), ["Choose", pattern]);

@@ -121,8 +121,10 @@ impl Reader<'_> {
                 at + 1
             }
             InputKind::Resize => {
-                let size = format!("{}x{}", input.cols.unwrap_or_default(), input.rows.unwrap_or_default());
-                self.leave_out(format!("resize to {size}"), "a machine opens its terminals in one size");
+                // Each time that a person attaches the terminal changes its size.
+                if !self.moments[..at].iter().any(|moment| moment.input.kind == InputKind::Resize) {
+                    self.leave_out("changes of size".to_owned(), "a machine opens its terminals in one size");
+                }
                 at + 1
             }
             InputKind::Signal if input.signal == Some(2) => {

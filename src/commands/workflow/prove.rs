@@ -15,7 +15,7 @@ use super::{golden, source};
 use crate::commands::run::{run_to_its_end, variable};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
-use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::print::{self, GOOD, QUIET, STRONG, padded, visible};
 use crate::question::Person;
 use crate::typed_inputs::typed_inputs;
 use crate::{completion, front, run_steps, secret_arguments};
@@ -194,8 +194,10 @@ fn text(value: &Value) -> String {
 /// Prints what a machine types and runs.
 fn announce(definition: &Definition) -> Result<(), Failure> {
     print::line("It types:")?;
-    for (state, typed) in typed_inputs(definition) {
-        print::line(format!("  {QUIET}{state}{QUIET:#}  {}", visible(&typed)))?;
+    let inputs = typed_inputs(definition);
+    let width = inputs.iter().map(|(state, _)| state.len()).max().unwrap_or(0);
+    for (state, typed) in inputs {
+        print::line(format!("  {QUIET}{}{QUIET:#}  {}", padded(&state, width), visible(&typed)))?;
     }
     Ok(())
 }

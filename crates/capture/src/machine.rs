@@ -391,8 +391,7 @@ impl Writer<'_> {
         let days = (-2..=2).filter_map(|days| day.checked_add(days.days()).ok());
         let mut forms = days.flat_map(forms_of_date);
         if let Some(form) = forms.find(|form| contains_number(typed, form)) {
-            let sentence =
-                format!("state '{state}' types the date '{form}': add it to inputs to make it an argument");
+            let sentence = format!("state '{state}' types the date '{form}': add it to inputs to make it an argument");
             self.captured.undecided.push(sentence);
         }
     }
@@ -419,7 +418,9 @@ impl Writer<'_> {
     }
 
     fn turn(&mut self, turn: &Turn, screen: Option<&str>) {
-        if turn.at_prompt && let Some(line) = self.lines.get_mut(turn.log) {
+        if turn.at_prompt
+            && let Some(line) = self.lines.get_mut(turn.log)
+        {
             match &turn.act {
                 Act::Command { command: text, .. } | Act::Typed { text, .. } => text.trim().clone_into(line),
                 Act::Hidden { .. } => line.clear(),
@@ -431,7 +432,8 @@ impl Writer<'_> {
                 self.command(turn, command, directory.as_deref(), *exit_code, output);
             }
             Act::Typed { text, keys } => {
-                let base = if turn.at_prompt { self.name_of_line(text) } else { self.name_of_answer(turn.log, text, keys) };
+                let base =
+                    if turn.at_prompt { self.name_of_line(text) } else { self.name_of_answer(turn.log, text, keys) };
                 let name = self.free_name(&base);
                 let template = self.typed(&name, text, turn.at_prompt);
                 self.note_date(&name, &template, turn);
@@ -850,7 +852,16 @@ fn kind_of_secret(row: &str) -> Option<(&'static str, &'static str)> {
 
 /// Words of a question that asks for the secret before it once more.
 const REPEATING: [&str; 11] = [
-    "again", "confirm", "confirmation", "confirming", "reenter", "repeat", "repeating", "retype", "retyping", "verify",
+    "again",
+    "confirm",
+    "confirmation",
+    "confirming",
+    "reenter",
+    "repeat",
+    "repeating",
+    "retype",
+    "retyping",
+    "verify",
     "verifying",
 ];
 
@@ -865,8 +876,28 @@ fn repeats(row: &str, before: &str) -> bool {
 
 /// Words of questions for secrets that do not say whose secret it is.
 const OF_ANY_SECRET: [&str; 22] = [
-    "a", "again", "code", "current", "enter", "existing", "for", "is", "key", "login", "new", "old", "pass", "passphrase",
-    "password", "phrase", "pin", "please", "secret", "the", "token", "your",
+    "a",
+    "again",
+    "code",
+    "current",
+    "enter",
+    "existing",
+    "for",
+    "is",
+    "key",
+    "login",
+    "new",
+    "old",
+    "pass",
+    "passphrase",
+    "password",
+    "phrase",
+    "pin",
+    "please",
+    "secret",
+    "the",
+    "token",
+    "your",
 ];
 
 /// Whether a question says whose secret it asks for, as `[sudo] password for ana:`.
@@ -899,7 +930,8 @@ fn arguments(
         }
     }
     for SecretArgument { name, row, .. } in secrets {
-        let row = general(row, &[], around).replace(r"\S+", "…").replace(r"\d+", "…").replace(" +", " ").replace('\\', "");
+        let row =
+            general(row, &[], around).replace(r"\S+", "…").replace(r"\d+", "…").replace(" +", " ").replace('\\', "");
         let description = format!("Typed at: {}", literal(row.trim()));
         arguments.insert(name.clone(), json!({"description": description, "secret": true}));
     }

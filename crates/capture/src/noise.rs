@@ -53,6 +53,10 @@ pub(crate) fn reasons(turns: &[Turn], keeps_looks: bool, is_source: impl Fn(usiz
     for index in refused(turns) {
         reasons[index].get_or_insert_with(|| "it was refused, and asked for again".to_owned());
     }
+    for (index, done) in corrected(turns) {
+        reasons[index]
+            .get_or_insert_with(|| format!("the program reported an error, and it was done again as '{done}'"));
+    }
     reasons
 }
 
@@ -112,10 +116,12 @@ fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     })?;
     let done = line(later[again])?;
     let failed_too = |turn: &Turn| matches!(turn.ending, Ending::Prompt { exit_code: Some(code) } if code != 0);
-    let changes = |turn: &&&Turn| line(turn).is_some_and(|line| !is_look(line)) && !failed_too(turn);
+    let only_moves = |line: &str| line.starts_with("cd ") && !line.contains(['&', ';', '|']);
+    let changes =
+        |turn: &&&Turn| line(turn).is_some_and(|line| !is_look(line) && !only_moves(line)) && !failed_too(turn);
     let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let with = if done == failed { String::new() } else { format!(" as '{}'", first_line(done)) };
-    Some(match later[..again].iter().find(changes).and_then(|turn| line(turn)) {
+    Some(match later[..again].iter().rfind(changes).and_then(|turn| line(turn)) {
         Some(change) => format!(
             "it failed with exit code {code} and was done again{with} after '{}', which may have changed what it needs",
             first_line(change)
@@ -126,8 +132,21 @@ fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
 
 /// Words with which a program refuses an answer.
 const REFUSALS: [&str; 15] = [
-    "again", "denied", "do not match", "don't match", "failed", "failure", "incorrect", "invalid", "mismatch", "must be",
-    "not valid", "please answer", "please enter", "sorry", "wrong",
+    "again",
+    "denied",
+    "do not match",
+    "don't match",
+    "failed",
+    "failure",
+    "incorrect",
+    "invalid",
+    "mismatch",
+    "must be",
+    "not valid",
+    "please answer",
+    "please enter",
+    "sorry",
+    "wrong",
 ];
 
 /// Returns the answers that a program refused before it asked the same again: one, or a secret and its repetition.
@@ -158,6 +177,36 @@ fn refused(turns: &[Turn]) -> Vec<usize> {
 fn is_refusal(printed: &str) -> bool {
     let reply = printed.trim_end().rsplit_once('\n').map_or("", |(reply, _)| reply).to_lowercase();
     REFUSALS.iter().any(|word| reply.contains(word))
+}
+
+/// Words of interpreters that report an error.
+const ERRORS: [&str; 8] = ["error", "exception", "illegal", "invalid", "no such", "not found", "undefined", "unknown"];
+
+/// Returns the lines that an interpreter reported an error for, with the corrected one that was typed behind it.
+fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
+    let prompt = |turn: &Turn| match &turn.ending {
+        Ending::Question(line) if question(turn).is_none() => Some(line.trim().to_owned()),
+        _ => None,
+    };
+    let typed = |turn: &Turn| match &turn.act {
+        Act::Typed { text, keys } if is_answer(turn) && keys.is_empty() => Some(text.trim().to_owned()),
+        _ => None,
+    };
+    let mut found = Vec::new();
+    for (index, turn) in turns.iter().enumerate() {
+        let Some((failed, asks)) = typed(turn).zip(prompt(turn)) else { continue };
+        let own = |other: &&Turn| other.log == turn.log;
+        let is_same_prompt =
+            turns[..index].iter().rev().find(own).and_then(prompt).is_some_and(|before| before == asks);
+        // The first line is what was typed.
+        let reply = turn.printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
+        if !is_same_prompt || !ERRORS.iter().any(|word| reply.contains(word)) {
+            continue;
+        }
+        let next = turns[index + 1..].iter().filter(own).take(LATER).map_while(typed);
+        found.extend(next.into_iter().find(|done| is_alike(&failed, done)).map(|done| (index, done)));
+    }
+    found
 }
 
 /// The most secrets that are asked for once more together: one and its repetition.
@@ -311,9 +360,12 @@ mod tests {
                 std::iter::once(command(first, 2)).chain(others).chain([command("make test", 0)]).collect();
             why(&turns)
         };
-        assert!(far("make test")[0].contains("after 'touch file-0'"));
+        assert!(far("make test")[0].contains("after 'touch file-4'"));
         assert_eq!(far("make tset"), [""; 0]);
-        assert_eq!(why(&[command("grep x y", 1), command("make", 0)]), ["grep x y: it only looks around; keep: true keeps it"]);
+        assert_eq!(
+            why(&[command("grep x y", 1), command("make", 0)]),
+            ["grep x y: it only looks around; keep: true keeps it"]
+        );
         assert_eq!(why(&[command("git rebase main", 1), command("git rebase --continue", 0)]), [""; 0]);
     }
 
@@ -321,10 +373,8 @@ mod tests {
     fn a_program_that_asked_and_failed_is_left_out_as_a_whole() {
         let asks = |code| {
             let act = |text: &str| Act::Typed { text: text.to_owned(), keys: Vec::new() };
-            let start = Turn {
-                at_prompt: true,
-                ..turn(act("sh setup.sh\n"), Ending::Question("Port: ".to_owned()), "Port: ")
-            };
+            let start =
+                Turn { at_prompt: true, ..turn(act("sh setup.sh\n"), Ending::Question("Port: ".to_owned()), "Port: ") };
             [start, turn(act("80\n"), Ending::Prompt { exit_code: Some(code) }, "")]
         };
         let turns = [asks(1), asks(0)].concat();
@@ -360,12 +410,31 @@ mod tests {
             why(&turns),
             [format!("a secret at 'New password:': {reason}"), format!("a secret at 'Retype new password:': {reason}")]
         );
+    }
+
+    #[test]
+    fn a_line_that_an_interpreter_reported_an_error_for_is_left_out_where_it_was_corrected() {
+        let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
+        let start = |line: &str| Turn { at_prompt: true, ..turn(typed("sh"), Ending::Question(line.to_owned()), "") };
+        let over = || Ending::Prompt { exit_code: Some(0) };
+        let asks = || Ending::Question("sqlite> ".to_owned());
+        let session = |failed: &str, reply: &str, done: &str| {
+            let printed = format!("{failed}\n{reply}\nsqlite> ");
+            let quit = turn(typed(".quit"), over(), "");
+            why(&[start("sqlite> "), turn(typed(failed), asks(), &printed), turn(typed(done), asks(), ""), quit])
+        };
+        let error = "Parse error: no such table: tt";
+        let reason = "the program reported an error, and it was done again as 'insert into t values(7);'";
+        let failed = "insert into tt values(7);";
+        assert_eq!(session(failed, error, "insert into t values(7);"), [format!("{failed}: {reason}")]);
+        assert_eq!(session(failed, "", "insert into t values(7);"), [""; 0]);
+        assert_eq!(session(failed, error, "select 1;"), [""; 0]);
         // The prompt of an interpreter is no question that is asked again.
         let prompt = "(gdb) ";
         let turns = [
             start(prompt),
-            turn(typed("foo\n"), Ending::Question(prompt.to_owned()), "foo\nInvalid command\n(gdb) "),
-            turn(typed("quit\n"), over(), ""),
+            turn(typed("foo"), Ending::Question(prompt.to_owned()), "foo\nInvalid command\n(gdb) "),
+            turn(typed("quit"), over(), ""),
         ];
         assert_eq!(why(&turns), [""; 0]);
     }

@@ -98,7 +98,12 @@ impl Log {
 
     fn captured(self, inputs: &[(&str, &str)], directory: &str) -> Captured {
         let shell = "bash".to_owned();
-        let log = SessionLog { shell, directory: "/home/ana/shop".to_owned(), moments: self.moments, ..SessionLog::default() };
+        let log = SessionLog {
+            shell,
+            directory: "/home/ana/shop".to_owned(),
+            moments: self.moments,
+            ..SessionLog::default()
+        };
         let around = Surroundings {
             home: "/home/ana".to_owned(),
             directory: directory.to_owned(),
@@ -124,15 +129,14 @@ fn names(captured: &Captured) -> Vec<&str> {
 #[test]
 fn the_directory_of_the_session_is_an_argument_wherever_it_is_typed() {
     let log = || {
-        Log::default()
-            .runs("cd /home/ana/shop/web && make", 0, "")
-            .runs("tar -C /home/ana/shop -cf /home/ana/shop-2.tar .", 0, "")
+        Log::default().runs("cd /home/ana/shop/web && make", 0, "").runs(
+            "tar -C /home/ana/shop -cf /home/ana/shop-2.tar .",
+            0,
+            "",
+        )
     };
     let captured = log().captured(&[], "/home/ana/shop");
-    assert_eq!(
-        all(&captured, "command"),
-        ["cd {PWD|sh}/web && make", "tar -C {PWD|sh} -cf {HOME|sh}/shop-2.tar ."]
-    );
+    assert_eq!(all(&captured, "command"), ["cd {PWD|sh}/web && make", "tar -C {PWD|sh} -cf {HOME|sh}/shop-2.tar ."]);
     assert_eq!(names(&captured), ["open", "cd_web_make", "tar_c_cf_shop"]);
     // A client elsewhere captures the directory as it is, unless it says what it is.
     let elsewhere = log().captured(&[], "/srv");
@@ -154,7 +158,8 @@ fn a_number_chooses_the_entry_that_stood_there() {
     let log = Log::default().starts("sh setup.sh", 0, menu).waits("Choose").answers("Choose [1-2]: ", "2", "");
     assert_eq!(all(&log.captured(&[], "/srv"), "pattern"), ["Choose", pattern]);
     // The program reads on a line of its own.
-    let log = Log::default().starts("sh setup.sh", 0, "(1) one\n(2) two\nPick a number from 1 to 2\n").answers("", "2", "");
+    let log =
+        Log::default().starts("sh setup.sh", 0, "(1) one\n(2) two\nPick a number from 1 to 2\n").answers("", "2", "");
     assert_eq!(
         all(&log.captured(&[], "/srv"), "pattern"),
         [r"\(2\) +two(?:  |\t| *$)[\s\S]*?^Pick a number from \d+ to \d+\s*\Z"]

@@ -233,7 +233,9 @@ mod tests {
         ] {
             assert_eq!(shell(text), template);
         }
-        for prefix in ["/tmp/x2", "/tmp/x-2", "/tmp/x.bak", "/tmp/x_2", "/tmp/x*", "/srv/tmp/x", "a/tmp/x", "/tmp/x\\ y"] {
+        for prefix in
+            ["/tmp/x2", "/tmp/x-2", "/tmp/x.bak", "/tmp/x_2", "/tmp/x*", "/srv/tmp/x", "a/tmp/x", "/tmp/x\\ y"]
+        {
             assert_eq!(shell(&format!("cd {prefix}")), format!("cd {prefix}"));
         }
         let plain = |text: &str| typed(text, &bindings, Use::Plain).0;

@@ -92,9 +92,9 @@ fn without_identifiers(word: &str) -> String {
         let (part, behind) = rest.split_at(length);
         let is_numbered = part.len() >= 4
             && is_digits(part)
-            && made.strip_suffix(['-', '_', '#']).is_some_and(|name| {
-                made.ends_with('#') || name.ends_with(|last: char| last.is_ascii_alphabetic())
-            });
+            && made
+                .strip_suffix(['-', '_', '#'])
+                .is_some_and(|name| made.ends_with('#') || name.ends_with(|last: char| last.is_ascii_alphabetic()));
         // The process that a line of a log is of: `sshd[1234]:`.
         let is_process = made.strip_suffix('[').is_some_and(|name| name.ends_with(char::is_alphanumeric))
             && (behind.is_empty() || behind.starts_with("]:"))
@@ -120,7 +120,8 @@ fn is_digits(word: &str) -> bool {
 /// Whether it is a hash, or a part of one. A number alone is none.
 fn is_hash(part: &str) -> bool {
     let digits = part.bytes().filter(u8::is_ascii_digit).count();
-    let is_address = part.strip_prefix("0x").is_some_and(|hex| hex.len() >= 6 && hex.chars().all(|c| c.is_ascii_hexdigit()));
+    let is_address =
+        part.strip_prefix("0x").is_some_and(|hex| hex.len() >= 6 && hex.chars().all(|c| c.is_ascii_hexdigit()));
     let is_hex = part.len() >= 7 && part.chars().all(|sign| sign.is_ascii_hexdigit());
     is_address || (is_hex && digits > 0 && digits < part.len())
 }
@@ -175,13 +176,15 @@ fn is_clock(text: &str) -> bool {
     let parts: Vec<&str> = clock.split(':').collect();
     let whole = |part: &&str| part.split(['.', ',']).next().is_some_and(|whole| is_digits(whole) && whole.len() <= 2);
     let is_two = |part: &&&str| part.split(['.', ',']).next().is_some_and(|whole| whole.len() == 2);
-    matches!(parts.len(), 2 | 3) && parts.iter().all(whole) && parts.iter().skip(1).filter(is_two).count() == parts.len() - 1
+    matches!(parts.len(), 2 | 3)
+        && parts.iter().all(whole)
+        && parts.iter().skip(1).filter(is_two).count() == parts.len() - 1
 }
 
 /// The names of months and days of the week, as programs write dates in English.
 const DATE_NAMES: [&str; 19] = [
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon", "tue", "wed", "thu", "fri",
-    "sat", "sun",
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon", "tue", "wed", "thu",
+    "fri", "sat", "sun",
 ];
 
 /// Whether a word is the short name of a month or a day, as `date` and `ls -l` write it.
@@ -206,10 +209,55 @@ fn is_part_of_date(words: &[&str], at: usize, core: &str) -> bool {
 
 /// Units of time, sizes and speeds, as they stand behind a number.
 const UNITS: [&str; 49] = [
-    "ns", "us", "µs", "μs", "ms", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes", "hour",
-    "hours", "kB", "KB", "kb", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB", "B/s", "kB/s", "KB/s", "KiB/s", "MB/s",
-    "MiB/s", "GB/s", "GiB/s", "bps", "kbps", "Mbps", "Gbps", "kbit/s", "Mbit/s", "Gbit/s", "it/s", "req/s", "ops/s",
-    "millis", "milliseconds", "microseconds", "nanoseconds", "msec",
+    "ns",
+    "us",
+    "µs",
+    "μs",
+    "ms",
+    "s",
+    "sec",
+    "secs",
+    "second",
+    "seconds",
+    "min",
+    "mins",
+    "minute",
+    "minutes",
+    "hour",
+    "hours",
+    "kB",
+    "KB",
+    "kb",
+    "KiB",
+    "MB",
+    "MiB",
+    "GB",
+    "GiB",
+    "TB",
+    "TiB",
+    "B/s",
+    "kB/s",
+    "KB/s",
+    "KiB/s",
+    "MB/s",
+    "MiB/s",
+    "GB/s",
+    "GiB/s",
+    "bps",
+    "kbps",
+    "Mbps",
+    "Gbps",
+    "kbit/s",
+    "Mbit/s",
+    "Gbit/s",
+    "it/s",
+    "req/s",
+    "ops/s",
+    "millis",
+    "milliseconds",
+    "microseconds",
+    "nanoseconds",
+    "msec",
 ];
 
 fn is_unit(word: &str) -> bool {

@@ -146,9 +146,7 @@ fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
     let rows: Vec<_> = guesses
         .chain(left_out)
         .chain(undecided)
-        .map(|(kind, subject, sentence)| {
-            (kind, fitted(&visible(&subject), WIDEST), visible(&for_people(&sentence)))
-        })
+        .map(|(kind, subject, sentence)| (kind, fitted(&visible(&subject), WIDEST), visible(&for_people(&sentence))))
         .collect();
     let width = rows.iter().map(|(_, subject, _)| subject.width()).max().unwrap_or(0);
     let line = |(kind, subject, sentence): (&str, String, String)| match subject.as_str() {

@@ -79,7 +79,10 @@ impl Prove {
                     print::note(&format!("the output of '{}' differs from run to run", visible(state)));
                 }
                 if only_output && !self.update {
-                    print::note("only outputs differ: --update takes them over into the recording");
+                    print::note(
+                        "only outputs differ: --update takes them over into the recording, and compares those that differ from \
+                         run to run no more",
+                    );
                 }
                 print::error("not proved");
                 return Ok(ExitCode::from(FAILED));

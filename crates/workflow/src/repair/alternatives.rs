@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn an_alternative_for_any_question_for_failures_or_with_a_group_is_named() {
         let wider = |after: &str| is_wider("Continue", &format!("Continue|{after}"), &[]);
-        for anything in ["", "(?:)", "(?:Proceed|)", "x*", ".", r"\n", r"\s", "^", "$", r"\Z", "(?!zzz)", "(?s).{100}"] {
+        for anything in ["", "(?:)", "(?:Proceed|)", "x*", ".", r"\n", r"\s", "^", "$", r"\Z", "(?!zzz)", "(?s).{100}"]
+        {
             let wider = wider(anything);
             assert!(matches!(wider, Err(NotWider::Anything(_))), "{anything:?}: {wider:?}");
             assert!(matches_nearly_anything(&format!("Continue|{anything}")), "{anything:?}");

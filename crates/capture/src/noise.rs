@@ -173,10 +173,16 @@ fn refused(turns: &[Turn]) -> Vec<usize> {
     found
 }
 
-/// Whether a program refused an answer in what it printed before it asked again, in the last line.
+/// The most lines of a refusal. A program that prints more went on with the answer.
+const LONGEST_REFUSAL: usize = 3;
+
+/// Whether a program refused an answer in what it printed between the answer, in the first line, and the next question, in the
+/// last one.
 fn is_refusal(printed: &str) -> bool {
-    let reply = printed.trim_end().rsplit_once('\n').map_or("", |(reply, _)| reply).to_lowercase();
-    REFUSALS.iter().any(|word| reply.contains(word))
+    let reply = printed.split_once('\n').map_or("", |(_, reply)| reply);
+    let reply = reply.trim_end().rsplit_once('\n').map_or("", |(reply, _)| reply).to_lowercase();
+    let lines = reply.lines().filter(|line| !line.trim().is_empty()).count();
+    (1..=LONGEST_REFUSAL).contains(&lines) && REFUSALS.iter().any(|word| reply.contains(word))
 }
 
 /// Words of interpreters that report an error.
@@ -410,6 +416,13 @@ mod tests {
             why(&turns),
             [format!("a secret at 'New password:': {reason}"), format!("a secret at 'Retype new password:': {reason}")]
         );
+    }
+
+    #[test]
+    fn a_refusal_is_short_and_is_not_the_answer() {
+        assert!(is_refusal("five\nNot valid, please enter a number.\nHow many? "));
+        assert!(!is_refusal("again\nSay it: ") && !is_refusal("again\nfine\nSay it: "));
+        assert!(!is_refusal("y\ncopied a\ncopied b\ncopied c\nd failed\nOverwrite? [y/n] "));
     }
 
     #[test]

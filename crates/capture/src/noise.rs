@@ -80,9 +80,9 @@ pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<String>]) -> Vec<LeftOu
 fn conversations(turns: &[Turn]) -> Vec<Range<usize>> {
     let begins = |index: &usize| turns[*index].at_prompt && matches!(turns[*index].act, Act::Typed { .. });
     let end = |begin: usize| {
-        let own = (begin..turns.len()).filter(|index| turns[*index].log == turns[begin].log);
+        let mut own = (begin..turns.len()).filter(|index| turns[*index].log == turns[begin].log);
         let is_last = |index: &usize| matches!(turns[*index].ending, Ending::Prompt { .. });
-        own.clone().find(is_last).or(own.last()).map_or(begin, |last| last + 1)
+        own.clone().find(is_last).or(own.next_back()).map_or(begin, |last| last + 1)
     };
     (0..turns.len()).filter(begins).map(|begin| begin..end(begin)).collect()
 }

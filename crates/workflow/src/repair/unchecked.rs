@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::alternatives::matches_nearly_anything;
-use crate::definition::{Definition, State};
+use crate::definition::{Definition, State, Transition};
 use crate::tool;
 
 /// Returns the state that types behind an input although nothing that the input brought about is checked before. A command
@@ -32,7 +32,7 @@ pub(super) fn typed_unchecked_behind<'d>(definition: &'d Definition, input: &'d 
 fn unchecked_targets(state: &State) -> impl Iterator<Item = &str> {
     let checks = waits_for_something(state);
     let unchecked = state.transitions().iter().filter(move |one| !(checks && one.condition().demands_output()));
-    unchecked.map(|one| one.next_state()).chain(state.on_timeout()).chain(state.on_exhausted())
+    unchecked.map(Transition::next_state).chain(state.on_timeout()).chain(state.on_exhausted())
 }
 
 /// Whether a state waits for the end of a command, or for text that few programs print.

@@ -4,7 +4,7 @@
 //! that request JSON get the daemon's own text.
 
 /// Phrases of the daemon, and their replacements. Longer ones come before those that they contain.
-const PHRASES: [(&str, &str); 23] = [
+const PHRASES: [(&str, &str); 31] = [
     (
         "no sessions are open: open one with open_terminal",
         "no terminals are open; open one with: steplatch terminal open",
@@ -46,6 +46,17 @@ const PHRASES: [(&str, &str); 23] = [
         "steplatch workflow schema documents how workflows are written",
     ),
     ("run_workflow runs saved ones by name", "steplatch run runs saved ones by name"),
+    ("it only looks around; keep: true keeps it", "it only looks around; --keep keeps it"),
+    ("add it to inputs to make it an argument", "make it an argument with -i NAME=VALUE"),
+    ("PWD in inputs makes it an argument", "-i PWD=DIRECTORY makes it an argument"),
+    ("name another terminal in against", "name another terminal with --against"),
+    ("which against names", "which --against names"),
+    ("against names ", "--against has "),
+    (
+        "save it with save: true, or edit it and save it with create_workflow",
+        "save it with --save, or edit it and save it with: steplatch workflow load",
+    ),
+    ("correct it and save it with create_workflow", "correct it and save it with: steplatch workflow load"),
 ];
 
 /// The daemon's phrase about missing arguments, which it takes for variables of a shell.

@@ -12,7 +12,11 @@ pub(crate) fn typed_inputs(definition: &Definition) -> Vec<(String, String)> {
         let typed = match state.action().tool() {
             tool::RUN_COMMAND => param("command"),
             tool::SEND_INPUT if params.get("secret") == Some(&Value::Bool(true)) => "••••••".to_owned(),
-            tool::SEND_INPUT => format!("{}{}", param("input_text").trim_end_matches('\n'), keys(params.get("keys"))),
+            tool::SEND_INPUT => {
+                let typed = format!("{}{}", param("input_text").trim_end_matches('\n'), keys(params.get("keys")));
+                // Enter alone takes what the program offers.
+                if typed.is_empty() { "<enter>".to_owned() } else { typed }
+            }
             tool::GATE => format!("(a person is asked: {})", param("prompt")),
             _ => continue,
         };

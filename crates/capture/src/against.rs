@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::golden::normalised;
 use crate::question::stands_in;
 use crate::template::{Binding, replaced};
 use crate::turn::{Act, Ending, Turn};
+use crate::variation::normalised;
 
 /// What two captures have in common, from the first one's point of view.
 #[derive(Debug, Default, PartialEq)]
@@ -106,7 +106,7 @@ impl<'t> Step<'t> {
         if let Act::Typed { keys, .. } = &self.turn.act { keys } else { &[] }
     }
 
-    /// Whether it is a command for a shell or an interpreter, of which parts differ. An answer differs as a whole.
+    /// Whether it is a command for a shell or an interpreter, whose parts are compared. An answer is compared as a whole.
     fn is_command(&self) -> bool {
         self.turn.at_prompt
             || matches!(self.turn.act, Act::Command { .. })
@@ -125,7 +125,7 @@ impl<'t> Step<'t> {
     }
 }
 
-/// Programs of which the second word says what they do.
+/// Programs whose first argument says what they do.
 const WITH_SUBCOMMANDS: [&str; 18] = [
     "apt",
     "apt-get",
@@ -450,7 +450,7 @@ const EMPTY_WORDS: [&str; 21] = [
 ];
 
 /// Returns the name of an argument that is asked for with a line: its first words that say something.
-fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> String {
+pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> String {
     let line = line.split(['(', '[']).find(|part| part.contains(char::is_alphabetic)).unwrap_or_default();
     let words = line.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let says: Vec<String> = words

@@ -28,7 +28,7 @@ pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
     events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()
 }
 
-/// Compares two runs by their ids and their events. Long texts are cut, and of many differences the first ones are told.
+/// Compares two runs by their ids and their events. Long texts are cut; of many differences, the first ones are returned.
 #[must_use]
 pub fn compare_runs(one: (&str, &[RunEvent]), other: (&str, &[RunEvent])) -> RunComparison {
     let differences = Golden { steps: run_steps(one.1), ..Golden::default() }.differences(&run_steps(other.1));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_told_first_and_long_texts_are_cut() {
+    fn the_first_difference_comes_first_and_long_texts_are_cut() {
         let long = "x".repeat(LONGEST + 1);
         let (one, other) =
             (events(&json!({"V": "1"}), &["took 1 s", "a"]), events(&json!({"V": "1"}), &["took 22 s", &long]));

@@ -24,7 +24,7 @@ impl ToolCatalog for AnyParameters {
     }
 }
 
-/// Texts of which the parts mean something to shells, patterns, templates and terminals.
+/// Texts whose parts mean something to shells, patterns, templates and terminals.
 fn text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         Just("make "),

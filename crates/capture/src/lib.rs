@@ -3,9 +3,10 @@
 //! [`capture`] takes the logs of inputs, with what the programs printed, and returns a machine that does the
 //! same again, with the reason of each guess. Pure: no clock, no files, no terminals.
 //!
-//! The parts, in the order in which they work:
-//! `turn` pairs each input with what came of it, `noise` names what is left out, `against` compares with another capture of
-//! the same procedure, `template` and `provenance` replace values by variables, `question` makes patterns of what programs ask, and `machine` writes the states.
+//! The parts, in the order in which they work: `turn` pairs each input with its outcome, `noise` names what is left out,
+//! `against` compares with another capture of the same procedure, `template` and `provenance` replace values by variables,
+//! `question` makes patterns of what programs ask, and `machine` writes the states. `golden` is the recording beside them.
+//! `variation` knows what differs from run to run, and is not compared with it.
 
 mod against;
 mod comparison;
@@ -18,24 +19,28 @@ mod import;
 mod laws;
 mod machine;
 mod noise;
+#[cfg(test)]
+mod procedures;
 mod provenance;
 mod question;
 mod session_log;
 mod template;
 mod turn;
+mod variation;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use comparison::{compare_runs, run_steps};
 pub use effects::{irreversible_inputs, programs};
-pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof, normalised};
+pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof};
 pub use import::{
     Imported, RecordedScreen, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files,
     script_recording,
 };
 pub use machine::capture;
 pub use session_log::{Moment, SessionLog, Surroundings};
+pub use variation::normalised;
 
 /// What to capture, besides the logs.
 #[derive(Debug, Clone, Default)]

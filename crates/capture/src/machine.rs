@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
 
-use crate::against::{Alignment, Difference, align};
+use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::is_irreversible;
 use crate::provenance::{Extraction, extractions};
 use crate::question::{ANYTHING, entry, escaped, general, landmark, menu, question, stands_in};
@@ -36,7 +36,10 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
     let (all, mut left_out) = turns_of(logs);
     let request = &mut CaptureRequest { inputs: argument_names(&request.inputs), ..request.clone() };
     let inputs = request.inputs.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
-    let bindings: Vec<Binding> = inputs.chain(known(around)).filter(|binding| !binding.value.is_empty()).collect();
+    // An input may give another directory the name of a known one.
+    let is_given = |name: &str| request.inputs.iter().any(|(given, _)| given == name);
+    let known = known(around).into_iter().filter(|binding| !is_given(&binding.name));
+    let bindings: Vec<Binding> = inputs.chain(known).filter(|binding| !binding.value.is_empty()).collect();
     let (others, _) = turns_of(&request.against);
     let alignment = aligned(&all, &others, &bindings, around, request);
     let arguments = alignment.arguments.iter().map(|one| (one.name.clone(), one.value.clone()));
@@ -54,6 +57,10 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
         others,
         used: BTreeMap::new(),
         secrets: Vec::new(),
+        typed_secrets: vec![None; logs.len()],
+        lines: vec![String::new(); logs.len()],
+        asked: vec![String::new(); logs.len()],
+        chosen: vec![String::new(); logs.len()],
         states: Vec::new(),
         open_ends: open_ends(&all, logs.len()),
         captured: Captured { left_out, ..Captured::default() },
@@ -70,6 +77,13 @@ pub fn capture(logs: &[SessionLog], around: &Surroundings, request: &CaptureRequ
             let first = writer.states.len();
             writer.turn(turn, before.get(turn.log).cloned().flatten().as_deref());
             writer.compare(index, first);
+        }
+        if let Some(asked) = writer.asked.get_mut(turn.log) {
+            noise::question(turn).unwrap_or_default().clone_into(asked);
+        }
+        if let Some(chosen) = writer.chosen.get_mut(turn.log) {
+            let entry = turn.menu.first().filter(|_| matches!(turn.ending, Ending::Question(_)));
+            entry.and_then(|entry| entry.split_once(' ')).map_or("", |(_, label)| label).clone_into(chosen);
         }
         if let Some(screen) = before.get_mut(turn.log) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
@@ -96,7 +110,7 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<LeftOut>) {
 }
 
 /// Returns for each turn why it is left out, if it is.
-fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<&'static str>> {
+fn noise_of(turns: &[Turn], found: &[Extraction], request: &CaptureRequest) -> Vec<Option<String>> {
     noise::reasons(turns, request.keeps_looks, |turn| found.iter().any(|one| one.source == turn))
 }
 
@@ -172,12 +186,28 @@ struct Writer<'r> {
     others: Vec<Turn>,
     /// The variables that a text has in place of a value.
     used: BTreeMap<String, String>,
-    /// The secret arguments, by the row that they were typed behind.
-    secrets: Vec<(String, String)>,
+    secrets: Vec<SecretArgument>,
+    /// The secret that the turn before typed, by log.
+    typed_secrets: Vec<Option<usize>>,
+    /// The line at a prompt that is being executed, by log.
+    lines: Vec<String>,
+    /// The question that the turn before ended with, by log.
+    asked: Vec<String>,
+    /// The label of the entry of a menu that the next answer chooses by its number, by log.
+    chosen: Vec<String>,
     states: Vec<DraftState>,
     /// The logs that end within a program.
     open_ends: Vec<usize>,
     captured: Captured,
+}
+
+/// A secret argument.
+struct SecretArgument {
+    name: String,
+    /// The row that it was typed behind first.
+    row: String,
+    /// The line at a prompt that was executed then.
+    line: String,
 }
 
 /// How a state waits.
@@ -244,12 +274,39 @@ impl Writer<'_> {
 
     /// Adds a state under a name that no other has, and returns the name.
     fn add(&mut self, base: &str, tool: &'static str, params: Map<String, Value>, condition: Value) -> String {
+        let name = self.free_name(base);
+        self.states.push(DraftState { name: name.clone(), tool, params, condition, timeout: None });
+        name
+    }
+
+    /// Returns the name that a state gets which is added under `base`.
+    fn free_name(&self, base: &str) -> String {
         let base = slug(base);
         let is_taken = |name: &String| self.states.iter().any(|state| state.name == *name);
         let numbered = (2..).map(|number| format!("{base}_{number}"));
-        let name = std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base);
-        self.states.push(DraftState { name: name.clone(), tool, params, condition, timeout: None });
-        name
+        std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base)
+    }
+
+    /// Returns what the state of a line at a prompt is named after: the line without the directories that it is in.
+    fn name_of_line(&self, line: &str) -> String {
+        let directories: Vec<Binding> =
+            self.bindings.iter().filter(|binding| ["PWD", "HOME"].contains(&binding.name.as_str())).cloned().collect();
+        typed(line, &directories, Use::Plain).0.replace("{PWD}", "").replace("{HOME}", "")
+    }
+
+    /// Returns what the state of an answer is named after: the argument that it is, the entry that it chooses, or its text. One that only confirms what
+    /// stands there, or that was given before, is named after its question.
+    fn name_of_answer(&self, log: usize, text: &str, keys: &[String]) -> String {
+        if let Some(argument) = self.bindings.iter().find(|binding| binding.value == text.trim()) {
+            return format!("answer {}", argument.name);
+        }
+        if let Some(label) = self.chosen.get(log).filter(|label| !label.is_empty()) {
+            return format!("choose {label}");
+        }
+        let name = format!("answer {}", subject(text, keys));
+        let is_taken = self.states.iter().any(|state| state.name == slug(&name));
+        let asked = self.asked.get(log).filter(|asked| !asked.is_empty() && (text.trim().is_empty() || is_taken));
+        asked.map_or(name, |asked| format!("answer {}", name_of_question(asked, |_| false)))
     }
 
     fn golden(&mut self, state: &str, prints: &str, exit_code: Option<i32>) {
@@ -275,9 +332,16 @@ impl Writer<'_> {
             let directory = begin.unwrap_or(&log.directory);
             let name = open_state(index);
             if !directory.is_empty() && directory != self.around.directory {
-                let (directory, names) = typed(directory, &self.bindings, Use::Plain);
+                let (template, names) = typed(directory, &self.bindings, Use::Plain);
                 self.note_used(&names);
-                params.insert("working_directory".to_owned(), directory.into());
+                if names.is_empty() {
+                    self.guess(
+                        &name,
+                        format!("it always starts in {directory}"),
+                        "the terminal was opened there; PWD in inputs makes it an argument",
+                    );
+                }
+                params.insert("working_directory".to_owned(), template.into());
             } else if !directory.is_empty() {
                 self.guess(
                     &name,
@@ -311,7 +375,7 @@ impl Writer<'_> {
         for (name, value) in [("host name", &around.host), ("user name", &around.user)] {
             if value.len() >= 3 && crate::template::typed(text, &[binding(value)], Use::Plain).1.len() == 1 {
                 let sentence =
-                    format!("state '{state}' types the {name} '{value}': give it as an input to make it an argument");
+                    format!("state '{state}' types the {name} '{value}': add it to inputs to make it an argument");
                 self.captured.undecided.push(sentence);
             }
         }
@@ -327,8 +391,7 @@ impl Writer<'_> {
         let days = (-2..=2).filter_map(|days| day.checked_add(days.days()).ok());
         let mut forms = days.flat_map(forms_of_date);
         if let Some(form) = forms.find(|form| contains_number(typed, form)) {
-            let sentence =
-                format!("state '{state}' types the date '{form}': give it as an input to make it an argument");
+            let sentence = format!("state '{state}' types the date '{form}': add it to inputs to make it an argument");
             self.captured.undecided.push(sentence);
         }
     }
@@ -355,13 +418,23 @@ impl Writer<'_> {
     }
 
     fn turn(&mut self, turn: &Turn, screen: Option<&str>) {
+        if turn.at_prompt
+            && let Some(line) = self.lines.get_mut(turn.log)
+        {
+            match &turn.act {
+                Act::Command { command: text, .. } | Act::Typed { text, .. } => text.trim().clone_into(line),
+                Act::Hidden { .. } => line.clear(),
+            }
+        }
+        let typed_before = self.typed_secrets.get_mut(turn.log).and_then(Option::take);
         match &turn.act {
             Act::Command { command, directory, exit_code, output } => {
                 self.command(turn, command, directory.as_deref(), *exit_code, output);
             }
             Act::Typed { text, keys } => {
-                let base = if turn.at_prompt { text.clone() } else { format!("answer {}", subject(text, keys)) };
-                let name = slug(&base);
+                let base =
+                    if turn.at_prompt { self.name_of_line(text) } else { self.name_of_answer(turn.log, text, keys) };
+                let name = self.free_name(&base);
                 let template = self.typed(&name, text, turn.at_prompt);
                 self.note_date(&name, &template, turn);
                 let mut params = Map::new();
@@ -374,39 +447,58 @@ impl Writer<'_> {
                 self.input(turn, &base, params, screen);
             }
             Act::Hidden { entered, row } => {
-                let secret = self.secret(row);
+                let (secret, base) = self.secret(turn.log, row, typed_before);
                 let text = format!("{{{secret}}}{}", if *entered { "\n" } else { "" });
                 let params =
                     Map::from_iter([("input_text".to_owned(), text.into()), ("secret".to_owned(), true.into())]);
-                self.input(turn, &format!("give {secret}"), params, screen);
+                self.input(turn, &base, params, screen);
             }
         }
     }
 
-    /// Returns the name of the secret argument that is typed behind a row.
-    fn secret(&mut self, row: &str) -> String {
-        let row = general(row.trim(), &[], &self.around);
-        if let Some((_, name)) = self.secrets.iter().find(|(known, _)| *known == row) {
-            return name.clone();
+    /// Returns the name of the secret argument that is typed behind a row, and what its state is named after. The log has no
+    /// values: which secrets are the same is concluded from the questions. `before` is the secret that was typed right before.
+    fn secret(&mut self, log: usize, row: &str, before: Option<usize>) -> (String, String) {
+        let row = row.trim();
+        let line = self.lines.get(log).cloned().unwrap_or_default();
+        let repeated = before.filter(|before| self.secrets.get(*before).is_some_and(|one| repeats(row, &one.row)));
+        let is_same = |one: &SecretArgument| one.row == row && (one.line == line || says_whose(row));
+        let known = self.secrets.iter().position(is_same);
+        let (index, reason, base) = match (repeated, known) {
+            (Some(index), _) => (index, Some("the question asks to type it again"), "repeat"),
+            (None, Some(index)) => (index, Some("the same question asked for it"), "give again"),
+            (None, None) => (self.secrets.len(), None, "give"),
+        };
+        if reason.is_none() {
+            let name = self.name_of_secret(row);
+            self.secrets.push(SecretArgument { name, row: row.to_owned(), line });
         }
-        let lower = row.to_ascii_lowercase();
-        let words = [
-            ("passphrase", "PASSPHRASE"),
-            ("password", "PASSWORD"),
-            ("token", "TOKEN"),
-            ("code", "CODE"),
-            ("pin", "PIN"),
-        ];
-        let base = words.iter().find(|(word, _)| lower.contains(word)).map_or("SECRET", |(_, name)| name);
-        let is_taken = |name: &String| self.secrets.iter().any(|(_, taken)| taken == name);
+        let name = self.secrets.get(index).map(|one| one.name.clone()).unwrap_or_default();
+        let base = format!("{base} {name}");
+        let state = self.free_name(&base);
+        if let Some(reason) = reason {
+            self.guess(&state, format!("it is {name} again"), reason);
+        } else if let Some(other) = self.secrets[..index].iter().find(|one| one.row == row) {
+            let other = other.name.clone();
+            self.guess(&state, format!("{name} is another secret than {other}"), "another command asked for it");
+        }
+        if let Some(typed) = self.typed_secrets.get_mut(log) {
+            *typed = Some(index);
+        }
+        (name, base)
+    }
+
+    /// Returns a name for a new secret argument.
+    fn name_of_secret(&self, row: &str) -> String {
+        let base = kind_of_secret(row).map_or("SECRET", |(_, name)| name);
+        let is_taken = |name: &String| self.secrets.iter().any(|one| one.name == *name);
         let numbered = (2..).map(|number| format!("{base}_{number}"));
-        let name = std::iter::once(base.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default();
-        self.secrets.push((row, name.clone()));
-        name
+        std::iter::once(base.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
     }
 
     fn command(&mut self, turn: &Turn, command: &str, directory: Option<&str>, exit_code: Option<i32>, output: &str) {
-        let name = slug(command);
+        let base = self.name_of_line(command);
+        let name = self.free_name(&base);
         let command = self.typed(&name, command, turn.at_prompt);
         self.note_date(&name, &command, turn);
         let mut params = Map::from_iter([("command".to_owned(), Value::from(command))]);
@@ -418,7 +510,7 @@ impl Writer<'_> {
         self.in_terminal(&mut params, turn);
         let expected = exit_code.filter(|code| *code != 0);
         let condition = expected.map_or("success".into(), |code| json!({"field_equals": {"exit_code": code}}));
-        let name = self.add(&name, "run_command", params, condition);
+        let name = self.add(&base, "run_command", params, condition);
         if let Some(code) = expected {
             self.guess(
                 &name,
@@ -526,7 +618,9 @@ impl Writer<'_> {
                 };
                 waits.push(Wait { params: vec![("until", "prompt".into())], condition, on_screen: false });
             }
-            Ending::Question(line) | Ending::Password(line) if !is_covered && !line.trim().is_empty() => {
+            Ending::Question(line) | Ending::Password(line)
+                if (!is_covered || !turn.menu.is_empty()) && !line.trim().is_empty() =>
+            {
                 let pattern = question(line, &self.bindings, &self.around);
                 if pattern.is_empty() {
                     waits.push(self.quiet(state));
@@ -722,7 +816,7 @@ impl Writer<'_> {
         if let Some(description) = &request.description {
             definition.insert("description".to_owned(), description.as_str().into());
         }
-        let arguments = arguments(request, &self.used, &self.secrets);
+        let arguments = arguments(request, &self.around, &self.used, &self.secrets);
         if !arguments.is_empty() {
             definition.insert("arguments".to_owned(), arguments.into());
         }
@@ -741,6 +835,78 @@ impl Writer<'_> {
     }
 }
 
+/// Words that questions for secrets have, and the names of arguments for them.
+const KINDS_OF_SECRETS: [(&str, &str); 6] = [
+    ("passphrase", "PASSPHRASE"),
+    ("pass phrase", "PASSPHRASE"),
+    ("password", "PASSWORD"),
+    ("token", "TOKEN"),
+    ("code", "CODE"),
+    ("pin", "PIN"),
+];
+
+fn kind_of_secret(row: &str) -> Option<(&'static str, &'static str)> {
+    let row = row.to_ascii_lowercase();
+    KINDS_OF_SECRETS.into_iter().find(|(word, _)| row.contains(word))
+}
+
+/// Words of a question that asks for the secret before it once more.
+const REPEATING: [&str; 11] = [
+    "again",
+    "confirm",
+    "confirmation",
+    "confirming",
+    "reenter",
+    "repeat",
+    "repeating",
+    "retype",
+    "retyping",
+    "verify",
+    "verifying",
+];
+
+/// Whether a question asks for the secret once more that was typed right before it, at the question `before`.
+fn repeats(row: &str, before: &str) -> bool {
+    let lower = row.to_ascii_lowercase().replace("re-", "re");
+    let asks_again = lower.split(|sign: char| !sign.is_ascii_alphabetic()).any(|word| REPEATING.contains(&word));
+    // A code that confirms a login is no password.
+    let [kind, kind_before] = [row, before].map(|row| kind_of_secret(row).map(|(_, name)| name));
+    asks_again && (kind.is_none() || kind_before.is_none() || kind == kind_before)
+}
+
+/// Words of questions for secrets that do not say whose secret it is.
+const OF_ANY_SECRET: [&str; 22] = [
+    "a",
+    "again",
+    "code",
+    "current",
+    "enter",
+    "existing",
+    "for",
+    "is",
+    "key",
+    "login",
+    "new",
+    "old",
+    "pass",
+    "passphrase",
+    "password",
+    "phrase",
+    "pin",
+    "please",
+    "secret",
+    "the",
+    "token",
+    "your",
+];
+
+/// Whether a question says whose secret it asks for, as `[sudo] password for ana:`.
+fn says_whose(row: &str) -> bool {
+    let lower = row.to_ascii_lowercase();
+    let mut words = lower.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.any(|word| !OF_ANY_SECRET.contains(&word) && !REPEATING.contains(&word))
+}
+
 fn binding(value: &str) -> Binding {
     Binding { value: value.to_owned(), name: "value".to_owned() }
 }
@@ -748,8 +914,9 @@ fn binding(value: &str) -> Binding {
 /// Returns the arguments of a machine: the inputs, the secrets, and what it takes from its client's environment.
 fn arguments(
     request: &CaptureRequest,
+    around: &Surroundings,
     used: &BTreeMap<String, String>,
-    secrets: &[(String, String)],
+    secrets: &[SecretArgument],
 ) -> Map<String, Value> {
     let mut arguments = Map::new();
     for (name, value) in request.inputs.iter().filter(|(name, _)| used.contains_key(name)) {
@@ -762,15 +929,16 @@ fn arguments(
             arguments.insert(name.to_owned(), json!({"description": description, "export": false}));
         }
     }
-    for (row, name) in secrets {
-        let row = row.replace(r"\S+", "…").replace('\\', "");
+    for SecretArgument { name, row, .. } in secrets {
+        let row =
+            general(row, &[], around).replace(r"\S+", "…").replace(r"\d+", "…").replace(" +", " ").replace('\\', "");
         let description = format!("Typed at: {}", literal(row.trim()));
         arguments.insert(name.clone(), json!({"description": description, "secret": true}));
     }
     arguments
 }
 
-/// Returns the logs of which the last input was taken by a program that had not ended.
+/// Returns the logs whose last input went to a program that had not ended.
 fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
     let is_open = |log: &usize| {
         let last = turns.iter().rev().find(|turn| turn.log == *log);

@@ -1,8 +1,10 @@
-//! What a person or an agent did on the way and a procedure does not need: looks, and attempts that failed and were done
-//! again.
+//! What a person or an agent did on the way and a procedure does not need: looks, attempts that failed and were done again,
+//! and answers that a program refused.
+
+use std::ops::Range;
 
 use crate::LeftOut;
-use crate::turn::{Act, Turn};
+use crate::turn::{Act, Ending, Turn};
 
 /// Programs that only show something, whatever their arguments are.
 const LOOKS: [&str; 31] = [
@@ -19,42 +21,215 @@ const SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("docker", &["ps", "images", "logs", "inspect"]),
 ];
 
-/// How many turns later a failed command may be done again.
+/// How many turns later a failed command may be done again in other words. The same command may be at any distance.
 const LATER: usize = 5;
 
 /// Returns for each turn why it is left out, if it is. `is_source` says whether a later input uses what the turn printed.
-pub(crate) fn reasons(
-    turns: &[Turn],
-    keeps_looks: bool,
-    is_source: impl Fn(usize) -> bool,
-) -> Vec<Option<&'static str>> {
-    let reason = |index: usize| {
-        let turn = &turns[index];
-        let Act::Command { command, exit_code, .. } = &turn.act else { return None };
-        if exit_code.is_some_and(|code| code != 0) && is_done_again(turns, index) {
-            return Some("it failed and was done again");
+pub(crate) fn reasons(turns: &[Turn], keeps_looks: bool, is_source: impl Fn(usize) -> bool) -> Vec<Option<String>> {
+    let mut reasons: Vec<Option<String>> = (0..turns.len())
+        .map(|index| {
+            let turn = &turns[index];
+            let Act::Command { command, exit_code, .. } = &turn.act else { return None };
+            if let Some(attempt) = failed_attempt(turns, index..index + 1) {
+                return Some(attempt);
+            }
+            if *exit_code == Some(127) && !command.contains(['|', ';', '&', '\n']) {
+                return Some("its program was not found".to_owned());
+            }
+            if !keeps_looks && turn.waits.is_empty() && is_look(command) && !is_source(index) {
+                return Some("it only looks around; keep: true keeps it".to_owned());
+            }
+            None
+        })
+        .collect();
+    for conversation in conversations(turns) {
+        if let Some(attempt) = failed_attempt(turns, conversation.clone()) {
+            let log = turns[conversation.start].log;
+            for index in conversation.filter(|index| turns[*index].log == log) {
+                reasons[index] = Some(attempt.clone());
+            }
         }
-        if *exit_code == Some(127) && !command.contains(['|', ';', '&', '\n']) {
-            return Some("its program was not found");
-        }
-        if !keeps_looks && turn.waits.is_empty() && is_look(command) && !is_source(index) {
-            return Some("it only looks around");
-        }
-        None
-    };
-    (0..turns.len()).map(reason).collect()
+    }
+    for index in refused(turns) {
+        reasons[index].get_or_insert_with(|| "it was refused, and asked for again".to_owned());
+    }
+    for (index, done) in corrected(turns) {
+        reasons[index]
+            .get_or_insert_with(|| format!("the program reported an error, and it was done again as '{done}'"));
+    }
+    reasons
 }
 
-/// Returns the inputs that are left out, and why.
-pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<&'static str>]) -> Vec<LeftOut> {
-    let pairs = turns.iter().zip(reasons);
-    let named = pairs.filter_map(|(turn, reason)| match (&turn.act, reason) {
-        (Act::Command { command, .. }, Some(reason)) => {
-            Some(LeftOut { input: command.clone(), reason: (*reason).to_owned() })
+/// Returns the inputs that are left out, and why. Of a conversation, the line that it began with.
+pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<String>]) -> Vec<LeftOut> {
+    let mut named: Vec<LeftOut> = Vec::new();
+    for (turn, reason) in turns.iter().zip(reasons) {
+        let Some(reason) = reason.clone() else { continue };
+        let input = match &turn.act {
+            Act::Command { command, .. } => command.clone(),
+            Act::Typed { text, keys } if text.trim().is_empty() => keys.join(" "),
+            Act::Typed { text, .. } => text.trim_end().to_owned(),
+            Act::Hidden { row, .. } => format!("a secret at '{}'", row.trim()),
+        };
+        named.push(LeftOut { input, reason });
+    }
+    named
+}
+
+/// Returns the turns of each program that was started at a prompt and asked, up to the prompt behind it.
+fn conversations(turns: &[Turn]) -> Vec<Range<usize>> {
+    let begins = |index: &usize| turns[*index].at_prompt && matches!(turns[*index].act, Act::Typed { .. });
+    let end = |begin: usize| {
+        let mut own = (begin..turns.len()).filter(|index| turns[*index].log == turns[begin].log);
+        let is_last = |index: &usize| matches!(turns[*index].ending, Ending::Prompt { .. });
+        own.clone().find(is_last).or(own.next_back()).map_or(begin, |last| last + 1)
+    };
+    (0..turns.len()).filter(begins).map(|begin| begin..end(begin)).collect()
+}
+
+/// Returns the line at a prompt that a turn enters.
+fn line(turn: &Turn) -> Option<&str> {
+    match &turn.act {
+        Act::Command { command, .. } => Some(command.trim()),
+        Act::Typed { text, .. } if turn.at_prompt => Some(text.trim()),
+        Act::Typed { .. } | Act::Hidden { .. } => None,
+    }
+}
+
+/// Says that what these turns did failed and was done again, and after what, if it was: a later command may have changed
+/// what it needs.
+fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
+    let (first, last) = (&turns[attempt.start], &turns[attempt.end - 1]);
+    let failed = line(first)?;
+    let Ending::Prompt { exit_code: Some(code) } = last.ending else { return None };
+    if code == 0 {
+        return None;
+    }
+    let later: Vec<&Turn> = turns[attempt.end..].iter().filter(|turn| turn.log == first.log).collect();
+    let succeeds = |turn: &Turn| match &turn.act {
+        Act::Command { exit_code, .. } => *exit_code == Some(0),
+        Act::Typed { .. } | Act::Hidden { .. } => true,
+    };
+    let again = later.iter().enumerate().position(|(distance, turn)| {
+        let is_again = |done: &str| done == failed || (distance < LATER && is_alike(failed, done));
+        succeeds(turn) && line(turn).is_some_and(is_again)
+    })?;
+    let done = line(later[again])?;
+    let failed_too = |turn: &Turn| matches!(turn.ending, Ending::Prompt { exit_code: Some(code) } if code != 0);
+    let only_moves = |line: &str| line.starts_with("cd ") && !line.contains(['&', ';', '|']);
+    let changes =
+        |turn: &&&Turn| line(turn).is_some_and(|line| !is_look(line) && !only_moves(line)) && !failed_too(turn);
+    let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let with = if done == failed { String::new() } else { format!(" as '{}'", first_line(done)) };
+    Some(match later[..again].iter().rfind(changes).and_then(|turn| line(turn)) {
+        Some(change) => format!(
+            "it failed with exit code {code} and was done again{with} after '{}', which may have changed what it needs",
+            first_line(change)
+        ),
+        None => format!("it failed with exit code {code} and was done again{with}"),
+    })
+}
+
+/// Words with which a program refuses an answer.
+const REFUSALS: [&str; 15] = [
+    "again",
+    "denied",
+    "do not match",
+    "don't match",
+    "failed",
+    "failure",
+    "incorrect",
+    "invalid",
+    "mismatch",
+    "must be",
+    "not valid",
+    "please answer",
+    "please enter",
+    "sorry",
+    "wrong",
+];
+
+/// Returns the answers that a program refused before it asked the same again: one, or a secret and its repetition.
+fn refused(turns: &[Turn]) -> Vec<usize> {
+    let before = |at: usize| (0..at).rev().find(|before| turns[*before].log == turns[at].log);
+    let mut found = Vec::new();
+    for (index, turn) in turns.iter().enumerate() {
+        let Some(asks) = question(turn).filter(|_| is_answer(turn) && is_refusal(&turn.printed)) else { continue };
+        let mut attempt = vec![index];
+        let mut at = index;
+        while let Some(asked) = before(at) {
+            if question(&turns[asked]) == Some(asks) {
+                found.extend(attempt);
+                break;
+            }
+            let is_repetition = matches!(turns[at].act, Act::Hidden { .. }) && is_answer(&turns[asked]);
+            if !is_repetition || attempt.len() == MOST_REPEATED {
+                break;
+            }
+            attempt.push(asked);
+            at = asked;
         }
+    }
+    found
+}
+
+/// The most lines of a refusal. A program that prints more went on with the answer.
+const LONGEST_REFUSAL: usize = 3;
+
+/// Whether a program refused an answer in what it printed between the answer, in the first line, and the next question, in the
+/// last one.
+fn is_refusal(printed: &str) -> bool {
+    let reply = printed.split_once('\n').map_or("", |(_, reply)| reply);
+    let reply = reply.trim_end().rsplit_once('\n').map_or("", |(reply, _)| reply).to_lowercase();
+    let lines = reply.lines().filter(|line| !line.trim().is_empty()).count();
+    (1..=LONGEST_REFUSAL).contains(&lines) && REFUSALS.iter().any(|word| reply.contains(word))
+}
+
+/// Words of interpreters that report an error.
+const ERRORS: [&str; 8] = ["error", "exception", "illegal", "invalid", "no such", "not found", "undefined", "unknown"];
+
+/// Returns the lines that an interpreter reported an error for, with the corrected one that was typed behind it.
+fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
+    let prompt = |turn: &Turn| match &turn.ending {
+        Ending::Question(line) if question(turn).is_none() => Some(line.trim().to_owned()),
         _ => None,
-    });
-    named.collect()
+    };
+    let typed = |turn: &Turn| match &turn.act {
+        Act::Typed { text, keys } if is_answer(turn) && keys.is_empty() => Some(text.trim().to_owned()),
+        _ => None,
+    };
+    let mut found = Vec::new();
+    for (index, turn) in turns.iter().enumerate() {
+        let Some((failed, asks)) = typed(turn).zip(prompt(turn)) else { continue };
+        let own = |other: &&Turn| other.log == turn.log;
+        let is_same_prompt =
+            turns[..index].iter().rev().find(own).and_then(prompt).is_some_and(|before| before == asks);
+        // The first line is what was typed.
+        let reply = turn.printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
+        if !is_same_prompt || !ERRORS.iter().any(|word| reply.contains(word)) {
+            continue;
+        }
+        let next = turns[index + 1..].iter().filter(own).take(LATER).map_while(typed);
+        found.extend(next.into_iter().find(|done| is_alike(&failed, done)).map(|done| (index, done)));
+    }
+    found
+}
+
+/// The most secrets that are asked for once more together: one and its repetition.
+const MOST_REPEATED: usize = 2;
+
+/// Whether a turn answers the question of a program.
+fn is_answer(turn: &Turn) -> bool {
+    !turn.at_prompt && matches!(turn.act, Act::Typed { .. } | Act::Hidden { .. })
+}
+
+/// Returns the question that a turn ends with. The prompt of an interpreter is none.
+pub(crate) fn question(turn: &Turn) -> Option<&str> {
+    match &turn.ending {
+        Ending::Question(line) | Ending::Password(line) => Some(line.trim()),
+        Ending::Prompt { .. } | Ending::Screen(_) | Ending::Open => None,
+    }
+    .filter(|line| line.contains(char::is_alphabetic) && line.ends_with([':', '?', ']']))
 }
 
 /// Whether a command changes nothing: every program in it only shows something, and nothing is written to a file.
@@ -92,36 +267,30 @@ fn is_tail(program: &str, arguments: &[&str]) -> bool {
     program == "tail" && !arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--follow"))
 }
 
-/// Whether a command of the same kind succeeds a little later.
-fn is_done_again(turns: &[Turn], index: usize) -> bool {
-    let Act::Command { command: failed, .. } = &turns[index].act else { return false };
-    let later = turns[index + 1..].iter().filter(|turn| turn.log == turns[index].log).take(LATER);
-    later.into_iter().any(|turn| match &turn.act {
-        Act::Command { command, exit_code: Some(0), .. } => is_alike(failed, command),
-        Act::Typed { text, .. } if turn.at_prompt => is_alike(failed, text.trim_end()),
-        _ => false,
-    })
-}
-
 /// Whether two commands are attempts at the same: one is mistyped, or the later one only says more.
 fn is_alike(failed: &str, done: &str) -> bool {
     let says_more = done.strip_prefix(failed.trim_end()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
     says_more || distance(failed, done) * 4 <= failed.chars().count().max(done.chars().count())
 }
 
-/// Returns how many signs have to be changed, added or taken away (Levenshtein), of the first 200.
+/// Returns how many signs have to be changed, added, taken away or exchanged with the next one (optimal string alignment),
+/// of the first 200.
 fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().take(200).collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, sign) in one.chars().take(200).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+    let [one, other]: [Vec<char>; 2] = [one, other].map(|text| text.chars().take(200).collect());
+    let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect::<Vec<usize>>()];
+    for (line, sign) in one.iter().enumerate() {
+        let mut row = vec![line + 1; other.len() + 1];
         for (column, with) in other.iter().enumerate() {
-            let change = diagonal + usize::from(sign != *with);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
+            let [earlier, above] = &rows;
+            let change = above[column] + usize::from(sign != with);
+            row[column + 1] = change.min(above[column + 1] + 1).min(row[column] + 1);
+            if line > 0 && column > 0 && *sign == other[column - 1] && one[line - 1] == *with {
+                row[column + 1] = row[column + 1].min(earlier[column - 1] + 1);
+            }
         }
+        rows = [std::mem::take(&mut rows[1]), row];
     }
-    row[other.len()]
+    rows[1][other.len()]
 }
 
 #[cfg(test)]
@@ -145,7 +314,141 @@ mod tests {
         assert!(is_alike("gti status", "git status"));
         assert!(is_alike("npm install lodahs", "npm install lodash"));
         assert!(is_alike("git push", "git push -u origin main"));
+        assert!(is_alike("make tset", "make test") && is_alike("cd prjo", "cd proj") && is_alike("gti st", "git st"));
         assert!(!is_alike("git rebase main", "git rebase --continue"));
         assert!(!is_alike("make", "ls"));
+    }
+
+    /// A turn with this end, typed at a prompt where it is a line.
+    fn turn(act: Act, ending: Ending, printed: &str) -> Turn {
+        Turn {
+            log: 0,
+            timestamp: String::new(),
+            number: 1,
+            at_prompt: matches!(act, Act::Command { .. }),
+            act,
+            waits: Vec::new(),
+            ending,
+            printed: printed.to_owned(),
+            elapsed: None,
+            screen: None,
+            menu: Vec::new(),
+        }
+    }
+
+    fn command(command: &str, code: i32) -> Turn {
+        let exit_code = Some(code);
+        let act = Act::Command { command: command.to_owned(), directory: None, exit_code, output: String::new() };
+        turn(act, Ending::Prompt { exit_code }, "")
+    }
+
+    fn why(turns: &[Turn]) -> Vec<String> {
+        let reasons = reasons(turns, false, |_| false);
+        left_out(turns, &reasons).into_iter().map(|one| format!("{}: {}", one.input, one.reason)).collect()
+    }
+
+    #[test]
+    fn an_attempt_that_failed_is_named_with_what_was_done_before_it_was_done_again() {
+        assert_eq!(
+            why(&[command("make tset", 2), command("ls", 0), command("make test", 0)]),
+            [
+                "make tset: it failed with exit code 2 and was done again as 'make test'",
+                "ls: it only looks around; keep: true keeps it"
+            ]
+        );
+        let fixed = [command("make", 2), command("cat log", 0), command("sed -i s/a/b/ x", 0), command("make", 0)];
+        let reason = "make: it failed with exit code 2 and was done again after 'sed -i s/a/b/ x', which may have changed what it needs";
+        assert_eq!(why(&fixed)[0], reason);
+        // The same command is found at any distance, a similar one is not.
+        let far = |first: &str| {
+            let others = (0..LATER).map(|number| command(&format!("touch file-{number}"), 0));
+            let turns: Vec<Turn> =
+                std::iter::once(command(first, 2)).chain(others).chain([command("make test", 0)]).collect();
+            why(&turns)
+        };
+        assert!(far("make test")[0].contains("after 'touch file-4'"));
+        assert_eq!(far("make tset"), [""; 0]);
+        assert_eq!(
+            why(&[command("grep x y", 1), command("make", 0)]),
+            ["grep x y: it only looks around; keep: true keeps it"]
+        );
+        assert_eq!(why(&[command("git rebase main", 1), command("git rebase --continue", 0)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_program_that_asked_and_failed_is_left_out_as_a_whole() {
+        let asks = |code| {
+            let act = |text: &str| Act::Typed { text: text.to_owned(), keys: Vec::new() };
+            let start =
+                Turn { at_prompt: true, ..turn(act("sh setup.sh\n"), Ending::Question("Port: ".to_owned()), "Port: ") };
+            [start, turn(act("80\n"), Ending::Prompt { exit_code: Some(code) }, "")]
+        };
+        let turns = [asks(1), asks(0)].concat();
+        let reason = "it failed with exit code 1 and was done again";
+        assert_eq!(why(&turns), [format!("sh setup.sh: {reason}"), format!("80: {reason}")]);
+        assert_eq!(why(&[asks(0), asks(0)].concat()), [""; 0]);
+    }
+
+    #[test]
+    fn an_answer_that_was_refused_is_left_out() {
+        let typed = |text: &str| Act::Typed { text: text.to_owned(), keys: Vec::new() };
+        let hidden = |row: &str| Act::Hidden { entered: true, row: row.to_owned() };
+        let asks = |line: &str| Ending::Password(line.to_owned());
+        let start = |line: &str| Turn { at_prompt: true, ..turn(typed("sudo make\n"), asks(line), "") };
+        let over = || Ending::Prompt { exit_code: Some(0) };
+        let sudo = "[sudo] password for ana: ";
+        let turns = [
+            start(sudo),
+            turn(hidden(sudo), asks(sudo), "\nSorry, try again.\n[sudo] password for ana: "),
+            turn(hidden(sudo), over(), "\ndone\n"),
+        ];
+        let reason = "it was refused, and asked for again";
+        assert_eq!(why(&turns), [format!("a secret at '[sudo] password for ana:': {reason}")]);
+        let (new, again) = ("New password: ", "Retype new password: ");
+        let turns = [
+            start(new),
+            turn(hidden(new), asks(again), "\nRetype new password: "),
+            turn(hidden(again), asks(new), "\nSorry, passwords do not match.\nNew password: "),
+            turn(hidden(new), asks(again), "\nRetype new password: "),
+            turn(hidden(again), over(), "\n"),
+        ];
+        assert_eq!(
+            why(&turns),
+            [format!("a secret at 'New password:': {reason}"), format!("a secret at 'Retype new password:': {reason}")]
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_short_and_is_not_the_answer() {
+        assert!(is_refusal("five\nNot valid, please enter a number.\nHow many? "));
+        assert!(!is_refusal("again\nSay it: ") && !is_refusal("again\nfine\nSay it: "));
+        assert!(!is_refusal("y\ncopied a\ncopied b\ncopied c\nd failed\nOverwrite? [y/n] "));
+    }
+
+    #[test]
+    fn a_line_that_an_interpreter_reported_an_error_for_is_left_out_where_it_was_corrected() {
+        let typed = |text: &str| Act::Typed { text: format!("{text}\n"), keys: Vec::new() };
+        let start = |line: &str| Turn { at_prompt: true, ..turn(typed("sh"), Ending::Question(line.to_owned()), "") };
+        let over = || Ending::Prompt { exit_code: Some(0) };
+        let asks = || Ending::Question("sqlite> ".to_owned());
+        let session = |failed: &str, reply: &str, done: &str| {
+            let printed = format!("{failed}\n{reply}\nsqlite> ");
+            let quit = turn(typed(".quit"), over(), "");
+            why(&[start("sqlite> "), turn(typed(failed), asks(), &printed), turn(typed(done), asks(), ""), quit])
+        };
+        let error = "Parse error: no such table: tt";
+        let reason = "the program reported an error, and it was done again as 'insert into t values(7);'";
+        let failed = "insert into tt values(7);";
+        assert_eq!(session(failed, error, "insert into t values(7);"), [format!("{failed}: {reason}")]);
+        assert_eq!(session(failed, "", "insert into t values(7);"), [""; 0]);
+        assert_eq!(session(failed, error, "select 1;"), [""; 0]);
+        // The prompt of an interpreter is no question that is asked again.
+        let prompt = "(gdb) ";
+        let turns = [
+            start(prompt),
+            turn(typed("foo"), Ending::Question(prompt.to_owned()), "foo\nInvalid command\n(gdb) "),
+            turn(typed("quit"), over(), ""),
+        ];
+        assert_eq!(why(&turns), [""; 0]);
     }
 }

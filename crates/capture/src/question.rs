@@ -7,18 +7,28 @@ use crate::template::{Binding, Use, template};
 
 /// Returns the pattern of a line that asks: it stands at the end of what was printed.
 pub(crate) fn question(line: &str, bindings: &[Binding], around: &Surroundings) -> String {
+    // A line that has ended is followed by nothing but line ends.
+    let end = if line.ends_with('\n') { r"\s*\Z" } else { r" *\Z" };
     let line = line.trim_end();
     let begin = line.len() - line.trim_start().len();
     let body = general(&line[begin..], bindings, around);
     // A pattern without any text of its own would be found in every line.
     let says_nothing = body.replace(r"\S+", "").replace(r"\d+", "").trim_matches([' ', '+']).is_empty();
-    if says_nothing { String::new() } else { format!(r"^{}{body} *\Z", if begin > 0 { " *" } else { "" }) }
+    if says_nothing { String::new() } else { format!("^{}{body}{end}", if begin > 0 { " *" } else { "" }) }
 }
 
-/// Returns the pattern of the entry of a menu: its number as it is, and its label.
+/// Returns the pattern of the entry of a menu: its number and its label as they are, for another label is another choice.
+/// Only what is another one the next time anyway is generalised.
 pub(crate) fn entry(entry: &str, bindings: &[Binding], around: &Surroundings) -> String {
     let (number, label) = entry.split_once(' ').unwrap_or((entry, ""));
-    format!(r"{} +{}\s", escaped(number), general(label.trim(), bindings, around))
+    // A number without a sign behind it is one only at the beginning of its row.
+    let begin = match number.chars().next_back() {
+        Some(last) if last.is_ascii_digit() => r"^[^\w\n]*",
+        _ if number.starts_with(|first: char| first.is_ascii_digit()) => r"\b",
+        _ => "",
+    };
+    let label = template(label.trim(), bindings, Use::Pattern, |part| generalised(part, around, Numbers::Kept)).0;
+    format!(r"{begin}{} +{label}(?:  |\t| *$)", escaped(number))
 }
 
 /// Returns the pattern of the rows of a menu, in their order.
@@ -31,18 +41,27 @@ pub(crate) const ANYTHING: &str = r"[\s\S]*?";
 
 /// Returns the pattern of a part of a row.
 pub(crate) fn general(text: &str, bindings: &[Binding], around: &Surroundings) -> String {
-    template(text, bindings, Use::Pattern, |part| generalised(part, around)).0
+    template(text, bindings, Use::Pattern, |part| generalised(part, around, Numbers::Any)).0
+}
+
+/// What numbers become in a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    /// Any number.
+    Any,
+    /// The same number.
+    Kept,
 }
 
 /// Escapes a text and generalises its words.
-fn generalised(text: &str, around: &Surroundings) -> String {
+fn generalised(text: &str, around: &Surroundings, numbers: Numbers) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut pattern = String::with_capacity(text.len() + 16);
     let (mut word, mut index) = (String::new(), 0);
     let mut flush = |word: &mut String, pattern: &mut String| {
-        let is_date = !word.is_empty() && is_part_of_date(&words, index);
+        let is_date = !word.is_empty() && numbers == Numbers::Any && is_part_of_date(&words, index);
         index += usize::from(!word.is_empty());
-        let made = if is_date { date_name(word) } else { word_pattern(word, around) };
+        let made = if is_date { date_name(word) } else { word_pattern(word, around, numbers) };
         pattern.push_str(&made);
         word.clear();
     };
@@ -108,7 +127,8 @@ fn date_name(word: &str) -> String {
 /// Signs around a word that are no part of what changes.
 const AROUND: &[char] = &['(', ')', '[', ']', '\'', '"', ',', ':', ';', '?', '!', '<', '>', '`', '…'];
 
-fn word_pattern(word: &str, around: &Surroundings) -> String {
+fn word_pattern(word: &str, around: &Surroundings, numbers: Numbers) -> String {
+    let digits = |text: &str| if numbers == Numbers::Any { digits(text) } else { escaped(text) };
     let core = word.trim_matches(AROUND);
     if core.is_empty() {
         return digits(word);
@@ -247,6 +267,25 @@ mod tests {
     fn a_value_in_a_question_is_its_variable() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
         assert_eq!(question("package name: (shop) ", &bindings, &around()), r"^package name: \({name|regex}\) *\Z");
+    }
+
+    #[test]
+    fn an_entry_of_a_menu_stands_there_as_it_did() {
+        let entry = |text| entry(text, &[], &around());
+        assert_eq!(entry("2) Ubuntu 22.04"), r"\b2\) +Ubuntu 22\.04(?:  |\t| *$)");
+        assert_eq!(entry("(2) /tmp/x.81"), r"\(2\) +\S+(?:  |\t| *$)");
+        assert_eq!(entry("1 /bin/nano"), r"^[^\w\n]*1 +/bin/nano(?:  |\t| *$)");
+        let shows = |text, screen| stands_in(&entry(text), screen);
+        assert!(shows("2) Paris", "1) Berlin   2) Paris\n#? ") && !shows("2) Paris", "12) Paris\n"));
+        assert!(!shows("2) Paris", "2) Paris Nord\n") && shows("2) Paris", "2) Paris\tx\n"));
+        assert!(shows("[2] two", "[1] one\n[2] two\n") && !shows("(2) two", "[2] two\n"));
+        assert!(shows("1 nano", "  0   vim\n* 1   nano   10\n") && !shows("1 nano", "  0 1 nano\n"));
+    }
+
+    #[test]
+    fn a_line_that_has_ended_is_the_last_one() {
+        assert_eq!(question("Pick from 1 to 4\n", &[], &around()), r"^Pick from \d+ to \d+\s*\Z");
+        assert!(stands_in(&question("Pick from 1 to 4\n", &[], &around()), "3. x\nPick from 1 to 3\n"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Texts with variables in place of values.
 //!
-//! A value is replaced where it stands by itself: not within a longer word or number. The longest value wins. What else
-//! looks like a placeholder is made literal.
+//! A value is replaced where it stands by itself: not within a longer word or number. A path is replaced where it is whole
+//! or a parent directory: `/tmp/x` in `/tmp/x/a`, not in `/tmp/x-2`. The longest value wins. What else looks like a
+//! placeholder is made literal.
 
 use steplatch_workflow::substitute::literal;
 
@@ -38,7 +39,7 @@ pub(crate) fn template(
         let found = bindings
             .iter()
             .filter(|binding| !binding.value.is_empty() && text[at..].starts_with(&binding.value))
-            .filter(|binding| stands_alone(text, at, at + binding.value.len()))
+            .filter(|binding| is_whole(text, at, at + binding.value.len()))
             .max_by_key(|binding| binding.value.len());
         let Some(binding) = found else {
             at += text[at..].chars().next().map_or(1, char::len_utf8);
@@ -92,6 +93,37 @@ pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
     let part = &text[begin..end];
     !joins(text[..begin].chars().next_back(), part.chars().next())
         && !joins(part.chars().next_back(), text[end..].chars().next())
+}
+
+/// Whether the part of a text is a value of its own. Of a longer path, it has whole names.
+fn is_whole(text: &str, begin: usize, end: usize) -> bool {
+    let is_path = text[begin..end].starts_with('/');
+    stands_alone(text, begin, end) && (!is_path || (begins_path(&text[..begin]) && ends_name(&text[end..])))
+}
+
+/// Signs that names of files have besides letters and digits, and those that a shell expands to more of a name.
+const OF_NAMES: &str = "_-.+~@%*?[{\\";
+
+fn is_of_name(sign: char) -> bool {
+    sign.is_alphanumeric() || OF_NAMES.contains(sign)
+}
+
+/// Whether an absolute path may begin behind a text: not within another path, but behind an option's letter, as in
+/// `-C/tmp`, and in an address, as in `file:///tmp`.
+fn begins_path(before: &str) -> bool {
+    let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let is_option = word.len() == 2 && word.starts_with('-') && word.ends_with(|sign: char| sign.is_ascii_alphabetic());
+    let goes_on = |sign: char| is_of_name(sign) || "/})".contains(sign);
+    is_option || before.ends_with("://") || !before.ends_with(goes_on)
+}
+
+/// Whether the name of a file ends where a text begins. A full stop or a question mark may end a sentence.
+fn ends_name(after: &str) -> bool {
+    let mut signs = after.chars();
+    match signs.next() {
+        Some('.' | '?') => signs.next().is_none_or(|next| !is_of_name(next) && next != '/'),
+        sign => sign.is_none_or(|sign| !is_of_name(sign)),
+    }
 }
 
 /// Returns the quote that a place in a command stands within, by the rules of POSIX shells.
@@ -182,6 +214,32 @@ mod tests {
         assert_eq!(shell("echo \"v 1.2 x\""), "echo \"v \"{version|sh}\" x\"");
         assert_eq!(shell("cat <<E\nit's 1.2\nE"), "cat <<E\nit's {version}\nE");
         assert_eq!(shell("awk '{print}' ${HOME}"), "awk '{{print}}' ${{HOME}}");
+    }
+
+    #[test]
+    fn a_path_is_replaced_where_it_is_whole_or_a_parent() {
+        let bindings = [binding("/tmp/x", "PWD"), binding("/tmp/x/proj", "DIR")];
+        let shell = |text: &str| typed(text, &bindings, Use::Shell).0;
+        for (text, template) in [
+            ("cd /tmp/x", "cd {PWD|sh}"),
+            ("cd /tmp/x/", "cd {PWD|sh}/"),
+            ("tar -C /tmp/x -xf a.tar", "tar -C {PWD|sh} -xf a.tar"),
+            ("tar -C/tmp/x x", "tar -C{PWD|sh} x"),
+            ("make DIR=/tmp/x PATH=/bin:/tmp/x/bin:$PATH", "make DIR={PWD|sh} PATH=/bin:{PWD|sh}/bin:$PATH"),
+            ("cd '/tmp/x' && ls \"/tmp/x/a\"", "cd {PWD|sh} && ls \"\"{PWD|sh}\"/a\""),
+            ("cd /tmp/x/proj", "cd {DIR|sh}"),
+            ("cd /tmp/x/proj2", "cd {PWD|sh}/proj2"),
+            ("open file:///tmp/x/a", "open file://{PWD|sh}/a"),
+        ] {
+            assert_eq!(shell(text), template);
+        }
+        for prefix in
+            ["/tmp/x2", "/tmp/x-2", "/tmp/x.bak", "/tmp/x_2", "/tmp/x*", "/srv/tmp/x", "a/tmp/x", "/tmp/x\\ y"]
+        {
+            assert_eq!(shell(&format!("cd {prefix}")), format!("cd {prefix}"));
+        }
+        let plain = |text: &str| typed(text, &bindings, Use::Plain).0;
+        assert_eq!(plain("It is in /tmp/x. Use /tmp/x?"), "It is in {PWD}. Use {PWD}?");
     }
 
     #[test]

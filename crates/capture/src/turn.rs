@@ -1,4 +1,4 @@
-//! Turns: an input, and what came of it before the next one.
+//! Turns: an input, with the output and the state of the program before the next one.
 //!
 //! A command that ended without further input is one turn. A program that asked has a turn for the line that started it
 //! and one for each answer.
@@ -8,7 +8,7 @@ use steplatch_protocol::{InputKind, InputRecord};
 use crate::LeftOut;
 use crate::session_log::{MASK, Moment, SessionLog};
 
-/// An input, and what came of it.
+/// An input, with its output and the state of the program behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
     /// Which log it is of.
@@ -121,8 +121,10 @@ impl Reader<'_> {
                 at + 1
             }
             InputKind::Resize => {
-                let size = format!("{}x{}", input.cols.unwrap_or_default(), input.rows.unwrap_or_default());
-                self.leave_out(format!("resize to {size}"), "a machine opens its terminals in one size");
+                // Each time that a person attaches the terminal changes its size.
+                if !self.moments[..at].iter().any(|moment| moment.input.kind == InputKind::Resize) {
+                    self.leave_out("changes of size".to_owned(), "a machine opens its terminals in one size");
+                }
                 at + 1
             }
             InputKind::Signal if input.signal == Some(2) => {
@@ -175,7 +177,7 @@ impl Reader<'_> {
         }
         if self.is_conversation(at) {
             self.open = Some(*exit_code);
-            let directory = working_directory.as_ref().map(|directory| format!("cd {directory} && "));
+            let directory = working_directory.as_ref().map(|directory| format!("cd {} && ", quoted(directory)));
             let text = format!("{}{command}\n", directory.unwrap_or_default());
             return self.push(at, Act::Typed { text, keys: Vec::new() });
         }
@@ -323,6 +325,8 @@ impl Reader<'_> {
                 } else {
                     row
                 };
+                let asked = if question.trim().is_empty() { asking_line(printed) } else { None };
+                let question = asked.unwrap_or(question);
                 if context == "password" { Ending::Password(question) } else { Ending::Question(question) }
             }
         }
@@ -344,26 +348,69 @@ fn menu_rows(screen: &str, input: &InputRecord) -> Vec<String> {
     if rows.len() > LONGEST_MENU { Vec::new() } else { rows }
 }
 
-/// Returns the entry of a printed menu that an input chooses by its number: the number and its label, as `2) Paris`.
+/// Returns the entry of a printed menu that an input chooses by its number: the number and its label, as `2) Paris`,
+/// `(2) Paris`, `[2] Paris`, `2. Paris` or `2 Paris`.
 fn numbered_line(printed: &str, input: &InputRecord) -> Option<String> {
     let Act::Typed { text, .. } = act_of(input) else { return None };
     let number = text.trim();
     if number.is_empty() || number.len() > 3 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let entry = |line: &str| {
-        let begin = [")", ".", "]", ":"].iter().find_map(|end| {
-            let begin = line.find(&format!("{number}{end} "))?;
-            let before = line[..begin].chars().next_back();
-            before.is_none_or(|sign| sign.is_whitespace() || sign == '[').then_some(begin)
-        })?;
-        let label = line[begin + number.len() + 1..].trim_start();
-        // Entries stand in columns where there is room.
-        let label = label.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
-        let is_label = label.chars().any(char::is_alphabetic);
-        is_label.then(|| format!("{} {label}", &line[begin..=begin + number.len()]))
+    let marked = |line: &str| {
+        let (begin, end) = line.match_indices(number).find_map(|(at, _)| marked_number(line, at, number.len()))?;
+        label(&line[end..]).map(|label| format!("{} {label}", &line[begin..end]))
     };
-    printed.lines().rev().find_map(entry)
+    let bare = |line: &str| {
+        let (found, rest) = bare_number(line)?;
+        label(rest).filter(|_| found == number).map(|label| format!("{number} {label}"))
+    };
+    let is_table = || printed.lines().filter(|line| bare_number(line).is_some()).count() > 1;
+    let marked = printed.lines().rev().find_map(marked);
+    marked.or_else(|| printed.lines().rev().find_map(bare).filter(|_| is_table()))
+}
+
+/// Returns where a number with its signs, as `(2)`, `2.` or `2:`, begins and ends.
+fn marked_number(line: &str, at: usize, length: usize) -> Option<(usize, usize)> {
+    let (before, after) = (&line[..at], &line[at + length..]);
+    let sign = after.chars().next().filter(|sign| ").]:".contains(*sign))?;
+    let open = match sign {
+        ')' => before.ends_with('('),
+        ']' => before.ends_with('['),
+        _ => false,
+    };
+    let begin = at - usize::from(open);
+    let is_apart = line[..begin].chars().next_back().is_none_or(char::is_whitespace);
+    let end = at + length + sign.len_utf8();
+    (is_apart && line[end..].starts_with(char::is_whitespace)).then_some((begin, end))
+}
+
+/// Returns the number that a row of a table begins with, behind a mark of the usual choice, and the rest of the row.
+fn bare_number(line: &str) -> Option<(&str, &str)> {
+    let row = line.trim_start_matches(|sign: char| sign.is_whitespace() || "*>→".contains(sign));
+    let digits = row.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = row.split_at(digits);
+    let is_row = (1..=3).contains(&digits) && rest.starts_with(char::is_whitespace) && label(rest).is_some();
+    is_row.then_some((number, rest))
+}
+
+/// Returns the label of an entry, up to the next column: entries stand in columns where there is room.
+fn label(rest: &str) -> Option<&str> {
+    let rest = rest.trim_start();
+    let label = rest.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
+    label.chars().any(char::is_alphabetic).then_some(label)
+}
+
+/// Words that a line begins with that asks for an answer.
+const ASKING_WORDS: [&str; 7] = ["choose", "enter", "input", "pick", "press", "select", "type"];
+
+/// Returns the last line of an output that asks, of a program that reads the answer on a line of its own, with the end of
+/// the line. The first line is the input that the program got before.
+fn asking_line(printed: &str) -> Option<String> {
+    let (_, reply) = printed.split_once('\n')?;
+    let line = reply.trim_end().lines().next_back()?.trim();
+    let first = line.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
+    let asks = line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
+    (asks && line.len() <= LONGEST_QUESTION).then(|| format!("{line}\n"))
 }
 
 /// Returns the question that a program asked when it took an input that was typed while it still printed: the beginning of
@@ -403,6 +450,16 @@ fn act_of(input: &InputRecord) -> Act {
             Act::Typed { text, keys }
         }
         _ => Act::Typed { text: input.text.clone().unwrap_or_default(), keys: input.keys.clone() },
+    }
+}
+
+/// Returns a word for a POSIX shell, in quotes where it needs them.
+fn quoted(word: &str) -> String {
+    let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+~@%:,=".contains(sign);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -464,6 +521,15 @@ mod tests {
     }
 
     #[test]
+    fn a_line_asks_although_it_has_ended() {
+        let line = |printed| asking_line(printed);
+        assert_eq!(line("sh x\n1. a\nPick a number from 1 to 4\n").as_deref(), Some("Pick a number from 1 to 4\n"));
+        assert_eq!(line("sh x\nName:\n\n").as_deref(), Some("Name:\n"));
+        assert_eq!(line("Name:\n"), None, "it is what was typed");
+        assert_eq!(line("sh x\ncompiling\n"), None);
+    }
+
+    #[test]
     fn lines_behind_the_first_one_that_were_not_shown_are_masked() {
         assert_eq!(shown_lines("login\nhunter2\n", "$ login\nPassword: \nWelcome\n"), "login\n••••••\n");
         assert_eq!(shown_lines("cat <<E\na b\nE\n", "$ cat <<E\n> a  b\n> E\n"), "cat <<E\na b\nE\n");
@@ -483,6 +549,13 @@ mod tests {
         assert_eq!(entry(menu, "2\n").as_deref(), Some("2) Paris"));
         assert_eq!(entry(menu, "3\n").as_deref(), Some("3) New York"));
         assert_eq!(entry("[1] one\n 12: dozen\nwhich? ", "12\n").as_deref(), Some("12: dozen"));
+        assert_eq!(entry("(1) one  (2) two\nSelect (1): ", "2\n").as_deref(), Some("(2) two"));
+        assert_eq!(entry("[1] one\n[2] two 2.1\nChoose [1-2]: ", "2\n").as_deref(), Some("[2] two 2.1"));
+        assert_eq!(entry("1. one\n2. two\nPick a number from 1 to 2\n", "1\n").as_deref(), Some("1. one"));
+        let table = "* 0            /usr/bin/vim   30   auto mode\n  1            /bin/nano      10   manual mode\nType a number: ";
+        assert_eq!(entry(table, "1\n").as_deref(), Some("1 /bin/nano"));
+        assert_eq!(entry(table, "0\n").as_deref(), Some("0 /usr/bin/vim"));
+        assert_eq!(entry("3 files changed\nHow many? ", "3\n"), None, "one row is no table");
         for (printed, typed) in [(menu, "4\n"), (menu, "Paris\n"), ("size 12) x\n", "2\n"), ("", "1\n")] {
             assert_eq!(entry(printed, typed), None, "{printed:?} {typed:?}");
         }

@@ -6,6 +6,7 @@
 mod alternatives;
 pub(crate) mod paths;
 mod proposal;
+mod unchecked;
 mod weakening;
 
 use serde_json::Value;

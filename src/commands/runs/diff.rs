@@ -14,7 +14,7 @@ use crate::{completion, front, pick};
 
 /// Compare two runs: what they were started with, their states, exit codes and outputs, and the time that they took
 ///
-/// Numbers, identifiers and temporary paths in outputs count as equal. The first difference is shown first. Exit code: 0 the
+/// Identifiers, temporary paths, times and speeds in outputs count as equal. The first difference is shown first. Exit code: 0 the
 /// same, 1 different.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {

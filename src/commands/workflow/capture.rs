@@ -4,9 +4,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use steplatch_protocol::{CaptureWorkflow, CaptureWorkflowReply, DaemonPaths};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::failure::{FAILED, Failure};
-use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::print::{self, GOOD, STRONG, fitted, padded, visible};
+use crate::translation::for_people;
 use crate::{completion, front, pick};
 
 /// Make a workflow of what was done in terminals
@@ -110,25 +112,83 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
     if reply.path.is_none() && !reply.workflow_definition.is_null() {
         print::json(&reply.workflow_definition)?;
     }
-    for guess in &reply.guesses {
-        let (state, guess, reason) = (visible(&guess.state), visible(&guess.guess), visible(&guess.reason));
-        print::note(&format!("{STRONG}{state}{STRONG:#}: {guess} {QUIET}({reason}){QUIET:#}"));
-    }
-    for one in &reply.left_out {
-        let input = visible(one.input.lines().next().unwrap_or_default());
-        print::note(&format!("left out: {input} {QUIET}({}){QUIET:#}", visible(&one.reason)));
-    }
-    for sentence in reply.undecided.iter().chain(&reply.warnings) {
-        print::note(&format!("to decide: {}", visible(sentence)));
+    for note in notes(reply) {
+        print::note(&note);
     }
     if let Some(path) = &reply.path {
         print::line(format!("{GOOD}✓{GOOD:#} saved as {STRONG}{}{STRONG:#}", visible(path)))?;
     }
     if let Some(next) = &reply.next_step {
-        print::note(&format!("{QUIET}{}{QUIET:#}", visible(next)));
+        print::note(&visible(&for_people(next)));
     }
     if let Some(error) = &reply.error {
         print::error(&visible(error));
     }
     Ok(())
+}
+
+/// The widest column of states and inputs.
+const WIDEST: usize = 32;
+
+/// Returns what a person reads before the workflow is used, in columns: what kind of note it is, the state or the input that it
+/// is about, and the sentence.
+fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
+    let guesses = reply.guesses.iter().map(|one| {
+        let sentence = format!("{} ({})", one.guess, one.reason);
+        ("assumed", one.state.clone(), sentence)
+    });
+    let left_out = reply.left_out.iter().map(|one| {
+        let line = one.input.lines().next().unwrap_or_default();
+        ("left out", line.to_owned(), one.reason.clone())
+    });
+    let sentences = reply.undecided.iter().chain(&reply.warnings);
+    let undecided = sentences.map(|sentence| ("to decide", String::new(), sentence.clone()));
+    let rows: Vec<_> = guesses
+        .chain(left_out)
+        .chain(undecided)
+        .map(|(kind, subject, sentence)| (kind, fitted(&visible(&subject), WIDEST), visible(&for_people(&sentence))))
+        .collect();
+    let width = rows.iter().map(|(_, subject, _)| subject.width()).max().unwrap_or(0);
+    let line = |(kind, subject, sentence): (&str, String, String)| match subject.as_str() {
+        // A sentence about the whole workflow begins where the others name what they are about.
+        "" => format!("{kind:<9}  {sentence}"),
+        subject => format!("{kind:<9}  {STRONG}{}{STRONG:#}  {sentence}", padded(subject, width)),
+    };
+    rows.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_protocol::{CaptureGuess, CaptureOmission};
+
+    use super::*;
+
+    #[test]
+    fn notes_stand_in_columns_and_name_options() {
+        let reply = CaptureWorkflowReply {
+            guesses: vec![CaptureGuess {
+                state: "sh_setup_sh".to_owned(),
+                guess: "it waits for /x/".to_owned(),
+                reason: "it stood there".to_owned(),
+            }],
+            left_out: vec![CaptureOmission {
+                input: "ls\n-la".to_owned(),
+                reason: "it only looks around; keep: true keeps it".to_owned(),
+            }],
+            undecided: vec![
+                "state 'x' types the date '2026-01-31': add it to inputs to make it an argument".to_owned(),
+            ],
+            ..CaptureWorkflowReply::default()
+        };
+        let plain: Vec<String> =
+            notes(&reply).iter().map(|note| anstream::adapter::strip_str(note).to_string()).collect();
+        assert_eq!(
+            plain,
+            [
+                "assumed    sh_setup_sh  it waits for /x/ (it stood there)",
+                "left out   ls           it only looks around; --keep keeps it",
+                "to decide  state 'x' types the date '2026-01-31': make it an argument with -i NAME=VALUE",
+            ]
+        );
+    }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_capture::{Golden, GoldenStep, Proof};
+use steplatch_capture::{Golden, GoldenStep, Proof, normalised};
 use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunDifference, RunWorkflow};
 use steplatch_workflow::{ContractVariable, Definition, tool};
 
@@ -15,7 +15,7 @@ use super::{golden, source};
 use crate::commands::run::{run_to_its_end, variable};
 use crate::difference::show_differences;
 use crate::failure::{FAILED, Failure};
-use crate::print::{self, GOOD, QUIET, STRONG, visible};
+use crate::print::{self, GOOD, QUIET, STRONG, padded, visible};
 use crate::question::Person;
 use crate::typed_inputs::typed_inputs;
 use crate::{completion, front, run_steps, secret_arguments};
@@ -23,8 +23,8 @@ use crate::{completion, front, run_steps, secret_arguments};
 /// Run a captured workflow again in fresh terminals and compare it with its recording
 ///
 /// Shows what will be typed, runs it twice with the values of the recording, and once more with other values if some are
-/// given. The states, the exit codes and the output of its commands must be those of the recording, but for numbers,
-/// identifiers and temporary paths. The proof, with date, version and host, is kept in the recording.
+/// given. The states, the exit codes and the output of its commands must be those of the recording, but for identifiers,
+/// temporary paths, times and speeds. The proof, with date, version and host, is kept in the recording.
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
     /// Name of a saved workflow
@@ -33,7 +33,8 @@ pub(crate) struct Prove {
     /// Another value of an argument, for one more run (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
-    /// Take over into the recording what the runs printed, where only that differs: shows the difference and asks
+    /// Take over into the recording what the runs printed, where only that differs: shows the difference and asks. An output
+    /// that differs between the runs is not compared from then on
     #[arg(long)]
     update: bool,
     /// Take it over without asking
@@ -69,18 +70,24 @@ impl Prove {
         if !self.json {
             announce(&definition)?;
         }
-        let Runs { ids, differences, newest } = self.runs(place, &definition, &golden).await?;
+        let Runs { ids, differences, observed } = self.runs(place, &definition, &golden).await?;
         let only_output = differences.iter().all(|difference| difference.what == "output");
         if !differences.is_empty() {
             show(&differences, self.json)?;
             if !only_output || !self.takes_over().await? {
+                for state in varying(&observed) {
+                    print::note(&format!("the output of '{}' differs from run to run", visible(state)));
+                }
                 if only_output && !self.update {
-                    print::note("only outputs differ: --update takes them over into the recording");
+                    print::note(
+                        "only outputs differ: --update takes them over into the recording, and compares those that differ from \
+                         run to run no more",
+                    );
                 }
                 print::error("not proved");
                 return Ok(ExitCode::from(FAILED));
             }
-            update(&mut golden, &newest);
+            update(&mut golden, &observed);
         }
         let count = ids.len();
         golden.header.proof = Some(Proof {
@@ -167,7 +174,7 @@ impl Prove {
             runs.differences.extend(found);
             runs.ids.push(reply.run_id);
             if !is_other {
-                runs.newest = observed;
+                runs.observed.push(observed);
             }
         }
         Ok(runs)
@@ -179,8 +186,8 @@ impl Prove {
 struct Runs {
     ids: Vec<String>,
     differences: Vec<RunDifference>,
-    /// What the last one with the values of the recording did.
-    newest: Vec<GoldenStep>,
+    /// What each one with the values of the recording did.
+    observed: Vec<Vec<GoldenStep>>,
 }
 
 fn text(value: &Value) -> String {
@@ -190,17 +197,32 @@ fn text(value: &Value) -> String {
 /// Prints what a machine types and runs.
 fn announce(definition: &Definition) -> Result<(), Failure> {
     print::line("It types:")?;
-    for (state, typed) in typed_inputs(definition) {
-        print::line(format!("  {QUIET}{state}{QUIET:#}  {}", visible(&typed)))?;
+    let inputs = typed_inputs(definition);
+    let width = inputs.iter().map(|(state, _)| state.len()).max().unwrap_or(0);
+    for (state, typed) in inputs {
+        print::line(format!("  {QUIET}{}{QUIET:#}  {}", padded(&state, width), visible(&typed)))?;
     }
     Ok(())
 }
 
-/// Takes over what was printed.
-fn update(golden: &mut Golden, observed: &[GoldenStep]) {
-    for (golden, step) in golden.steps.iter_mut().zip(observed) {
+/// Returns the states whose commands printed something else in one run than in another, of runs that went the same way.
+fn varying(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
+    let [first, rest @ ..] = observed else { return Vec::new() };
+    let differs = |(at, step): &(usize, &GoldenStep)| {
+        let others = rest.iter().filter_map(|run| run.get(*at)).filter(|other| other.state == step.state);
+        step.has_output && others.into_iter().any(|other| normalised(&other.prints) != normalised(&step.prints))
+    };
+    first.iter().enumerate().filter(differs).map(|(_, step)| step.state.as_str()).collect()
+}
+
+/// Takes over what was printed last. What differs from run to run is not compared from then on.
+fn update(golden: &mut Golden, observed: &[Vec<GoldenStep>]) {
+    let varying = varying(observed);
+    let Some(newest) = observed.last() else { return };
+    for (golden, step) in golden.steps.iter_mut().zip(newest) {
         if golden.state == step.state && step.has_output {
             golden.prints.clone_from(&step.prints);
+            golden.varies |= varying.contains(&step.state.as_str());
         }
     }
 }
@@ -220,4 +242,28 @@ fn write(path: &Path, golden: &Golden) -> Result<(), Failure> {
         Ok(())
     };
     put().map_err(|error| Failure::work(format!("'{}' can not be written: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_differs_from_run_to_run_is_taken_over_and_not_compared_again() {
+        let step = |state: &str, prints: &str| GoldenStep {
+            state: state.to_owned(),
+            prints: prints.to_owned(),
+            exit_code: Some(0),
+            has_output: true,
+            ..GoldenStep::default()
+        };
+        let run = |count: &str| vec![step("count", count), step("make", "built in 3 s")];
+        let mut golden = Golden { steps: vec![step("count", "1 row"), step("make", "made")], ..Golden::default() };
+        let observed = [run("2 rows"), run("3 rows")];
+        assert_eq!(varying(&observed), ["count"]);
+        update(&mut golden, &observed);
+        let kept: Vec<_> = golden.steps.iter().map(|step| (step.prints.as_str(), step.varies)).collect();
+        assert_eq!(kept, [("3 rows", true), ("built in 3 s", false)]);
+        assert_eq!(golden.differences(&run("4 rows")), []);
+    }
 }

@@ -37,7 +37,7 @@ fn what_differs_between_two_times_becomes_arguments() {
     let printed = session.home.runs(&["workflow", "capture", &first, "--name", "shown", "--against", &second]);
     assert!(printed.code == 0 && printed.stderr.contains("'shop' is the argument PROJECT_NAME"), "{printed:#?}");
     let refused = session.home.runs(&["workflow", "capture", &first, "--name", "shown", "--against", &first]);
-    assert!(refused.code != 0 && refused.stderr.contains("name another terminal in against"), "{refused:#?}");
+    assert!(refused.code != 0 && refused.stderr.contains("name another terminal with --against"), "{refused:#?}");
 
     let request = json!({"session_ids": [first], "against": [second], "name": "procedure", "save": true});
     let captured = session.agent.calls("capture_workflow", request);

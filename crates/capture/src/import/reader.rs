@@ -13,7 +13,7 @@ const MOST_SCREENS: usize = 16 << 20;
 /// The most bytes that an input keeps of what a full-screen program drew.
 const MOST_DRAWN: usize = 4 << 10;
 
-/// An input before it is known what came of it.
+/// An input whose outcome is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct RawInput {
     pub(super) text: String,

@@ -32,8 +32,8 @@ pub(crate) struct MachineLaunch {
 
 /// Completes what a machine starts with, and checks it: nothing is started if a placeholder or an argument has no value.
 ///
-/// Secrets by reference are variables of the caller's environment. A run that is given no terminal takes arguments that it was not given from its caller's environment, which the
-/// terminals that it opens have too.
+/// Secrets by reference are variables of the caller's environment. A run that is given no terminal takes arguments that it
+/// was not given from its caller's environment, which the terminals that it opens have too; `PWD` is its caller's directory.
 ///
 /// # Errors
 ///
@@ -43,8 +43,7 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
     let has_terminal = start.session_id.as_deref().or(named).is_some_and(|session| !session.is_empty());
     if !has_terminal {
         for argument in definition.arguments() {
-            let found = caller.environment.iter().find(|(name, _)| name.to_str() == Some(argument.name()));
-            if let Some(value) = found.and_then(|(_, value)| value.to_str()) {
+            if let Some(value) = inherited(caller, argument.name()) {
                 start.variables.entry(argument.name()).or_insert_with(|| value.into());
             }
         }
@@ -56,6 +55,16 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
         }
     }
     definition.check_start(&start.variables, |_| has_terminal)
+}
+
+/// Returns the value that a caller's environment gives an argument.
+fn inherited<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
+    // A program that starts another one in a directory often leaves its own `PWD` in the environment.
+    if name == "PWD" {
+        return caller.folder.to_str();
+    }
+    let found = caller.environment.iter().find(|(known, _)| known.to_str() == Some(name));
+    found.and_then(|(_, value)| value.to_str())
 }
 
 impl Engine {
@@ -128,5 +137,18 @@ impl Engine {
         let parts = LaunchParts { caller, run: id, about, environment, seal, key };
         let definition = self.definitions.share(definition);
         self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_the_caller_is_not_what_its_environment_says() {
+        let environment = [("PWD", "/home/ana"), ("EDITOR", "vi")].map(|(name, value)| (name.into(), value.into()));
+        let caller = Caller::unnamed("/home/ana/shop".into(), environment.into());
+        assert_eq!(inherited(&caller, "PWD"), Some("/home/ana/shop"));
+        assert_eq!((inherited(&caller, "EDITOR"), inherited(&caller, "LANG")), (Some("vi"), None));
     }
 }

@@ -18,9 +18,9 @@ const NEAREST: &str = "nearest_line";
 /// The last lines of a screen that are compared with what was expected.
 const COMPARED_LINES: usize = 60;
 
-/// The ends of a pattern that waits for a line without an end: a question. Captured workflows write the first, those of
-/// earlier versions the second.
-const QUESTION_ENDS: [&str; 2] = [r" *\Z", " *$"];
+/// The ends of a pattern that waits for a question. Captured workflows write the first for a line without an end, the second
+/// for one that has ended, and earlier versions wrote the third.
+const QUESTION_ENDS: [&str; 3] = [r" *\Z", r"\s*\Z", " *$"];
 
 /// How alike a line must be to be called near, from 0 to 1.
 const NEAR: f64 = 0.2;

@@ -4,7 +4,7 @@ use steplatch_pattern::Pattern;
 
 /// Texts that a pattern of one question or result does not match: a question, a prompt, a counter. A pattern that does
 /// matches nearly anything.
-const UNRELATED: [&str; 14] = [
+const UNRELATED: [&str; 16] = [
     "",
     "x",
     "0",
@@ -19,6 +19,8 @@ const UNRELATED: [&str; 14] = [
     "[root@zorp quux]# ",
     ">>> ",
     "(12/34) zorping quux... 56%",
+    "Zorp\nquux\n",
+    "Zorp: quux zorp quux, zorp quux zorp; quux zorp quux zorp quux. Zorp quux zorp, quux zorp quux zorp quux zorp quux.",
 ];
 
 /// Lines of programs that fail. A pattern that matches one lets a failure pass.
@@ -87,6 +89,15 @@ pub(super) fn is_wider(before: &str, after: &str, recorded: &[String]) -> Result
         }
     }
     Ok(())
+}
+
+/// Whether a pattern, or one of its alternatives, matches nearly anything. One that cannot be compared counts as one.
+pub(super) fn matches_nearly_anything(pattern: &str) -> bool {
+    let (flags, rest) = flags(pattern);
+    alternatives(rest).into_iter().any(|alternative| {
+        let pattern = Pattern::new(&format!("{flags}{}", without_variables(alternative)));
+        pattern.map_or(true, |pattern| UNRELATED.iter().any(|text| pattern.is_match(text).unwrap_or(true)))
+    })
 }
 
 /// Splits the flags off the beginning of a pattern: `(?mi)`.
@@ -211,6 +222,13 @@ mod tests {
     #[test]
     fn an_alternative_for_any_question_for_failures_or_with_a_group_is_named() {
         let wider = |after: &str| is_wider("Continue", &format!("Continue|{after}"), &[]);
+        for anything in ["", "(?:)", "(?:Proceed|)", "x*", ".", r"\n", r"\s", "^", "$", r"\Z", "(?!zzz)", "(?s).{100}"]
+        {
+            let wider = wider(anything);
+            assert!(matches!(wider, Err(NotWider::Anything(_))), "{anything:?}: {wider:?}");
+            assert!(matches_nearly_anything(&format!("Continue|{anything}")), "{anything:?}");
+        }
+        assert!(!matches_nearly_anything(r"^Continue\? \[y/n\] *\Z|^Proceed\? *\Z"));
         for anything in [r"\? *\Z", r"\? \[y/N\]", ": *$", r"[$#>] *\Z", r"\d+%", r"\(yes/no\)", r"\[\d+\]"] {
             assert_eq!(wider(anything), Err(NotWider::Anything(anything.to_owned())), "{anything}");
         }

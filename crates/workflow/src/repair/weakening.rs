@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::alternatives::{NotWider, is_wider};
 use super::paths::{Edge, document, edges, human_gates, known_targets, reached_without};
+use super::unchecked::typed_unchecked_behind;
 use crate::definition::{Definition, State};
 use crate::tool;
 
@@ -151,10 +152,10 @@ impl<'a> Comparison<'a> {
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
                 ("action", Some(old), Some(new)) => self.action(&place, before, old, new),
                 ("timeout" | "max_visits", old, new) => self.limit(&place, (before, key), old, new),
-                ("on_unknown", Some(old), None) if *old == "ask" => {
+                ("on_unknown", _, Some(new)) if *new == "ask" => {}
+                ("on_unknown", Some(old), _) if *old == "ask" => {
                     self.name(place, format!("'{name}' no longer asks when it finds nothing that it expects"));
                 }
-                ("on_unknown", _, Some(new)) if *new == "ask" => {}
                 (_, old, new) => {
                     let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), shown));
                     self.name(place, format!("'{key}' of '{name}' was {old} and is {new}"));
@@ -322,6 +323,9 @@ impl<'a> Comparison<'a> {
                 &place,
                 format!("the new state '{name}' opens a terminal, in which states that name none work then"),
             );
+        }
+        if let Some(next) = typed_unchecked_behind(self.after, state) {
+            self.name(&place, format!("'{next}' types behind the new state '{name}' whatever that brought about"));
         }
         let text = document(self.after, name).map(|state| Value::from(state.clone()).to_string()).unwrap_or_default();
         let sets =

@@ -367,6 +367,44 @@ fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
 }
 
 #[test]
+fn a_state_that_no_longer_stops_and_asks_is_named() {
+    let only = |patch: Value| named(&patch).join("\n");
+    let no_longer = "'question' no longer asks when it finds nothing that it expects (/states/question/on_unknown)";
+    assert_eq!(only(json!([{"op": "remove", "path": "/states/question/on_unknown"}])), no_longer);
+    assert_eq!(only(json!([{"op": "replace", "path": "/states/question/on_unknown", "value": "fail"}])), no_longer);
+    let pattern = |value: &str| {
+        only(json!([{"op": "replace", "path": "/states/question/action/params/pattern", "value": value}]))
+    };
+    for anything in ["", ".*", "|", r"(?m)^Continue\? \[y/n\] *$|", r"(?m)^Continue\? \[y/n\] *$|(?:Proceed|)"] {
+        assert!(pattern(anything).starts_with("'question' waits for something else: "), "{anything:?}");
+    }
+}
+
+#[test]
+fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
+    let behind = |params: Value, condition: Value| {
+        let patch = json!([
+            {"op": "add", "path": "/states/extra", "value": {
+                "action": {"tool": "send_input", "params": params}, "on_unknown": "ask",
+                "transitions": [{"condition": condition, "next_state": "pause"}]}},
+            {"op": "add", "path": "/states/pause", "value": {
+                "action": {"tool": "sleep", "params": {"seconds": 1}},
+                "transitions": [{"condition": {}, "next_state": "agree"}]}},
+            {"op": "replace", "path": "/states/approve/transitions/0/next_state", "value": "extra"}
+        ]);
+        named(&patch).join("\n")
+    };
+    let unchecked = "'agree' types behind the new state 'extra' whatever that brought about (/states/extra)";
+    let waits = |pattern: &str| json!({"input_text": "n\n", "pattern": pattern});
+    assert_eq!(behind(json!({"input_text": "n\n"}), json!("success")), unchecked);
+    assert_eq!(behind(json!({"input_text": "n\n", "until": "quiet"}), json!("success")), unchecked);
+    assert_eq!(behind(waits(".*"), json!("success")), unchecked);
+    assert_eq!(behind(waits(r"^Agree\? *\Z|"), json!("success")), unchecked);
+    assert_eq!(behind(waits(r"^Agree\? *\Z"), json!({})), unchecked);
+    assert_eq!(behind(waits(r"^Agree\? *\Z"), json!("success")), "");
+}
+
+#[test]
 fn limits_conditions_and_secrets_that_a_patch_touches_are_named() {
     let only = |patch: Value| named(&patch).join("\n");
     let replace = |path: &str, value: Value| only(json!([{"op": "replace", "path": path, "value": value}]));

@@ -1,0 +1,401 @@
+//! What differs from one run to the next although the same was done: identifiers, temporary paths, times, speeds.
+//!
+//! An output is compared without it. Any other number is a result, and another one is a difference.
+
+/// What stands in place of a part that differs from run to run.
+const ANY: &str = "…";
+
+/// Returns an output without what differs from one run to the next: identifiers (hashes, UUIDs, process ids, ports, names
+/// with random endings), temporary paths, times, durations, sizes with a unit and speeds, and blanks.
+#[must_use]
+pub fn normalised(output: &str) -> String {
+    output.trim().lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a question, or another text that is waited for, with one number as good as another.
+pub(crate) fn without_numbers(text: &str) -> String {
+    let mut plain = String::new();
+    for sign in normalised(text).chars() {
+        match sign {
+            digit if digit.is_ascii_digit() && plain.ends_with('0') => {}
+            digit if digit.is_ascii_digit() => plain.push('0'),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+fn line(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let words: Vec<String> = (0..words.len()).map(|at| word(&words, at)).collect();
+    // Counters are padded: `( 42 kB)` and `(142 kB)`.
+    words.join(" ").replace("( …", "(…").replace("[ …", "[…")
+}
+
+/// Signs around a word that are no part of it.
+fn is_around(sign: char) -> bool {
+    !sign.is_alphanumeric() && !"/%#…".contains(sign)
+}
+
+/// Returns a word of a line without what differs.
+fn word(words: &[&str], at: usize) -> String {
+    let whole = words[at];
+    let core = whole.trim_matches(is_around);
+    if core.is_empty() {
+        return whole.to_owned();
+    }
+    let begin = whole.find(core).unwrap_or(0);
+    let (open, close) = (&whole[..begin], &whole[begin + core.len()..]);
+    let before = at.checked_sub(1).and_then(|before| words.get(before)).copied().unwrap_or_default();
+    let after = words.get(at + 1).copied().unwrap_or_default().trim_matches(is_around);
+    let is_any = is_temporary(core)
+        || is_time(core)
+        || is_part_of_date(words, at, core)
+        || is_percentage_of_counter(core, open, close, before)
+        || is_hash_of_commit(core, close, before)
+        || is_labelled(core, before)
+        || is_job(words, at)
+        || is_uuid(core)
+        // Longer times and larger sizes have other units.
+        || (is_unit(core) && is_number(value_of(before.trim_matches(is_around))));
+    if is_any {
+        return format!("{open}{ANY}{close}");
+    }
+    let value = value_of(core);
+    let label = core[..core.len() - value.len()].trim_end_matches(['=', ':']);
+    if is_quantity(value) || (is_number(value) && (is_unit(after) || is_age(after, words.get(at + 2).copied()))) {
+        return format!("{open}{}{ANY}{close}", &core[..core.len() - value.len()]);
+    }
+    if let Some(path) = behind_port(label, value) {
+        return format!("{open}{label}:{ANY}{path}{close}");
+    }
+    format!("{open}{}{close}", without_identifiers(core))
+}
+
+/// Returns what stands behind the name in a word such as `time=0.045`.
+fn value_of(word: &str) -> &str {
+    word.rsplit(['=', ':']).next().unwrap_or(word)
+}
+
+/// Returns a word with its parts that are identifiers replaced: hashes, addresses in memory, random endings of names, moments
+/// as seconds, and long numbers of names such as `job-48213`.
+fn without_identifiers(word: &str) -> String {
+    let mut made = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(sign) = rest.chars().next() {
+        let length = rest.find(|sign: char| !sign.is_alphanumeric()).unwrap_or(rest.len());
+        if length == 0 {
+            made.push(sign);
+            rest = &rest[sign.len_utf8()..];
+            continue;
+        }
+        let (part, behind) = rest.split_at(length);
+        let is_numbered = part.len() >= 4
+            && is_digits(part)
+            && made
+                .strip_suffix(['-', '_', '#'])
+                .is_some_and(|name| made.ends_with('#') || name.ends_with(|last: char| last.is_ascii_alphabetic()));
+        // The process that a line of a log is of: `sshd[1234]:`.
+        let is_process = made.strip_suffix('[').is_some_and(|name| name.ends_with(char::is_alphanumeric))
+            && (behind.is_empty() || behind.starts_with("]:"))
+            && is_digits(part);
+        let is_of_name = made.ends_with('_') && part.len() >= 10 && is_mixed(part);
+        let is_identifier =
+            is_hash(part) || is_random(part) || is_moment(part) || is_numbered || is_process || is_of_name;
+        made.push_str(if is_identifier { ANY } else { part });
+        rest = behind;
+    }
+    made
+}
+
+fn is_number(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_digit())
+        && word.chars().all(|sign| sign.is_ascii_digit() || sign == '.' || sign == ',')
+}
+
+fn is_digits(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether it is a hash, or a part of one. A number alone is none.
+fn is_hash(part: &str) -> bool {
+    let digits = part.bytes().filter(u8::is_ascii_digit).count();
+    let is_address =
+        part.strip_prefix("0x").is_some_and(|hex| hex.len() >= 6 && hex.chars().all(|c| c.is_ascii_hexdigit()));
+    let is_hex = part.len() >= 7 && part.chars().all(|sign| sign.is_ascii_hexdigit());
+    is_address || (is_hex && digits > 0 && digits < part.len())
+}
+
+fn is_mixed(part: &str) -> bool {
+    part.is_ascii() && part.contains(|sign: char| sign.is_ascii_digit()) && !is_digits(part)
+}
+
+/// Whether it is made of letters and digits in turn, as identifiers and the endings of temporary names are.
+fn is_random(part: &str) -> bool {
+    let signs: Vec<char> = part.chars().collect();
+    let changes = signs.windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count();
+    signs.len() >= 8 && signs.iter().all(char::is_ascii_alphanumeric) && changes >= 3
+}
+
+/// Whether it is a moment in seconds or milliseconds since 1970, in this century.
+fn is_moment(part: &str) -> bool {
+    is_digits(part) && matches!(part.len(), 10 | 13) && part.starts_with('1')
+}
+
+fn is_uuid(core: &str) -> bool {
+    let lengths: Vec<usize> = core.split('-').map(str::len).collect();
+    lengths == [8, 4, 4, 4, 12] && core.chars().all(|sign| sign.is_ascii_hexdigit() || sign == '-')
+}
+
+fn is_temporary(core: &str) -> bool {
+    ["/tmp/", "/var/tmp/", "/run/", "/dev/shm/"].iter().any(|begin| core.contains(begin))
+}
+
+/// Whether it is a time of the day, a date, or both: `12:30:05`, `2026-01-31`, `2026-01-31T12:30:05.5Z`.
+fn is_time(core: &str) -> bool {
+    let (date, clock) = match core.split_once('T') {
+        Some((date, clock)) => (Some(date), Some(clock)),
+        None if core.contains(':') => (None, Some(core)),
+        None => (Some(core), None),
+    };
+    date.is_none_or(is_date) && clock.is_none_or(is_clock)
+}
+
+fn is_date(text: &str) -> bool {
+    ['-', '/', '.'].into_iter().any(|sign| {
+        let parts: Vec<&str> = text.split(sign).collect();
+        let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        (lengths == [4, 2, 2] || lengths == [2, 2, 4]) && parts.into_iter().all(is_digits)
+    })
+}
+
+fn is_clock(text: &str) -> bool {
+    // A time zone follows, or a part of the day.
+    let clock = text.trim_end_matches(|sign: char| sign.is_ascii_alphabetic());
+    let clock = clock.split(['+', '-']).next().unwrap_or_default();
+    let parts: Vec<&str> = clock.split(':').collect();
+    let whole = |part: &&str| part.split(['.', ',']).next().is_some_and(|whole| is_digits(whole) && whole.len() <= 2);
+    let is_two = |part: &&&str| part.split(['.', ',']).next().is_some_and(|whole| whole.len() == 2);
+    matches!(parts.len(), 2 | 3)
+        && parts.iter().all(whole)
+        && parts.iter().skip(1).filter(is_two).count() == parts.len() - 1
+}
+
+/// The names of months and days of the week, as programs write dates in English.
+const DATE_NAMES: [&str; 19] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon", "tue", "wed", "thu",
+    "fri", "sat", "sun",
+];
+
+/// Whether a word is the short name of a month or a day, as `date` and `ls -l` write it.
+fn is_date_name(word: &str) -> bool {
+    let word = word.trim_matches(is_around);
+    word.starts_with(|first: char| first.is_ascii_uppercase())
+        && DATE_NAMES.contains(&word.to_ascii_lowercase().as_str())
+}
+
+/// Whether a word is of a date: the name of a month or a day beside a number or another name, a day of the month beside the
+/// name of one, a year in such a line.
+fn is_part_of_date(words: &[&str], at: usize, core: &str) -> bool {
+    let beside = || [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|beside| words.get(beside));
+    let number = |word: &str| word.trim_matches(is_around).parse::<u32>().ok();
+    match number(core).filter(|_| is_digits(core)) {
+        Some(day @ 1..=31) => day > 0 && beside().any(|word| is_date_name(word)),
+        Some(1970..2200) => words.iter().any(|word| is_date_name(word)),
+        Some(_) => false,
+        None => is_date_name(core) && beside().any(|word| is_date_name(word) || number(word).is_some()),
+    }
+}
+
+/// Units of time, sizes and speeds, as they stand behind a number.
+const UNITS: [&str; 49] = [
+    "ns",
+    "us",
+    "µs",
+    "μs",
+    "ms",
+    "s",
+    "sec",
+    "secs",
+    "second",
+    "seconds",
+    "min",
+    "mins",
+    "minute",
+    "minutes",
+    "hour",
+    "hours",
+    "kB",
+    "KB",
+    "kb",
+    "KiB",
+    "MB",
+    "MiB",
+    "GB",
+    "GiB",
+    "TB",
+    "TiB",
+    "B/s",
+    "kB/s",
+    "KB/s",
+    "KiB/s",
+    "MB/s",
+    "MiB/s",
+    "GB/s",
+    "GiB/s",
+    "bps",
+    "kbps",
+    "Mbps",
+    "Gbps",
+    "kbit/s",
+    "Mbit/s",
+    "Gbit/s",
+    "it/s",
+    "req/s",
+    "ops/s",
+    "millis",
+    "milliseconds",
+    "microseconds",
+    "nanoseconds",
+    "msec",
+];
+
+fn is_unit(word: &str) -> bool {
+    UNITS.contains(&word) || word.split_once('/').is_some_and(|(size, second)| second == "s" && UNITS.contains(&size))
+}
+
+/// Whether a number is followed by how long ago something was: `3 days ago`.
+fn is_age(after: &str, next: Option<&str>) -> bool {
+    let units = ["day", "days", "week", "weeks", "month", "months", "year", "years"];
+    units.contains(&after) && next.is_some_and(|next| next.trim_matches(is_around) == "ago")
+}
+
+/// Whether a word is numbers with their units: `1.5s`, `42kB`, `0m0.003s`, `12.3M/s`.
+fn is_quantity(word: &str) -> bool {
+    let mut rest = word;
+    let mut units = Vec::new();
+    while !rest.is_empty() {
+        let number = rest.find(|sign: char| !sign.is_ascii_digit() && sign != '.' && sign != ',').unwrap_or(rest.len());
+        let (digits, behind) = rest.split_at(number);
+        let end = behind.find(|sign: char| sign.is_ascii_digit()).unwrap_or(behind.len());
+        if !is_number(digits) || end == 0 {
+            return false;
+        }
+        units.push(&behind[..end]);
+        rest = &behind[end..];
+    }
+    match units[..] {
+        [] => false,
+        [unit] => is_unit(unit) || matches!(unit, "k/s" | "M/s" | "G/s" | "K/s"),
+        // Of several numbers, the last ones are smaller units of a duration.
+        _ => units.iter().all(|unit| matches!(*unit, "d" | "h" | "m" | "s" | "ms" | "min")),
+    }
+}
+
+/// Whether it is the percentage of a counter: `[ 42%]`. Elsewhere a percentage is a result.
+fn is_percentage_of_counter(core: &str, open: &str, close: &str, before: &str) -> bool {
+    let is_open = open.ends_with('[') || (open.is_empty() && before.ends_with('['));
+    is_open && close.starts_with(']') && core.strip_suffix('%').is_some_and(is_number)
+}
+
+/// Whether it is the short hash of a commit that has digits only, as `git` prints it: `[main 1234567]`, `now at 1234567`.
+fn is_hash_of_commit(core: &str, close: &str, before: &str) -> bool {
+    let is_hash = is_digits(core) && (7..=40).contains(&core.len());
+    is_hash && (before == "commit" || before == "at" || (before.starts_with('[') && close.starts_with(']')))
+}
+
+/// Words behind which a number is an identifier.
+const LABELS: [&str; 6] = ["pid", "ppid", "port", "process", "pids", "uuid"];
+
+fn is_labelled(core: &str, before: &str) -> bool {
+    let is_label = |word: &str| LABELS.contains(&word.trim_matches(is_around).to_ascii_lowercase().as_str());
+    match core.rsplit_once(['=', ':']) {
+        Some((label, value)) => is_digits(value) && is_label(label),
+        None => is_digits(core) && is_label(before),
+    }
+}
+
+/// Whether it is the process of a job that a shell starts: `[1] 12345`.
+fn is_job(words: &[&str], at: usize) -> bool {
+    let is_number = |word: &&str| word.strip_prefix('[').and_then(|word| word.strip_suffix(']')).is_some_and(is_digits);
+    at == 1 && words.len() == 2 && words.first().is_some_and(is_number) && is_digits(words[1])
+}
+
+/// Returns what stands behind the port of an address: `localhost:8123`, `127.0.0.1:8123`, `http://mill:8123/a`.
+fn behind_port<'w>(label: &str, value: &'w str) -> Option<&'w str> {
+    let is_address = label.split('.').count() == 4 && label.split('.').all(is_digits);
+    let is_host = is_address || label.ends_with("localhost") || label.ends_with(']') || label.contains("//");
+    let (port, path) = value.split_at(value.find('/').unwrap_or(value.len()));
+    (is_host && is_digits(port) && (2..=5).contains(&port.len())).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_from_run_to_run_is_no_difference() {
+        for (one, other) in [
+            ("[main 1f3a9b2] fix", "[main 0e8d7c6] fix"),
+            ("[main 1234567] fix", "[main 0e8d7c6] fix"),
+            ("HEAD is now at 1234567 fix", "HEAD is now at abc1234 fix"),
+            ("id 550e8400-e29b-41d4-a716-446655440000", "id 12345678-1234-1234-1234-123456789012"),
+            ("run_c54ryvasvyz8jq1a started", "run_gnzd4ct2bj9xq3aa started"),
+            ("term_gnzdfct2bj is open", "term_abcdefgh2k is open"),
+            ("pod/web-7d4b9c6f5-x2x4z created", "pod/web-6c9d8f7b4-x2x4z created"),
+            ("[1] 12345", "[1] 678"),
+            ("started with pid 4711", "started with pid 12"),
+            ("worker (pid=4711) is up", "worker (pid=9) is up"),
+            ("sshd[812]: ready", "sshd[90413]: ready"),
+            ("Serving on http://127.0.0.1:8123/", "Serving on http://127.0.0.1:44001/"),
+            ("Serving at localhost:8123/a/b", "Serving at localhost:41999/a/b"),
+            ("listening on port 8123", "listening on port 41999"),
+            ("wrote /tmp/tmp.8aX2/out", "wrote /tmp/tmp.Zq91/out"),
+            ("=== 5 passed in 0.02s ===", "=== 5 passed in 1.71s ==="),
+            ("took 1.5 s in /tmp/a1", "took 22.1 s in /tmp/b7"),
+            ("real\t0m0.003s", "real\t2m10.1s"),
+            ("time=0.045 ms", "time=10.1 ms"),
+            ("2026-01-31 12:00:01 ready", "2026-02-01 08:30:59 ready"),
+            ("at 2026-01-31T12:00:01.25Z", "at 2026-02-01T08:30:59Z"),
+            ("Sat Jan 31 12:00:01 UTC 2026", "Sun Feb 1 08:30:59 UTC 2026"),
+            ("-rw-r--r-- 1 ana ana 12 Jan 31 12:00 a", "-rw-r--r-- 1 ana ana 12 Feb  1 08:30 a"),
+            ("created job-48213 in 3 ms", "created job-91000 in 12 ms"),
+            ("stamp 1769860800", "stamp 1769947200"),
+            ("object at 0x7f3a2b10", "object at 0x55d0c0de"),
+            ("[  9%] x (  42 kB) in 0.3 s", "[100%]  x (14242 kB) in 10.25 s\n"),
+            ("100% (3/3), 1.20 KiB | 1.20 MiB/s, done.", "100% (3/3), 1.20 KiB | 600.00 KiB/s, done."),
+            ("done in 340 ms", "done in 1.2 s"),
+            ("updated 3 days ago", "updated 12 days ago"),
+        ] {
+            assert_eq!(normalised(one), normalised(other), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_a_result_is_a_difference() {
+        for (one, other) in [
+            ("total 6", "total 7"),
+            ("5 passed, 1 failed in 0.02s", "6 passed in 0.02s"),
+            ("coverage 85%", "coverage 12%"),
+            ("1 file changed, 2 insertions(+)", "1 file changed, 3 insertions(+)"),
+            ("1234567", "7654321"),
+            ("sum=42", "sum=43"),
+            ("x = 3.14", "x = 2.71"),
+            ("ratio 3:1", "ratio 4:1"),
+            ("version 1.2.3", "version 1.2.4"),
+            ("utf-16", "utf-32"),
+            ("Rows: 12", "Rows: 13"),
+            ("-rw-r--r-- 1 ana ana 120 Jan 31 12:00 a", "-rw-r--r-- 1 ana ana 130 Jan 31 12:00 a"),
+            ("[100%] x", "[100%] y"),
+            ("May 3 be with you, 42", "Might 3 be with you, 42"),
+        ] {
+            assert_ne!(normalised(one), normalised(other), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn one_number_of_a_question_is_as_good_as_another() {
+        assert_eq!(without_numbers("Install 3 files? "), without_numbers("Install 12 files? "));
+        assert_ne!(without_numbers("Install 3 files? "), without_numbers("Remove 3 files? "));
+    }
+}

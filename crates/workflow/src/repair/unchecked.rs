@@ -1,0 +1,48 @@
+//! What a patched machine types without a check in between: an input behind a new one, whatever that brought about.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::alternatives::matches_nearly_anything;
+use crate::definition::{Definition, State, Transition};
+use crate::tool;
+
+/// Returns the state that types behind an input although nothing that the input brought about is checked before. A command
+/// needs no check: it is refused where the shell is not at its prompt.
+pub(super) fn typed_unchecked_behind<'d>(definition: &'d Definition, input: &'d State) -> Option<&'d str> {
+    if input.action().tool() != tool::SEND_INPUT {
+        return None;
+    }
+    let mut seen = BTreeSet::from([input.name()]);
+    let mut open: Vec<&str> = unchecked_targets(input).collect();
+    while let Some(name) = open.pop() {
+        let Some(state) = definition.state(name).filter(|_| seen.insert(name)) else { continue };
+        match state.action().tool() {
+            tool::SEND_INPUT => return Some(name),
+            // A person or an agent sees what was printed.
+            tool::GATE => {}
+            _ => open.extend(unchecked_targets(state)),
+        }
+    }
+    None
+}
+
+/// Returns where a state leads without having found something that it waited for.
+fn unchecked_targets(state: &State) -> impl Iterator<Item = &str> {
+    let checks = waits_for_something(state);
+    let unchecked = state.transitions().iter().filter(move |one| !(checks && one.condition().demands_output()));
+    unchecked.map(Transition::next_state).chain(state.on_timeout()).chain(state.on_exhausted())
+}
+
+/// Whether a state waits for the end of a command, or for text that few programs print.
+fn waits_for_something(state: &State) -> bool {
+    let params = state.action().params();
+    let until = params.get("until").and_then(Value::as_str);
+    let pattern = params.get("pattern").into_iter();
+    let patterns = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
+    let mut patterns = pattern.chain(patterns).peekable();
+    let ends = state.action().tool() == tool::RUN_COMMAND || matches!(until, Some("prompt" | "exit"));
+    let is_specific = |pattern: &Value| pattern.as_str().is_some_and(|pattern| !matches_nearly_anything(pattern));
+    ends || (patterns.peek().is_some() && patterns.all(is_specific))
+}

@@ -138,3 +138,24 @@ fn what_the_server_stores_has_no_definition_no_output_and_no_secret() {
         assert!(!has(text), "{text}");
     }
 }
+
+#[test]
+fn an_input_that_is_not_sealed_is_refused_and_named() {
+    let Some(rig) = Rig::of_temporal("an_input_that_is_not_sealed_is_refused") else { return };
+    let asking = json!({"initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
+        "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+    let run = rig.begins(asking);
+    let gate = rig.gate(&run);
+    let step = format!("{run}/ask/1");
+    let answer = json!({"input": {"kind": "gate_answered", "step": step, "choice": "yes", "by": {"who": "mallory"}}});
+    let sent = ["workflow", "signal", "--workflow-id", &run, "--name", "notify", "--input", &answer.to_string()];
+    assert_eq!(rig.asks_server(&sent).code, 0);
+    eventually_blocking("the worker says what it refuses", || {
+        std::fs::read_to_string(rig.worker_log()).unwrap().contains("a payload is not sealed")
+    });
+    assert_eq!(rig.gate(&run), gate, "nobody has answered");
+    // The signal stays in the history, so the run goes on only without it.
+    assert_eq!(rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
+    eventually_blocking("the run is over here as well", || rig.run(&run)["status"] == "cancelled");
+}

@@ -332,7 +332,9 @@ impl Bridge {
 
     async fn carry_out(self: Arc<Self>, request: EngineRequest) {
         match request {
-            EngineRequest::Start { run_id, workflow, events } => self.start(run_id, workflow, events).await,
+            EngineRequest::Start { run_id, workflow, events, function } => {
+                self.start(run_id, workflow, events, function).await;
+            }
             EngineRequest::Input { id, run_id, key, input } => {
                 let report = self.pass(&run_id, key, input).await;
                 self.daemon.report(ReportRequest { run_id, id: Some(id), ..report }).await;
@@ -341,7 +343,7 @@ impl Bridge {
         }
     }
 
-    async fn start(&self, run_id: String, workflow: String, events: Vec<serde_json::Value>) {
+    async fn start(&self, run_id: String, workflow: String, events: Vec<serde_json::Value>, function: bool) {
         let events: Result<Vec<Event>, _> = events.into_iter().map(serde_json::from_value).collect();
         let report = |error: Option<String>| ReportRequest {
             run_id: run_id.clone(),
@@ -355,6 +357,8 @@ impl Bridge {
                 host: self.host.clone(),
                 workflow,
                 events,
+                function,
+                parent: None,
                 lost_after: self.settings.lost_after.as_secs_f64(),
                 searchable: self.is_searchable,
             },
@@ -414,7 +418,7 @@ impl Bridge {
         let run = self.client.get_workflow_handle::<SteplatchRun>(run_id.to_owned());
         let options = WorkflowExecuteUpdateOptions::builder().update_id(key).build();
         match run.execute_update(SteplatchRun::pass, PassedInput { input }, options).await {
-            Ok(taken) if taken.events.is_empty() => ReportRequest::default(),
+            Ok(taken) if taken.events.is_empty() && !taken.taken => ReportRequest::default(),
             Ok(taken) => ReportRequest {
                 taken: true,
                 from: taken.from,

@@ -1,9 +1,11 @@
 //! Runs that an outer engine decides, and the workers that connect them with it.
 //!
-//! Such a run is a machine like any other here: its history is in the journal, its gates and its reports come from that.
-//! Only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by number. A worker is a
-//! client of the daemon that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
+//! Such a run is like any other here: its history is in the journal, its gates and its reports come from that. Of a machine,
+//! only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by number. A function
+//! continues here, in turns that the engine asks for, and the engine has its calls performed. A worker is a client of the daemon
+//! that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
 
+mod mirror;
 mod perform;
 mod worker;
 
@@ -16,8 +18,10 @@ use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::RunId;
 use steplatch_protocol::EngineRequest;
-use steplatch_workflow::{Event, Input};
+use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input};
 use tokio::sync::{mpsc, oneshot};
+
+pub(crate) use mirror::Mirror;
 pub use worker::{WorkerRequests, WorkerToken};
 
 /// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
@@ -32,6 +36,8 @@ pub(crate) enum MirrorMessage {
     Started(Result<(), String>),
     /// The engine has ended the run by itself: how.
     Lost(String),
+    /// A task of a function. A driver that has no answer to it drops the sender.
+    Task(EngineTask, oneshot::Sender<EngineAnswer>),
 }
 
 /// Consecutive events of a run.
@@ -92,7 +98,9 @@ pub(crate) struct Registration {
     messages: mpsc::UnboundedSender<MirrorMessage>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) workflow: String,
-    /// The events that the run began with.
+    /// What the run is.
+    pub(crate) is_function: bool,
+    /// The events that the run began with; a function has none of its own.
     pub(crate) first: Arc<Vec<Event>>,
 }
 
@@ -132,10 +140,12 @@ impl OuterEngine {
         run: &RunId,
         caller: Arc<Caller>,
         workflow: String,
+        is_function: bool,
         first: Vec<Event>,
     ) -> MirrorInbox {
         let (sender, messages) = mpsc::unbounded_channel();
-        let registration = Registration { messages: sender.clone(), caller, workflow, first: Arc::new(first) };
+        let first = Arc::new(first);
+        let registration = Registration { messages: sender.clone(), caller, workflow, is_function, first };
         self.0.lock().mirrors.insert(run.clone(), registration);
         MirrorInbox { run: run.clone(), engine: self.clone(), messages, sender }
     }
@@ -143,6 +153,12 @@ impl OuterEngine {
     /// Returns what tasks of the engine need of a run in progress.
     pub(crate) fn registration(&self, run: &RunId) -> Option<Registration> {
         self.0.lock().mirrors.get(run).cloned()
+    }
+
+    /// Returns what the engine starts a run with that has begun here; `None` if it is not in progress.
+    pub(crate) fn begun(&self, run: &RunId) -> Option<EngineAnswer> {
+        let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;
+        Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
     }
 
     /// Whether a worker is connected.
@@ -153,9 +169,10 @@ impl OuterEngine {
     /// Has a registered run started in the engine, now or once a worker connects. Starting a run twice does nothing.
     pub(crate) fn start(&self, run: &RunId) {
         let mut state = self.0.lock();
-        let Some(Registration { workflow, first, .. }) = state.mirrors.get(run).cloned() else { return };
+        let Some(registration) = state.mirrors.get(run).cloned() else { return };
+        let Registration { workflow, is_function: function, first, .. } = registration;
         let events = first.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
-        let request = EngineRequest::Start { run_id: run.to_string(), workflow, events };
+        let request = EngineRequest::Start { run_id: run.to_string(), workflow, events, function };
         state.unstarted.insert(run.clone(), request.clone());
         state.ask(request);
     }
@@ -206,6 +223,15 @@ impl OuterEngine {
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
+    }
+
+    /// Has the driver of a function answer a task. `None` if it has no driver, or that has no answer now.
+    pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
+        let (reply, answer) = oneshot::channel();
+        // The engine has it.
+        self.0.lock().unstarted.remove(run);
+        self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
+        answer.await.ok()
     }
 
     /// Passes the end of an input to its sender.

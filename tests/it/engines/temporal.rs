@@ -110,6 +110,10 @@ fn without_a_worker_a_start_is_refused_and_the_next_step_named() {
         Some(rig.asks_for_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
+    let file = rig.home.path().join("end.py");
+    std::fs::write(&file, "async def end(ctx):\n    pass\nWorkflow(id='end', session=session, fn=end)\n").unwrap();
+    let refused = rig.agent.calls("run_workflow", json!({"workflow_file": file}));
+    assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let here = rig.home.path().join("end.json");
     std::fs::write(&here, end.to_string()).unwrap();
     let run = rig.home.runs(&["run", here.to_str().unwrap(), "--on", "sqlite"]);
@@ -137,6 +141,93 @@ fn what_the_server_stores_has_no_definition_no_output_and_no_secret() {
     for text in ["hunter2-never-stored", "printed-words", "run_command"] {
         assert!(!has(text), "{text}");
     }
+}
+
+/// Returns whether a workflow is among those that the server lists for a query.
+fn is_listed(rig: &Rig, query: &str, run: &str) -> bool {
+    rig.asks_server(&["workflow", "list", "--query", query]).stdout.contains(run)
+}
+
+#[test]
+fn a_worker_that_is_killed_while_a_node_runs_loses_nothing_and_the_server_shows_the_function() {
+    let Some(rig) = Rig::of_temporal("a_worker_that_is_killed_while_a_node_runs") else { return };
+    let run = rig.begins_file(
+        "async def story(ctx):\n    result = await ctx.run('slow')\n    await ctx.gate('Go on?')\n    return result['output'].strip()\n\
+         BashNode(id='slow', session=session, command='echo begun >>counted; until [ -e go ]; do sleep 0.01; done; echo hidden-words')\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    eventually_blocking("the node runs", || counted(&rig, "counted") == ["begun"]);
+    for _ in 0..2 {
+        rig.kills_worker();
+        rig.start_worker();
+    }
+    std::fs::write(rig.home.path().join("go"), "").unwrap();
+    let gate = rig.gate(&run);
+    eventually_blocking("the server lists it", || {
+        is_listed(&rig, "StepGateOpen = true AND StepWorkflow = 'story'", &run)
+    });
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    assert_eq!(rig.ended(&run)["result"], "hidden-words");
+    assert_eq!(counted(&rig, "counted"), ["begun"]);
+    eventually_blocking("it is over there as well", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
+    rig.kills_server();
+    let stored = rig.stored();
+    assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "what its node printed is sealed");
+}
+
+#[test]
+fn nodes_of_a_function_run_once_each_while_workers_and_server_are_killed_ten_times() {
+    const KILLS: usize = 10;
+    let Some(rig) = Rig::of_temporal("nodes_of_a_function_run_once_each") else { return };
+    let run = rig.begins_file(
+        &format!(
+            "async def story(ctx):\n    for number in range({KILLS}):\n        done = await ctx.run('count', str(number))\n\
+             \x20       if not done['success']:\n            raise RuntimeError(done['error'])\n        await ctx.sleep(0.05)\n\
+             BashNode(id='count', session=session, command='echo {{input}} >>counted; until [ -e go-{{input}} ]; do sleep 0.01; done; echo {{input}} >>ended')\n\
+             Workflow(id='story', session=session, fn=story)\n"
+        ),
+        json!({}),
+    );
+    for number in 0..KILLS {
+        // Kills in the middle of what follows from the last node, or while the next one runs.
+        std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
+        if unforeseen(2) == 0 {
+            rig.kills_worker();
+            rig.start_worker();
+        } else {
+            rig.kills_server();
+            rig.start_server();
+        }
+        std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
+    }
+    let ended = rig.ended(&run);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let expected: Vec<String> = (0..KILLS).map(|number| number.to_string()).collect();
+    assert_eq!(counted(&rig, "counted"), expected);
+    assert_eq!(counted(&rig, "ended"), expected);
+}
+
+#[test]
+fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
+    let Some(rig) = Rig::of_temporal("a_function_that_makes_too_many_calls_ends") else { return };
+    let run = rig.begins_file(
+        "import asyncio\nasync def story(ctx):\n    await asyncio.gather(*[ctx.sleep(600) for _ in range(2001)])\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    let ended = rig.ended(&run);
+    let error = ended["error"].as_str().unwrap();
+    assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{ended}");
+    let large = rig.begins_file(
+        "async def story(ctx):\n    await ctx.run('large')\n\
+         BashNode(id='large', session=session, command='head -c 1200000 /dev/zero | tr \"\\\\0\" x')\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    let ended = rig.ended(&large);
+    let error = ended["error"].as_str().unwrap();
+    assert!(error.contains("has at most 1000000") && error.contains("--on sqlite"), "{ended}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
-use steplatch_testkit::eventually_blocking;
+use steplatch_testkit::{Agent, eventually_blocking};
 
 use super::rig::{Rig, kill};
 
@@ -249,4 +249,44 @@ fn an_input_that_is_not_sealed_is_refused_and_named() {
     // The signal stays in the history, so the run goes on only without it.
     assert_eq!(rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
     eventually_blocking("the run is over here as well", || rig.run(&run)["status"] == "cancelled");
+}
+
+#[test]
+fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_its_own() {
+    let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
+    let other = Rig::home_on_temporal();
+    let of_other = Agent::new(&other);
+    let key = rig.key();
+    rig.start_worker_of(&other, &["--key", key.to_str().unwrap()]);
+    let mut states = counting(3);
+    states["states"]["type_1"]["transitions"] = then("ask");
+    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("type_2")});
+    states["states"]["ask"] = gate;
+    let run = rig.begins(states);
+    eventually_blocking("the first command runs", || counted(&rig, "counted") == ["1"]);
+    // From here on, the worker of this host performs tasks and decides nothing.
+    rig.kills_worker();
+    rig.start_worker_with(&["--tasks-only"]);
+    for number in 1..=3 {
+        std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
+    }
+    let gate = rig.gate(&run);
+    let shown = |agent: &Agent| agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    assert!(shown(&of_other)["error"].as_str().is_some(), "the other host has no journal of it");
+    eventually_blocking("the answer is taken", || {
+        let said = rig.home.runs(&["gates", "answer", &gate, "yes"]);
+        said.code == 0 || said.stderr.contains("already")
+    });
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    assert_eq!(counted(&rig, "counted"), ["1", "2", "3"]);
+    assert!(!other.path().join("counted").exists());
+    // A run that the other host starts is its own, and so is the list.
+    let begun = eventually_blocking("a run of the other host begins", || {
+        let definition =
+            json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+        let begun = of_other.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
+        Some(begun).filter(|begun| begun["status"] == "completed")
+    });
+    assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(begun["run_id"].as_str().unwrap()));
 }

@@ -252,6 +252,25 @@ fn an_input_that_is_not_sealed_is_refused_and_named() {
 }
 
 #[test]
+fn a_run_that_stopped_at_an_unknown_screen_is_answered_and_not_patched() {
+    let Some(rig) = Rig::of_temporal("a_run_that_stopped_at_an_unknown_screen") else { return };
+    let definition = json!({"initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("wait")},
+        "wait": {"action": {"tool": "await_output", "params": {"pattern": "never-printed", "timeout": 1}}, "on_unknown": "ask",
+                 "transitions": then("end")},
+        "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+    let run = rig.begins(definition);
+    rig.gate(&run);
+    let patch = json!([{"op": "replace", "path": "/states/wait/action/params/timeout", "value": 2}]);
+    let refused =
+        rig.agent.calls("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
+    assert!(refused["error"].as_str().unwrap().contains("is on Temporal"), "{refused}");
+    let decided = rig.agent.calls("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
+    assert_eq!(decided["success"], true, "{decided}");
+    assert_eq!(rig.ended(&run)["final_state"], "end");
+}
+
+#[test]
 fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_its_own() {
     let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
     let other = Rig::home_on_temporal();

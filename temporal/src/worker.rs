@@ -8,7 +8,7 @@ use std::time::Duration;
 use steplatch_ids::RunId;
 use steplatch_protocol::{DaemonPaths, EngineRequest, Events, Hello, ReportRequest};
 use steplatch_workflow::{Event, Input, SEMANTICS_VERSION};
-use temporalio_client::errors::{WorkflowGetResultError, WorkflowStartError, WorkflowUpdateError};
+use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError, WorkflowUpdateError};
 use temporalio_client::{
     Client, ClientOptions, ClientTlsOptions, Connection, ConnectionOptions, TlsOptions, WorkflowCancelOptions,
     WorkflowExecuteUpdateOptions, WorkflowGetResultOptions, WorkflowIdReusePolicy, WorkflowStartOptions,
@@ -442,9 +442,17 @@ impl Bridge {
     async fn cancel(&self, run_id: &str, reason: String) {
         let Ok(id) = run_id.parse::<RunId>() else { return };
         let run = self.client.get_workflow_handle::<SteplatchRun>(id.to_string());
-        let options = WorkflowCancelOptions::builder().reason(reason).build();
-        if let Err(error) = run.cancel(options).await {
-            tracing::warn!(%error, run_id, "a run is not cancelled");
+        let mut backoff = backoff();
+        loop {
+            let options = WorkflowCancelOptions::builder().reason(reason.clone()).build();
+            match run.cancel(options).await {
+                // A run that is not there has ended, or is not started yet; a worker that connects is asked again.
+                Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => return,
+                Err(error) => {
+                    tracing::info!(%error, run_id, "a run is cancelled once Temporal is reached");
+                    backoff.pause().await;
+                }
+            }
         }
     }
 }

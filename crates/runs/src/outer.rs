@@ -73,6 +73,8 @@ struct State {
     mirrors: HashMap<RunId, Registration>,
     /// Runs that no worker has started yet.
     unstarted: BTreeMap<RunId, EngineRequest>,
+    /// Runs in progress that are to be cancelled. Each worker that connects is asked for it, since the last one may have gone.
+    cancels: BTreeMap<RunId, EngineRequest>,
     /// Inputs without an answer, by the number of their request.
     waiting: HashMap<u64, PendingInput>,
     /// The number of the next worker or request.
@@ -129,6 +131,7 @@ impl Drop for MirrorInbox {
         if state.mirrors.get(&self.run).is_some_and(|known| known.messages.same_channel(&self.sender)) {
             state.mirrors.remove(&self.run);
             state.unstarted.remove(&self.run);
+            state.cancels.remove(&self.run);
         }
     }
 }
@@ -177,9 +180,12 @@ impl OuterEngine {
         state.ask(request);
     }
 
-    /// Has a run cancelled in the engine. Returns whether a worker was asked.
+    /// Has a run in progress cancelled in the engine, now or once a worker connects. Returns whether a worker was asked.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
-        self.0.lock().ask(EngineRequest::Cancel { run_id: run.to_string(), reason })
+        let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
+        let mut state = self.0.lock();
+        state.cancels.insert(run.clone(), request.clone());
+        state.ask(request)
     }
 
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
@@ -246,7 +252,7 @@ impl OuterEngine {
         let (requests, received) = mpsc::unbounded_channel();
         let mut state = self.0.lock();
         let number = state.number();
-        for request in state.unstarted.values() {
+        for request in state.unstarted.values().chain(state.cancels.values()) {
             // The receiver is returned below.
             let _ = requests.send(request.clone());
         }
@@ -258,8 +264,8 @@ impl OuterEngine {
         let mut state = self.0.lock();
         state.workers.retain(|worker| worker.number != number);
         state.waiting.retain(|_, pending| pending.worker != number);
-        // What it was to start is started by another one.
-        let requests: Vec<EngineRequest> = state.unstarted.values().cloned().collect();
+        // What it was to start or to cancel is left to another one.
+        let requests: Vec<EngineRequest> = state.unstarted.values().chain(state.cancels.values()).cloned().collect();
         for request in requests {
             state.ask(request);
         }

@@ -231,6 +231,31 @@ fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
 }
 
 #[test]
+fn a_run_that_is_cancelled_while_no_worker_is_there_ends_once_one_is() {
+    let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_no_worker_is_there") else { return };
+    let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let function =
+        "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
+    let runs = [rig.begins(asking.clone()), rig.begins_file(function, json!({}))];
+    for run in &runs {
+        rig.gate(run);
+    }
+    rig.kills_worker();
+    eventually_blocking("the daemon knows that the worker is gone", || {
+        rig.asks_for_run(asking.clone(), json!({}))["success"] == false
+    });
+    let cancels = runs.each_ref().map(|run| rig.agent.begins("cancel_run", json!({"run_id": run})));
+    eventually_blocking("the runs name what is missing", || {
+        runs.iter().all(|run| rig.home.runs(&["runs", "show", run]).stdout.contains("steplatch worker --temporal"))
+    });
+    rig.start_worker();
+    for cancel in cancels {
+        let cancelled = cancel.ends();
+        assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    }
+}
+
+#[test]
 fn an_input_that_is_not_sealed_is_refused_and_named() {
     let Some(rig) = Rig::of_temporal("an_input_that_is_not_sealed_is_refused") else { return };
     let asking = json!({"initial_state": "ask", "states": {

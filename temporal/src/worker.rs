@@ -8,7 +8,9 @@ use std::time::Duration;
 use steplatch_ids::RunId;
 use steplatch_protocol::{DaemonPaths, EngineRequest, Events, Hello, ReportRequest};
 use steplatch_workflow::{Event, Input, SEMANTICS_VERSION};
-use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError, WorkflowUpdateError};
+use temporalio_client::errors::{
+    WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError, WorkflowUpdateError,
+};
 use temporalio_client::{
     Client, ClientOptions, ClientTlsOptions, Connection, ConnectionOptions, TlsOptions, WorkflowCancelOptions,
     WorkflowExecuteUpdateOptions, WorkflowGetResultOptions, WorkflowIdReusePolicy, WorkflowStartOptions,

@@ -148,6 +148,21 @@ pub(super) fn a_cancelled_function_cleans_up_after_its_command_has_ended(rig: &R
     assert_eq!(noted(rig), ["begun", "ended", "the run was cancelled", "finally"]);
 }
 
+pub(super) fn a_cancelled_function_ends_the_run_that_it_started_before_it_cleans_up(rig: &Rig) {
+    let run = begins(
+        rig,
+        "try:\n    await ctx.run_workflow('inner')\nfinally:\n    await ctx.run('note', 'above')",
+        &format!(
+            "async def inner(ctx):\n    try:\n        await ctx.gate('Go on?')\n    finally:\n        await ctx.run('note', 'below')\n\
+             Workflow(id='inner', session=session, fn=inner)\n{NOTE}"
+        ),
+        json!({"workflow_name": "story"}),
+    );
+    rig.gate(&run);
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    assert_eq!(noted(rig), ["below", "above"]);
+}
+
 pub(super) fn a_function_ends_at_its_time_limit(rig: &Rig) {
     let run = begins(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
     let ended = rig.ended(&run);

@@ -11,11 +11,13 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWorkKind, Input};
 use tokio::sync::oneshot;
 
+use super::cancel::ENDS_WITHIN;
 use super::child;
 use super::entry::{CallLabel, Entry};
 use super::history::{CallTarget, child_of, child_step};
 use super::run::{FunctionEvent, FunctionRun};
 use super::work::{CallOutcome, left_of};
+use crate::child::LEFT_ALONE;
 use crate::engine::{Attempt, Handled, RunKind as _};
 use crate::outer::{InputEnd, MirrorMessage, NOT_SERVED};
 use crate::time_span::TimeSpan;
@@ -234,6 +236,30 @@ impl FunctionRun {
         };
         self.passing = None;
         handled
+    }
+
+    /// Cancels the runs that open calls have started in the engine, and waits a moment for their ends: where this daemon waits
+    /// for nested runs itself, they end with what waits for them.
+    pub(super) fn end_children(&self) -> impl Future<Output = ()> + use<> {
+        let starts_run = |what: &CallTarget| {
+            matches!(what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. })) && self.mirror.is_some()
+        };
+        let open = self.folded.open.iter().filter(|(_, open)| starts_run(&open.what));
+        let children =
+            open.filter_map(|(number, _)| self.recorder.shared.driven(&child_of(&self.recorder.run.id, number)));
+        let children: Vec<_> = children.collect();
+        async move {
+            for child in &children {
+                child.cancel(LEFT_ALONE);
+            }
+            let ended = async {
+                for child in &children {
+                    child.finished().await;
+                }
+            };
+            // One that takes longer ends after this run.
+            let _ = tokio::time::timeout(ENDS_WITHIN, ended).await;
+        }
     }
 
     fn show_trouble(&mut self, trouble: Option<String>) {

@@ -39,6 +39,7 @@ macro_rules! run_host_conformance {
             a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed,
             a_cancelled_function_cleans_up_after_its_command_has_ended,
             a_cancelled_function_ends_the_run_that_it_started_before_it_cleans_up,
+            a_function_that_is_cancelled_at_once_ends,
             a_function_ends_at_its_time_limit,
             a_node_that_ran_when_its_daemon_was_killed_is_not_run_again,
         }

@@ -185,6 +185,10 @@ impl OuterEngine {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
         let mut state = self.0.lock();
         state.cancels.insert(run.clone(), request.clone());
+        if state.unstarted.contains_key(run) {
+            // The engine does not know it yet, and is asked once it does.
+            return !state.workers.is_empty();
+        }
         state.ask(request)
     }
 
@@ -215,7 +219,7 @@ impl OuterEngine {
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
         let mut state = self.0.lock();
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
-            state.unstarted.remove(run);
+            state.note_started(run);
         }
         state.mirrors.get(run).is_some_and(|known| known.messages.send(message).is_ok())
     }
@@ -225,7 +229,7 @@ impl OuterEngine {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
             // The engine has it: only a started run has events of its own.
-            self.0.lock().unstarted.remove(run);
+            self.0.lock().note_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
@@ -235,7 +239,7 @@ impl OuterEngine {
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
         // The engine has it.
-        self.0.lock().unstarted.remove(run);
+        self.0.lock().note_started(run);
         self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
         answer.await.ok()
     }
@@ -280,6 +284,15 @@ impl State {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    /// Notes that the engine has a run, and has it cancelled if that was wanted before.
+    fn note_started(&mut self, run: &RunId) {
+        if self.unstarted.remove(run).is_some()
+            && let Some(cancel) = self.cancels.get(run).cloned()
+        {
+            self.ask(cancel);
+        }
     }
 
     fn ask(&mut self, request: EngineRequest) -> bool {

@@ -163,6 +163,12 @@ pub(super) fn a_cancelled_function_ends_the_run_that_it_started_before_it_cleans
     assert_eq!(noted(rig), ["below", "above"]);
 }
 
+pub(super) fn a_function_that_is_cancelled_at_once_ends(rig: &Rig) {
+    let run = begins(rig, "await ctx.gate('Go on?')", "", json!({}));
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    assert_eq!(rig.run(&run)["status"], "cancelled");
+}
+
 pub(super) fn a_function_ends_at_its_time_limit(rig: &Rig) {
     let run = begins(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
     let ended = rig.ended(&run);

@@ -27,6 +27,10 @@ pub use worker::{WorkerRequests, WorkerToken};
 /// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
 const TAKEN_WITHIN: Duration = Duration::from_secs(8);
 
+/// How long an input waits until the engine has the run, and how often it looks.
+const STARTED_WITHIN: Duration = Duration::from_secs(4);
+const STARTED_LOOK: Duration = Duration::from_millis(20);
+
 /// What a run that is decided elsewhere receives.
 #[derive(Debug)]
 pub(crate) enum MirrorMessage {
@@ -194,6 +198,18 @@ impl OuterEngine {
 
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
+        let is_unstarted = || {
+            let state = self.0.lock();
+            state.unstarted.contains_key(run) && !state.workers.is_empty()
+        };
+        let started = async {
+            while is_unstarted() {
+                tokio::time::sleep(STARTED_LOOK).await;
+            }
+        };
+        if tokio::time::timeout(STARTED_WITHIN, started).await.is_err() {
+            return InputEnd::Unknown("the engine does not have the run yet; try it again".to_owned());
+        }
         let (reply, end) = oneshot::channel();
         let number = {
             let mut state = self.0.lock();

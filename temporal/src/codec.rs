@@ -2,7 +2,8 @@
 //!
 //! Payloads are sealed with ChaCha20-Poly1305 under a key that the hosts share, so that the server, its database, its
 //! page and their backups have neither definitions nor outputs nor secrets. Names of workflows, of task queues and of runs are
-//! not payloads: they stay readable.
+//! not payloads, and search attributes are not given to a codec: they stay readable. Every other payload is written by a worker,
+//! so one that is not sealed is refused: who can write to the server, but has no key, puts no word into a run.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,6 +26,9 @@ use temporalio_common::protos::temporal::api::common::v1::Payload;
 /// The encoding of a sealed payload.
 const ENCODING: &[u8] = b"binary/steplatch-sealed-1";
 
+/// What the encodings of all versions begin with.
+const ENCODINGS: &[u8] = b"binary/steplatch-sealed-";
+
 /// Bytes of a key.
 const KEY: usize = 32;
 
@@ -46,6 +50,32 @@ pub enum KeyError {
     /// It is not 64 hexadecimal digits.
     #[error("the key '{}' is not 64 hexadecimal digits; copy it from a host that has it", .0.display())]
     Unreadable(PathBuf),
+}
+
+/// Why a payload is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// The system has no random numbers.
+    #[error("the system has no randomness")]
+    NoRandomness,
+    /// It is not sealed.
+    #[error(
+        "a payload is not sealed, so it does not come from a worker with the key of this namespace, and is refused; \
+         docs/temporal.md says how the run goes on"
+    )]
+    NotSealed,
+    /// It was sealed with another key, or changed.
+    #[error("a payload is sealed with another key: all hosts need the same one (steplatch worker --key FILE)")]
+    AnotherKey,
+    /// It was sealed by a newer version.
+    #[error("a payload has a form that this version does not know: update Steplatch here")]
+    Unreadable,
+}
+
+impl From<SealError> for PayloadConversionError {
+    fn from(error: SealError) -> Self {
+        Self::EncodingError(error.into())
+    }
 }
 
 /// Seals payloads.
@@ -91,26 +121,30 @@ impl Codec {
         DataConverter::new(PayloadConverter::default(), DefaultFailureConverter::new(true), self)
     }
 
-    fn seal(&self, payload: &Payload) -> Option<Payload> {
+    fn seal(&self, payload: &Payload) -> Result<Payload, SealError> {
         let mut nonce = [0; NONCE_LEN];
-        self.random.fill(&mut nonce).ok()?;
+        self.random.fill(&mut nonce).map_err(|_| SealError::NoRandomness)?;
         let mut data = payload.encode_to_vec();
-        self.key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(ENCODING), &mut data).ok()?;
+        self.key
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(ENCODING), &mut data)
+            // A payload is shorter than what the cipher takes.
+            .map_err(|_| SealError::Unreadable)?;
         let data = [&nonce[..], &data].concat();
         let metadata = HashMap::from([("encoding".to_owned(), ENCODING.to_vec())]);
-        Some(Payload { metadata, data, ..Payload::default() })
+        Ok(Payload { metadata, data, ..Payload::default() })
     }
 
-    fn open(&self, payload: Payload) -> Option<Payload> {
-        if payload.metadata.get("encoding").is_none_or(|encoding| encoding != ENCODING) {
-            // Values of the server itself are not sealed.
-            return Some(payload);
+    fn open(&self, payload: Payload) -> Result<Payload, SealError> {
+        match payload.metadata.get("encoding").map(Vec::as_slice) {
+            Some(ENCODING) => {}
+            Some(encoding) if encoding.starts_with(ENCODINGS) => return Err(SealError::Unreadable),
+            _ => return Err(SealError::NotSealed),
         }
-        let (nonce, sealed) = payload.data.split_at_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let (nonce, sealed) = payload.data.split_at_checked(NONCE_LEN).ok_or(SealError::AnotherKey)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealError::AnotherKey)?;
         let mut sealed = sealed.to_vec();
-        let opened = self.key.open_in_place(nonce, Aad::from(ENCODING), &mut sealed).ok()?;
-        Payload::decode(&*opened).ok()
+        let opened = self.key.open_in_place(nonce, Aad::from(ENCODING), &mut sealed);
+        Payload::decode(&*opened.map_err(|_| SealError::AnotherKey)?).map_err(|_| SealError::Unreadable)
     }
 }
 
@@ -120,10 +154,8 @@ impl PayloadCodec for Codec {
         _: &SerializationContextData,
         payloads: Vec<Payload>,
     ) -> BoxFuture<'static, Result<Vec<Payload>, PayloadConversionError>> {
-        let sealed: Option<Vec<Payload>> = payloads.iter().map(|payload| self.seal(payload)).collect();
-        let failed = || PayloadConversionError::EncodingError("the system has no randomness".into());
-        let sealed = sealed.ok_or_else(failed);
-        async { sealed }.boxed()
+        let sealed: Result<Vec<Payload>, SealError> = payloads.iter().map(|payload| self.seal(payload)).collect();
+        async { Ok(sealed?) }.boxed()
     }
 
     fn decode(
@@ -131,14 +163,12 @@ impl PayloadCodec for Codec {
         _: &SerializationContextData,
         payloads: Vec<Payload>,
     ) -> BoxFuture<'static, Result<Vec<Payload>, PayloadConversionError>> {
-        let opened: Option<Vec<Payload>> = payloads.into_iter().map(|payload| self.open(payload)).collect();
-        let failed = || {
-            let error =
-                "a payload is sealed with another key: all hosts need the same one (steplatch worker --key FILE)";
-            PayloadConversionError::EncodingError(error.into())
-        };
-        let opened = opened.ok_or_else(failed);
-        async { opened }.boxed()
+        let opened: Result<Vec<Payload>, SealError> = payloads.into_iter().map(|payload| self.open(payload)).collect();
+        if let Err(error) = &opened {
+            // The SDK fails what has the payload, and the server tries that again.
+            tracing::error!("{error}");
+        }
+        async { Ok(opened?) }.boxed()
     }
 }
 
@@ -187,12 +217,29 @@ mod tests {
         let sealed = codec.seal(&plain).unwrap();
         assert!(!sealed.data.windows(7).any(|part| part == b"hunter2"));
         assert_ne!(sealed.data, codec.seal(&plain).unwrap().data, "equal texts are not seen to be equal");
-        assert_eq!(codec.open(sealed.clone()), Some(plain.clone()));
-        assert_eq!(other.open(sealed.clone()), None);
-        let mut damaged = sealed;
+        assert_eq!(codec.open(sealed.clone()), Ok(plain.clone()));
+        assert_eq!(other.open(sealed.clone()), Err(SealError::AnotherKey));
+        let mut damaged = sealed.clone();
         *damaged.data.last_mut().unwrap() ^= 1;
-        assert_eq!(codec.open(damaged), None);
-        assert_eq!(codec.open(plain.clone()), Some(plain), "what the server writes is not sealed");
+        assert_eq!(codec.open(damaged), Err(SealError::AnotherKey));
+        let short = Payload { data: vec![1; NONCE_LEN - 1], ..sealed };
+        assert_eq!(codec.open(short), Err(SealError::AnotherKey));
+    }
+
+    #[test]
+    fn a_payload_that_is_not_sealed_is_refused() {
+        let codec = Codec::new(&[1; KEY]);
+        assert_eq!(codec.open(payload("\"yes\"")), Err(SealError::NotSealed));
+        assert_eq!(codec.open(Payload::default()), Err(SealError::NotSealed));
+        // What it says of itself does not make it sealed.
+        let sealed = codec.seal(&payload("\"yes\"")).unwrap();
+        let claims = Payload { data: payload("\"yes\"").encode_to_vec(), ..sealed.clone() };
+        assert_eq!(codec.open(claims), Err(SealError::AnotherKey));
+        let newer = HashMap::from([("encoding".to_owned(), b"binary/steplatch-sealed-2".to_vec())]);
+        assert_eq!(codec.open(Payload { metadata: newer, ..sealed }), Err(SealError::Unreadable));
+        let decoding = codec.decode(&SerializationContextData::None, vec![payload("1")]);
+        let refused = decoding.now_or_never().unwrap().unwrap_err();
+        assert!(refused.to_string().contains("not sealed"), "{refused}");
     }
 
     #[test]
@@ -202,7 +249,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         let path = folder.join("key");
         let sealed = Codec::of_file(&path).unwrap().seal(&payload("x")).unwrap();
-        assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Some(payload("x")));
+        assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Ok(payload("x")));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(Codec::of_file(&path), Err(KeyError::NotPrivate(_))));

@@ -103,7 +103,8 @@ fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
         .ok_or_else(|| "--lost-after is a number of seconds from 0.5 to 3600".to_owned())?;
     let Arguments { tls, tls_ca, tls_cert, tls_key, tls_domain, .. } = arguments;
     let files = TlsFiles { authority: tls_ca, client: tls_cert.zip(tls_key), domain: tls_domain };
-    let is_encrypted = tls || files.authority.is_some() || files.client.is_some() || arguments.api_key.is_some();
+    let is_named = files.authority.is_some() || files.client.is_some() || files.domain.is_some();
+    let is_encrypted = tls || is_named || arguments.api_key.is_some();
     Ok(WorkerSettings {
         address: arguments.temporal,
         namespace: arguments.namespace,
@@ -117,4 +118,57 @@ fn settings(arguments: Arguments) -> Result<WorkerSettings, String> {
         lost_after,
         workflows: !arguments.tasks_only,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: &[&str]) -> Result<WorkerSettings, String> {
+        let given = ["steplatch-temporal", "--temporal", "host:7233", "--state-dir", "/state"];
+        settings(Arguments::try_parse_from(given.iter().chain(options)).map_err(|error| error.to_string())?)
+    }
+
+    #[test]
+    fn every_option_of_the_connection_is_a_setting() {
+        let plain = read(&[]).unwrap();
+        assert!(plain.tls.is_none() && plain.api_key.is_none() && plain.workflows);
+        assert_eq!(
+            (plain.namespace.as_str(), plain.key.as_path()),
+            ("default", std::path::Path::new("/state/temporal.key"))
+        );
+        let all = [
+            "--tls-ca",
+            "ca",
+            "--tls-cert",
+            "cert",
+            "--tls-key",
+            "own",
+            "--tls-domain",
+            "name",
+            "--namespace",
+            "team",
+            "--api-key",
+            "api",
+            "--key",
+            "shared",
+            "--tasks-only",
+        ];
+        let all = read(&all).unwrap();
+        let files = all.tls.unwrap();
+        assert_eq!(files.authority, Some(PathBuf::from("ca")));
+        assert_eq!(files.client, Some((PathBuf::from("cert"), PathBuf::from("own"))));
+        assert_eq!((files.domain.as_deref(), all.namespace.as_str()), (Some("name"), "team"));
+        assert_eq!((all.api_key, all.key, all.workflows), (Some("api".into()), PathBuf::from("shared"), false));
+    }
+
+    #[test]
+    fn a_key_or_a_certificate_never_goes_over_a_connection_that_is_not_encrypted() {
+        let options: [&[&str]; 4] = [&["--tls"], &["--api-key", "api"], &["--tls-ca", "ca"], &["--tls-domain", "name"]];
+        for options in options {
+            assert!(read(options).unwrap().tls.is_some(), "{options:?}");
+        }
+        assert!(read(&["--tls-cert", "cert"]).is_err(), "a certificate needs its key");
+        assert!(read(&["--lost-after", "0.1"]).is_err() && read(&["--lost-after", "nan"]).is_err());
+    }
 }

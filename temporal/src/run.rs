@@ -1,4 +1,4 @@
-//! The workflow: one run of a machine.
+//! The workflow: one run, of a machine here, or of a [function](crate::function).
 //!
 //! It folds the events into a [`History`] and calls [`decide`] for every input, as the daemon's own engine does. Both are pure, so a
 //! replay makes the same commands. Effects become activities, timers and child workflows, and their ends become inputs.
@@ -26,6 +26,7 @@ use temporalio_sdk::{
     WorkflowContext, WorkflowContextView, WorkflowIdReusePolicy, WorkflowResult,
 };
 
+use crate::function::FunctionDriver;
 use crate::tasks::Tasks;
 use crate::wire::{
     DECIDES_WITHIN, GATE_OPEN, PassedInput, RunInput, RunOutput, STATE, TakenInput, TaskInput, TaskOutput, WORKFLOW,
@@ -42,7 +43,7 @@ const SLACK: Duration = Duration::from_secs(60);
 const CLOSES_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long the end of a cancelled child is waited for.
-const CHILD_ENDS_WITHIN: Duration = Duration::from_secs(15);
+pub(crate) const CHILD_ENDS_WITHIN: Duration = Duration::from_secs(15);
 
 /// How long the screens of a failed run are waited for.
 const SCREENS_WITHIN: Duration = Duration::from_secs(8);
@@ -76,6 +77,38 @@ pub struct SteplatchRun {
     taken: BTreeMap<u64, TakenInput>,
 }
 
+impl SteplatchRun {
+    pub(crate) fn input(&self) -> &RunInput {
+        &self.input
+    }
+
+    /// Whether an input has arrived that was not taken yet.
+    pub(crate) fn has_arrived(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// Takes the next input that has arrived, with the number of the update that brought it.
+    pub(crate) fn next_arrived(&mut self) -> Option<(Option<u64>, Input)> {
+        self.inbox.pop_front()
+    }
+
+    /// Answers an update with what followed from its input.
+    pub(crate) fn answer(&mut self, update: u64, taken: TakenInput) {
+        self.taken.insert(update, taken);
+    }
+
+    /// Answers the updates that arrived with the end of the run: they have no effect, and their senders wait.
+    pub(crate) async fn answer_late(ctx: &Context) {
+        while let Some((update, _)) = ctx.state_mut(Self::next_arrived) {
+            if let Some(update) = update {
+                ctx.state_mut(|run| run.answer(update, TakenInput::default()));
+            }
+        }
+        let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let _ = ctx.wait_condition_with_options(|_: &Self| ctx.all_handlers_finished(), options).await;
+    }
+}
+
 #[workflow_methods]
 impl SteplatchRun {
     #[init]
@@ -100,7 +133,8 @@ impl SteplatchRun {
     /// Drives the run to its end.
     #[run(name = "steplatch_run")]
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<RunOutput> {
-        if let Some(error) = ctx.state(|run| run.definition.as_ref().err().cloned()) {
+        let is_function = ctx.state(|run| run.input.function);
+        if let Some(error) = ctx.state(|run| run.definition.as_ref().err().cloned()).filter(|_| !is_function) {
             return Err(ApplicationFailure::new(error).into());
         }
         // A failed workflow task is given to another worker, and again to this one once it is updated.
@@ -109,6 +143,9 @@ impl SteplatchRun {
             version <= SEMANTICS_VERSION,
             "the run began under version {version} of the rules, and this worker knows {SEMANTICS_VERSION}: update Steplatch here",
         );
+        if is_function {
+            return Ok(RunOutput { outcome: FunctionDriver::new(ctx).drive().await });
+        }
         // The host has the first events: it decided them.
         ctx.state_mut(|run| run.recorded = run.events.len());
         let outcome = Driver::new(ctx).drive().await;
@@ -122,6 +159,10 @@ impl SteplatchRun {
         _ctx: &WorkflowContextView,
         passed: &PassedInput,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        if self.input.function {
+            // The daemon has checked it, and knows the state of the function.
+            return Ok(());
+        }
         let Ok(definition) = &self.definition else { return Err("the run has no definition".into()) };
         let now = self.events.last().map_or(Timestamp(0), Event::at);
         match decide(definition, &self.history, passed.input.clone(), now).events[..] {
@@ -150,7 +191,28 @@ impl SteplatchRun {
     }
 }
 
-type Context = WorkflowContext<SteplatchRun>;
+pub(crate) type Context = WorkflowContext<SteplatchRun>;
+
+/// What the search attributes of a run say: its state, and whether a gate is open.
+#[derive(Default)]
+pub(crate) struct Shown(Option<(String, bool)>);
+
+impl Shown {
+    /// Keeps the search attributes up to date, if the namespace has them.
+    pub(crate) fn show(&mut self, ctx: &Context, state: String, gate: bool) {
+        let (is_searchable, workflow) = ctx.state(|run| (run.input.searchable, run.input.workflow.clone()));
+        let state: String = state.chars().take(LONGEST_SHOWN).collect();
+        if !is_searchable || self.0.as_ref().is_some_and(|shown| *shown == (state.clone(), gate)) {
+            return;
+        }
+        let mut updates = vec![STATE.value_set(state.clone()), GATE_OPEN.value_set(gate)];
+        if self.0.is_none() {
+            updates.push(WORKFLOW.value_set(workflow));
+        }
+        ctx.upsert_search_attributes(updates);
+        self.0 = Some((state, gate));
+    }
+}
 
 /// What is in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,6 +242,7 @@ enum Happening {
         step: StepId,
         workflow: String,
         events: Vec<Event>,
+        function: bool,
         limit: Option<Duration>,
     },
     /// A child run has been started.
@@ -219,8 +282,7 @@ struct Driver<'a> {
     taken_along: usize,
     /// Whether the run above knows that this one waits.
     reported_waiting: bool,
-    /// What the search attributes say: the state, and whether a gate is open.
-    shown: Option<(String, bool)>,
+    shown: Shown,
 }
 
 impl<'a> Driver<'a> {
@@ -240,7 +302,7 @@ impl<'a> Driver<'a> {
             is_cancelled: false,
             taken_along: 0,
             reported_waiting: false,
-            shown: None,
+            shown: Shown::default(),
         }
     }
 
@@ -270,7 +332,8 @@ impl<'a> Driver<'a> {
                     self.take(input).await;
                     if let Some(key) = key {
                         self.ctx.state_mut(|run| {
-                            let taken = TakenInput { from: from as u64, events: run.events[from..].to_vec() };
+                            let taken =
+                                TakenInput { from: from as u64, events: run.events[from..].to_vec(), taken: true };
                             run.taken.insert(key, taken);
                         });
                     }
@@ -286,23 +349,12 @@ impl<'a> Driver<'a> {
         self.finish().await
     }
 
-    /// Keeps the search attributes up to date.
     fn show(&mut self) {
-        let shown = self.ctx.state(|run| {
+        let (state, gate) = self.ctx.state(|run| {
             let state = run.history.current().map(|current| current.step.place.as_str()).or(run.history.last_state());
-            let state: String = state.unwrap_or_default().chars().take(LONGEST_SHOWN).collect();
-            run.input.searchable.then(|| (state, run.history.gate().is_some()))
+            (state.unwrap_or_default().to_owned(), run.history.gate().is_some())
         });
-        if shown == self.shown {
-            return;
-        }
-        let Some((state, gate)) = &shown else { return };
-        let mut updates = vec![STATE.value_set(state.clone()), GATE_OPEN.value_set(*gate)];
-        if self.shown.is_none() {
-            updates.push(WORKFLOW.value_set(self.ctx.state(|run| run.input.workflow.clone())));
-        }
-        self.ctx.upsert_search_attributes(updates);
-        self.shown = shown;
+        self.shown.show(self.ctx, state, gate);
     }
 
     /// Waits for what comes first. All is polled in a fixed order.
@@ -344,7 +396,9 @@ impl<'a> Driver<'a> {
                     _ => {}
                 }
             }
-            Happening::Begun { step, workflow, events, limit } => self.start_child(step, workflow, events, limit),
+            Happening::Begun { step, workflow, events, function, limit } => {
+                self.start_child(step, workflow, events, function, limit);
+            }
             Happening::Started { step, workflow, child, limit } => {
                 self.await_child(step.clone(), *child, limit);
                 self.take(Input::ChildBegan { step, workflow }).await;
@@ -546,8 +600,8 @@ impl<'a> Driver<'a> {
                 Err(_) => ctx.execute_activity(Tasks::perform, second, options(0)).await,
             };
             match (output, step) {
-                (Ok(TaskOutput { answer: EngineAnswer::Begun { workflow, events }, .. }), Some(step)) => {
-                    Happening::Begun { step, workflow, events, limit }
+                (Ok(TaskOutput { answer: EngineAnswer::Begun { workflow, events, function }, .. }), Some(step)) => {
+                    Happening::Begun { step, workflow, events, function, limit }
                 }
                 (Ok(output), _) => Happening::Task(output),
                 (Err(_), Some(step)) if !cancelled.is_cancelled() => {
@@ -666,9 +720,22 @@ impl<'a> Driver<'a> {
         closed(self.ctx, queue_of(&self.host), self.lost_after, input).boxed_local()
     }
 
-    fn start_child(&mut self, step: StepId, workflow: String, events: Vec<Event>, limit: Option<Duration>) {
+    fn start_child(
+        &mut self,
+        step: StepId,
+        workflow: String,
+        events: Vec<Event>,
+        function: bool,
+        limit: Option<Duration>,
+    ) {
         let token = WorkflowCancellationToken::new();
-        let input = self.ctx.state(|run| RunInput { workflow: workflow.clone(), events, ..run.input.clone() });
+        let input = self.ctx.state(|run| RunInput {
+            workflow: workflow.clone(),
+            events,
+            function,
+            parent: Some(step.clone()),
+            ..run.input.clone()
+        });
         let options = ChildWorkflowOptions::builder()
             .workflow_id(RunId::started_by(&step).to_string())
             .cancellation_token(token.clone())
@@ -785,15 +852,8 @@ impl<'a> Driver<'a> {
         }
         self.show();
         self.hand_over_now().await;
-        // Updates that arrived with the end have no effect, and their senders wait.
-        while let Some((key, _)) = self.ctx.state_mut(|run| run.inbox.pop_front()) {
-            if let Some(key) = key {
-                self.ctx.state_mut(|run| run.taken.insert(key, TakenInput::default()));
-            }
-        }
         let ctx = self.ctx;
-        let options = WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
-        let _ = ctx.wait_condition_with_options(|_: &SteplatchRun| ctx.all_handlers_finished(), options).await;
+        SteplatchRun::answer_late(ctx).await;
         let mut outcome = ctx.state(|run| child_outcome(&run.history, name_of(run.history.status())));
         if let Outcome::Finished { result } = &mut outcome {
             result.insert("workflow_name".to_owned(), ctx.state(|run| run.input.workflow.clone()).into());

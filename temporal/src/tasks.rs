@@ -64,6 +64,9 @@ impl Tasks {
                 EngineTask::Perform { effect, repeated } => {
                     EngineTask::Perform { effect: effect.clone(), repeated: *repeated || is_repeated }
                 }
+                EngineTask::Call { number, repeated } => {
+                    EngineTask::Call { number: *number, repeated: *repeated || is_repeated }
+                }
                 other => other.clone(),
             };
             let verb = PerformTask {

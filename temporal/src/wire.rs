@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use steplatch_ids::StepId;
 use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input, Outcome};
 use temporalio_common::search_attributes::SearchAttributeKey;
 
@@ -41,8 +42,14 @@ pub struct RunInput {
     pub host: String,
     /// The name of its workflow.
     pub workflow: String,
-    /// Its first events.
+    /// Its first events. A function has none: its daemon continues it.
     pub events: Vec<Event>,
+    /// Whether it is a function.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub function: bool,
+    /// The step of the run above that starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<StepId>,
     /// Seconds without a heartbeat after which a worker counts as lost.
     pub lost_after: f64,
     /// Whether the namespace has the search attributes.
@@ -69,8 +76,11 @@ pub struct PassedInput {
 pub struct TakenInput {
     /// The number of events before these.
     pub from: u64,
-    /// The events. Without any, the input had no effect.
+    /// The events. Without any, the input had no effect on a machine.
     pub events: Vec<Event>,
+    /// Whether it had an effect on a function.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken: bool,
 }
 
 /// A task of a run for a daemon.
@@ -103,8 +113,14 @@ const LONGEST_WHOLE: usize = 64 * 1024;
 const TAIL: usize = 4 * 1024;
 
 /// Replaces long texts of an answer by their ends and digests: `output` gets `output_digest` and `output_bytes` beside it.
+/// Outcomes of a function's calls stay whole: the daemon bounds them.
 pub fn shorten(answer: &mut EngineAnswer) {
-    if let EngineAnswer::Input { input: Input::Outcome { outcome: Outcome::Finished { result }, .. } } = answer {
+    let outcome = match answer {
+        EngineAnswer::Input { input: Input::Outcome { outcome, .. } } => Some(outcome),
+        EngineAnswer::Advanced { turn } => turn.over.as_mut(),
+        _ => None,
+    };
+    if let Some(Outcome::Finished { result }) = outcome {
         shorten_fields(result);
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use steplatch_ids::RunId;
 use steplatch_protocol::{DaemonPaths, EngineRequest, Events, Hello, ReportRequest};
 use steplatch_workflow::{Event, Input, SEMANTICS_VERSION};
-use temporalio_client::errors::{WorkflowGetResultError, WorkflowStartError, WorkflowUpdateError};
+use temporalio_client::errors::{
+    WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError, WorkflowUpdateError,
+};
 use temporalio_client::{
     Client, ClientOptions, ClientTlsOptions, Connection, ConnectionOptions, TlsOptions, WorkflowCancelOptions,
     WorkflowExecuteUpdateOptions, WorkflowGetResultOptions, WorkflowIdReusePolicy, WorkflowStartOptions,
@@ -164,18 +166,7 @@ pub async fn work(settings: WorkerSettings) -> Result<(), WorkerError> {
 async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
     let WorkerSettings { address, namespace, .. } = settings;
     let converter = Codec::of_file(&settings.key)?.into_converter();
-    let scheme = if settings.tls.is_some() { "https" } else { "http" };
-    let target = Url::parse(&format!("{scheme}://{address}"))
-        .ok()
-        .filter(|target| target.host().is_some() && target.port_or_known_default().is_some())
-        .ok_or_else(|| WorkerError::Address { address: address.clone() })?;
-    let tls = settings.tls.as_ref().map(tls_options).transpose()?;
-    let api_key = settings.api_key.as_ref().map(text_of).transpose()?;
-    let options = ConnectionOptions::new(target)
-        .identity(format!("steplatch-temporal {}@{}", std::process::id(), hostname()))
-        .maybe_tls_options(tls)
-        .maybe_api_key(api_key.map(|key| String::from_utf8_lossy(&key).trim().to_owned()))
-        .build();
+    let options = connection_options(settings)?;
     let mut backoff = backoff();
     let connection = loop {
         match Connection::connect(options.clone()).await {
@@ -191,6 +182,23 @@ async fn connect(settings: &WorkerSettings) -> Result<Client, WorkerError> {
     let client = Client::new(connection, options).map_err(|error| WorkerError::Start(error.to_string()))?;
     check_namespace(&client, settings).await?;
     Ok(client)
+}
+
+/// Returns how the server is reached: its address, and the files of certificates and keys that the settings name, as they are now.
+fn connection_options(settings: &WorkerSettings) -> Result<ConnectionOptions, WorkerError> {
+    let WorkerSettings { address, .. } = settings;
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let target = Url::parse(&format!("{scheme}://{address}"))
+        .ok()
+        .filter(|target| target.host().is_some() && target.port_or_known_default().is_some() && target.path() == "/")
+        .ok_or_else(|| WorkerError::Address { address: address.clone() })?;
+    let tls = settings.tls.as_ref().map(tls_options).transpose()?;
+    let api_key = settings.api_key.as_ref().map(text_of).transpose()?;
+    Ok(ConnectionOptions::new(target)
+        .identity(format!("steplatch-temporal {}@{}", std::process::id(), hostname()))
+        .maybe_tls_options(tls)
+        .maybe_api_key(api_key.map(|key| String::from_utf8_lossy(&key).trim().to_owned()))
+        .build())
 }
 
 async fn check_namespace(client: &Client, settings: &WorkerSettings) -> Result<(), WorkerError> {
@@ -326,7 +334,9 @@ impl Bridge {
 
     async fn carry_out(self: Arc<Self>, request: EngineRequest) {
         match request {
-            EngineRequest::Start { run_id, workflow, events } => self.start(run_id, workflow, events).await,
+            EngineRequest::Start { run_id, workflow, events, function } => {
+                self.start(run_id, workflow, events, function).await;
+            }
             EngineRequest::Input { id, run_id, key, input } => {
                 let report = self.pass(&run_id, key, input).await;
                 self.daemon.report(ReportRequest { run_id, id: Some(id), ..report }).await;
@@ -335,7 +345,7 @@ impl Bridge {
         }
     }
 
-    async fn start(&self, run_id: String, workflow: String, events: Vec<serde_json::Value>) {
+    async fn start(&self, run_id: String, workflow: String, events: Vec<serde_json::Value>, function: bool) {
         let events: Result<Vec<Event>, _> = events.into_iter().map(serde_json::from_value).collect();
         let report = |error: Option<String>| ReportRequest {
             run_id: run_id.clone(),
@@ -349,6 +359,8 @@ impl Bridge {
                 host: self.host.clone(),
                 workflow,
                 events,
+                function,
+                parent: None,
                 lost_after: self.settings.lost_after.as_secs_f64(),
                 searchable: self.is_searchable,
             },
@@ -408,7 +420,7 @@ impl Bridge {
         let run = self.client.get_workflow_handle::<SteplatchRun>(run_id.to_owned());
         let options = WorkflowExecuteUpdateOptions::builder().update_id(key).build();
         match run.execute_update(SteplatchRun::pass, PassedInput { input }, options).await {
-            Ok(taken) if taken.events.is_empty() => ReportRequest::default(),
+            Ok(taken) if taken.events.is_empty() && !taken.taken => ReportRequest::default(),
             Ok(taken) => ReportRequest {
                 taken: true,
                 from: taken.from,
@@ -432,9 +444,93 @@ impl Bridge {
     async fn cancel(&self, run_id: &str, reason: String) {
         let Ok(id) = run_id.parse::<RunId>() else { return };
         let run = self.client.get_workflow_handle::<SteplatchRun>(id.to_string());
-        let options = WorkflowCancelOptions::builder().reason(reason).build();
-        if let Err(error) = run.cancel(options).await {
-            tracing::warn!(%error, run_id, "a run is not cancelled");
+        let mut backoff = backoff();
+        loop {
+            let options = WorkflowCancelOptions::builder().reason(reason.clone()).build();
+            match run.cancel(options).await {
+                // A run that is not there has ended, or is not started yet; a worker that connects is asked again.
+                Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => return,
+                Err(error) => {
+                    tracing::info!(%error, run_id, "a run is cancelled once Temporal is reached");
+                    backoff.pause().await;
+                }
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn settings(folder: &Path, tls: Option<TlsFiles>, api_key: Option<&str>) -> WorkerSettings {
+        WorkerSettings {
+            address: "temporal.example:7233".to_owned(),
+            namespace: "default".to_owned(),
+            tls,
+            api_key: api_key.map(|name| folder.join(name)),
+            key: folder.join("temporal.key"),
+            place: DaemonPaths::new(folder.to_owned(), folder.to_owned()),
+            program: PathBuf::from("steplatch"),
+            hello: Hello::of_process("test"),
+            host: None,
+            lost_after: Duration::from_secs(10),
+            workflows: true,
+        }
+    }
+
+    /// Returns a folder with files whose contents are their names.
+    fn folder(test: &str, files: &[&str]) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("steplatch-temporal-{test}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        for file in files {
+            std::fs::write(folder.join(file), format!("{file}\n")).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_connection_is_plain_unless_it_is_to_be_encrypted() {
+        let folder = folder("plain", &[]);
+        let options = connection_options(&settings(&folder, None, None)).unwrap();
+        assert_eq!(options.target.as_str(), "http://temporal.example:7233/");
+        assert!(options.tls_options.is_none() && options.api_key.is_none());
+        let system = connection_options(&settings(&folder, Some(TlsFiles::default()), None)).unwrap();
+        assert_eq!(system.target.as_str(), "https://temporal.example:7233/");
+        let tls = system.tls_options.unwrap();
+        assert!(tls.server_root_ca_cert.is_none() && tls.client_tls_options.is_none() && tls.domain.is_none());
+        for address in ["", "http://temporal.example:7233", "temporal.example:port"] {
+            let nowhere = WorkerSettings { address: address.to_owned(), ..settings(&folder, None, None) };
+            assert!(matches!(connection_options(&nowhere), Err(WorkerError::Address { .. })), "{address}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn certificates_and_keys_are_those_of_the_files() {
+        let folder = folder("files", &["authority", "certificate", "secret", "api"]);
+        let files = TlsFiles {
+            authority: Some(folder.join("authority")),
+            client: Some((folder.join("certificate"), folder.join("secret"))),
+            domain: Some("inside.example".to_owned()),
+        };
+        let options = connection_options(&settings(&folder, Some(files.clone()), Some("api"))).unwrap();
+        let shown = format!("{:?}", options.tls_options);
+        let tls = options.tls_options.unwrap();
+        assert_eq!(tls.server_root_ca_cert.as_deref(), Some(&b"authority\n"[..]));
+        assert_eq!(tls.domain.as_deref(), Some("inside.example"));
+        let client = tls.client_tls_options.unwrap();
+        assert_eq!(
+            (&client.client_cert[..], &client.client_private_key[..]),
+            (&b"certificate\n"[..], &b"secret\n"[..])
+        );
+        assert!(!shown.contains("secret"), "{shown}");
+        assert_eq!(options.api_key.as_deref(), Some("api"), "the end of the line is no part of the key");
+        let missing = TlsFiles { authority: Some(folder.join("nothing")), ..files };
+        let refused = connection_options(&settings(&folder, Some(missing), None)).unwrap_err();
+        assert!(refused.to_string().contains("nothing' can not be read"), "{refused}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -44,7 +44,7 @@ fn the_key_of_the_histories_is_the_committed_one() {
 #[tokio::test]
 async fn every_recorded_history_follows_again_from_its_inputs() {
     let histories = histories();
-    assert!(histories.len() >= 6, "{histories:?}");
+    assert!(histories.len() >= 11, "{histories:?}");
     for file in histories {
         let history = WorkflowHistory::from_json(&std::fs::read(&file).unwrap()).unwrap();
         let replayed = replayer().replay_workflow(history).await;
@@ -54,9 +54,11 @@ async fn every_recorded_history_follows_again_from_its_inputs() {
 
 #[tokio::test]
 async fn a_history_with_another_decision_in_it_is_found_out() {
-    let history = std::fs::read_to_string(golden().join("commands.json")).unwrap();
-    let changed = history.replace("\"steplatch_task\"", "\"another_task\"");
-    assert_ne!(history, changed);
-    let history = WorkflowHistory::from_json(changed.as_bytes()).unwrap();
-    assert!(replayer().replay_workflow(history).await.is_err());
+    for of in ["commands.json", "function.json"] {
+        let history = std::fs::read_to_string(golden().join(of)).unwrap();
+        let changed = history.replace("\"steplatch_task\"", "\"another_task\"");
+        assert_ne!(history, changed);
+        let history = WorkflowHistory::from_json(changed.as_bytes()).unwrap();
+        assert!(replayer().replay_workflow(history).await.is_err(), "{of}");
+    }
 }

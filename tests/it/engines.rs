@@ -5,13 +5,14 @@
 //! installed, its cases are skipped, and say so.
 
 mod cases;
+mod functions;
 mod rig;
 mod temporal;
 
 /// Applies every case of the suite to one engine. `$rig` makes a rig, or returns `None` where the engine cannot be had.
 macro_rules! run_host_conformance {
     ($engine:ident, $rig:expr) => {
-        run_host_conformance! { @cases $engine, $rig,
+        run_host_conformance! { @cases $engine, $rig, cases,
             an_effect_that_was_decided_and_not_performed_is_performed_once_after_a_crash,
             an_effect_in_progress_is_not_repeated_after_a_crash,
             a_gate_survives_a_crash_and_its_answer_decides,
@@ -29,13 +30,27 @@ macro_rules! run_host_conformance {
             a_failed_run_shows_its_last_screen,
         }
     };
-    (@cases $engine:ident, $rig:expr, $($case:ident,)+) => {
+    (functions, $engine:ident, $rig:expr) => {
+        run_host_conformance! { @cases $engine, $rig, functions,
+            a_function_survives_crashes_at_its_gate_and_runs_no_command_twice,
+            what_a_function_gathers_happens_at_once,
+            a_function_waits_for_the_run_that_it_starts,
+            a_machine_waits_for_the_function_that_it_starts_and_a_function_for_a_machine,
+            a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed,
+            a_cancelled_function_cleans_up_after_its_command_has_ended,
+            a_cancelled_function_ends_the_run_that_it_started_before_it_cleans_up,
+            a_function_that_is_cancelled_at_once_ends,
+            a_function_ends_at_its_time_limit,
+            a_node_that_ran_when_its_daemon_was_killed_is_not_run_again,
+        }
+    };
+    (@cases $engine:ident, $rig:expr, $cases:ident, $($case:ident,)+) => {
         mod $engine {
             $(
                 #[test]
                 fn $case() {
                     if let Some(rig) = $rig(stringify!($case)) {
-                        super::cases::$case(&rig);
+                        super::$cases::$case(&rig);
                     }
                 }
             )+
@@ -45,3 +60,5 @@ macro_rules! run_host_conformance {
 
 run_host_conformance!(on_sqlite, super::rig::Rig::of_sqlite);
 run_host_conformance!(on_temporal, super::rig::Rig::of_temporal);
+run_host_conformance!(functions, functions_on_sqlite, super::rig::Rig::of_sqlite);
+run_host_conformance!(functions, functions_on_temporal, super::rig::Rig::of_temporal);

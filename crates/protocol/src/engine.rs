@@ -74,8 +74,11 @@ pub enum EngineRequest {
         run_id: String,
         /// The name of its workflow.
         workflow: String,
-        /// Its first events.
+        /// Its first events; a function has none of its own.
         events: Vec<Value>,
+        /// Whether it is a function.
+        #[serde(default)]
+        function: bool,
     },
     /// Pass an input to a run, once.
     Input {

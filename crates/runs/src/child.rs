@@ -194,7 +194,7 @@ impl Drop for CancelOnDrop {
 /// Begins the run of a step for a parent that an outer engine decides. It decides the child, too.
 ///
 /// # Errors
-/// When it does not begin: also where it is a function or a remote workflow, which the daemon decides itself.
+/// When it does not begin: also where it is a remote workflow, which its service decides.
 pub(super) async fn begin_elsewhere(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
@@ -218,7 +218,7 @@ async fn begin(
             (document.clone(), shared.inline_source(caller, child.save_on_success).await)
         }
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
-            ResolvedTarget::Remote(_) | ResolvedTarget::Function(_) if engine != EngineKind::Sqlite => {
+            ResolvedTarget::Remote(_) if engine != EngineKind::Sqlite => {
                 return Err(ChildStartError::NotOnTemporal { name: name.to_string() });
             }
             ResolvedTarget::Remote(tool) => {
@@ -236,7 +236,7 @@ async fn begin(
                 let params: Map<String, Value> = params.collect();
                 let input = params.get("input").cloned().unwrap_or_default();
                 let timeout = Some(child.limits.execution_timeout().into());
-                let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout };
+                let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout, engine };
                 return Ok(begin_saved(shared, caller, &found, begins).await?);
             }
         },

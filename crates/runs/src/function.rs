@@ -15,6 +15,8 @@ mod history;
 mod inline;
 mod node;
 mod open_calls;
+mod outer;
+mod outer_work;
 mod perform;
 mod run;
 mod views;

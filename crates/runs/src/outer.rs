@@ -1,9 +1,11 @@
 //! Runs that an outer engine decides, and the workers that connect them with it.
 //!
-//! Such a run is a machine like any other here: its history is in the journal, its gates and its reports come from that.
-//! Only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by number. A worker is a
-//! client of the daemon that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
+//! Such a run is like any other here: its history is in the journal, its gates and its reports come from that. Of a machine,
+//! only [`decide`](steplatch_workflow::decide) is called elsewhere, and the events arrive from there, by number. A function
+//! continues here, in turns that the engine asks for, and the engine has its calls performed. A worker is a client of the daemon
+//! that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
 
+mod mirror;
 mod perform;
 mod worker;
 
@@ -16,12 +18,18 @@ use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::RunId;
 use steplatch_protocol::EngineRequest;
-use steplatch_workflow::{Event, Input};
+use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input};
 use tokio::sync::{mpsc, oneshot};
+
+pub(crate) use mirror::Mirror;
 pub use worker::{WorkerRequests, WorkerToken};
 
 /// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
 const TAKEN_WITHIN: Duration = Duration::from_secs(8);
+
+/// How long an input waits until the engine has the run, and how often it looks.
+const STARTED_WITHIN: Duration = Duration::from_secs(4);
+const STARTED_LOOK: Duration = Duration::from_millis(20);
 
 /// What a run that is decided elsewhere receives.
 #[derive(Debug)]
@@ -32,6 +40,8 @@ pub(crate) enum MirrorMessage {
     Started(Result<(), String>),
     /// The engine has ended the run by itself: how.
     Lost(String),
+    /// A task of a function. A driver that has no answer to it drops the sender.
+    Task(EngineTask, oneshot::Sender<EngineAnswer>),
 }
 
 /// Consecutive events of a run.
@@ -67,6 +77,8 @@ struct State {
     mirrors: HashMap<RunId, Registration>,
     /// Runs that no worker has started yet.
     unstarted: BTreeMap<RunId, EngineRequest>,
+    /// Runs in progress that are to be cancelled. Each worker that connects is asked for it, since the last one may have gone.
+    cancels: BTreeMap<RunId, EngineRequest>,
     /// Inputs without an answer, by the number of their request.
     waiting: HashMap<u64, PendingInput>,
     /// The number of the next worker or request.
@@ -92,7 +104,9 @@ pub(crate) struct Registration {
     messages: mpsc::UnboundedSender<MirrorMessage>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) workflow: String,
-    /// The events that the run began with.
+    /// What the run is.
+    pub(crate) is_function: bool,
+    /// The events that the run began with; a function has none of its own.
     pub(crate) first: Arc<Vec<Event>>,
 }
 
@@ -121,6 +135,7 @@ impl Drop for MirrorInbox {
         if state.mirrors.get(&self.run).is_some_and(|known| known.messages.same_channel(&self.sender)) {
             state.mirrors.remove(&self.run);
             state.unstarted.remove(&self.run);
+            state.cancels.remove(&self.run);
         }
     }
 }
@@ -132,10 +147,12 @@ impl OuterEngine {
         run: &RunId,
         caller: Arc<Caller>,
         workflow: String,
+        is_function: bool,
         first: Vec<Event>,
     ) -> MirrorInbox {
         let (sender, messages) = mpsc::unbounded_channel();
-        let registration = Registration { messages: sender.clone(), caller, workflow, first: Arc::new(first) };
+        let first = Arc::new(first);
+        let registration = Registration { messages: sender.clone(), caller, workflow, is_function, first };
         self.0.lock().mirrors.insert(run.clone(), registration);
         MirrorInbox { run: run.clone(), engine: self.clone(), messages, sender }
     }
@@ -143,6 +160,12 @@ impl OuterEngine {
     /// Returns what tasks of the engine need of a run in progress.
     pub(crate) fn registration(&self, run: &RunId) -> Option<Registration> {
         self.0.lock().mirrors.get(run).cloned()
+    }
+
+    /// Returns what the engine starts a run with that has begun here; `None` if it is not in progress.
+    pub(crate) fn begun(&self, run: &RunId) -> Option<EngineAnswer> {
+        let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;
+        Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
     }
 
     /// Whether a worker is connected.
@@ -153,20 +176,40 @@ impl OuterEngine {
     /// Has a registered run started in the engine, now or once a worker connects. Starting a run twice does nothing.
     pub(crate) fn start(&self, run: &RunId) {
         let mut state = self.0.lock();
-        let Some(Registration { workflow, first, .. }) = state.mirrors.get(run).cloned() else { return };
+        let Some(registration) = state.mirrors.get(run).cloned() else { return };
+        let Registration { workflow, is_function: function, first, .. } = registration;
         let events = first.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
-        let request = EngineRequest::Start { run_id: run.to_string(), workflow, events };
+        let request = EngineRequest::Start { run_id: run.to_string(), workflow, events, function };
         state.unstarted.insert(run.clone(), request.clone());
         state.ask(request);
     }
 
-    /// Has a run cancelled in the engine. Returns whether a worker was asked.
+    /// Has a run in progress cancelled in the engine, now or once a worker connects. Returns whether a worker was asked.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
-        self.0.lock().ask(EngineRequest::Cancel { run_id: run.to_string(), reason })
+        let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
+        let mut state = self.0.lock();
+        state.cancels.insert(run.clone(), request.clone());
+        if state.unstarted.contains_key(run) {
+            // The engine does not know it yet, and is asked once it does.
+            return !state.workers.is_empty();
+        }
+        state.ask(request)
     }
 
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
+        let is_unstarted = || {
+            let state = self.0.lock();
+            state.unstarted.contains_key(run) && !state.workers.is_empty()
+        };
+        let started = async {
+            while is_unstarted() {
+                tokio::time::sleep(STARTED_LOOK).await;
+            }
+        };
+        if tokio::time::timeout(STARTED_WITHIN, started).await.is_err() {
+            return InputEnd::Unknown("the engine does not have the run yet; try it again".to_owned());
+        }
         let (reply, end) = oneshot::channel();
         let number = {
             let mut state = self.0.lock();
@@ -192,7 +235,7 @@ impl OuterEngine {
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
         let mut state = self.0.lock();
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
-            state.unstarted.remove(run);
+            state.note_started(run);
         }
         state.mirrors.get(run).is_some_and(|known| known.messages.send(message).is_ok())
     }
@@ -202,10 +245,19 @@ impl OuterEngine {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
             // The engine has it: only a started run has events of its own.
-            self.0.lock().unstarted.remove(run);
+            self.0.lock().note_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
+    }
+
+    /// Has the driver of a function answer a task. `None` if it has no driver, or that has no answer now.
+    pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
+        let (reply, answer) = oneshot::channel();
+        // The engine has it.
+        self.0.lock().note_started(run);
+        self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
+        answer.await.ok()
     }
 
     /// Passes the end of an input to its sender.
@@ -220,7 +272,7 @@ impl OuterEngine {
         let (requests, received) = mpsc::unbounded_channel();
         let mut state = self.0.lock();
         let number = state.number();
-        for request in state.unstarted.values() {
+        for request in state.unstarted.values().chain(state.cancels.values()) {
             // The receiver is returned below.
             let _ = requests.send(request.clone());
         }
@@ -232,8 +284,8 @@ impl OuterEngine {
         let mut state = self.0.lock();
         state.workers.retain(|worker| worker.number != number);
         state.waiting.retain(|_, pending| pending.worker != number);
-        // What it was to start is started by another one.
-        let requests: Vec<EngineRequest> = state.unstarted.values().cloned().collect();
+        // What it was to start or to cancel is left to another one.
+        let requests: Vec<EngineRequest> = state.unstarted.values().chain(state.cancels.values()).cloned().collect();
         for request in requests {
             state.ask(request);
         }
@@ -248,6 +300,15 @@ impl State {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    /// Notes that the engine has a run, and has it cancelled if that was wanted before.
+    fn note_started(&mut self, run: &RunId) {
+        if self.unstarted.remove(run).is_some()
+            && let Some(cancel) = self.cancels.get(run).cloned()
+        {
+            self.ask(cancel);
+        }
     }
 
     fn ask(&mut self, request: EngineRequest) -> bool {

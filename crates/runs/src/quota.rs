@@ -1,10 +1,12 @@
 //! How many runs may be in progress below a root run.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use steplatch_ids::{RunId, StepId};
 
 use crate::engine_state::Engine;
+use crate::run::Run;
 
 /// The most runs that may be under way below one run.
 const MOST_BELOW: usize = 500;
@@ -23,11 +25,7 @@ pub(crate) struct QuotaExceeded;
 impl DescendantQuota {
     /// Takes a place for the run that `step` starts. A run that exists already gets one regardless of the limit.
     pub(crate) fn reserve(shared: &Arc<Engine>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
-        let root = {
-            let driven = shared.lock();
-            let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
-            std::iter::successors(Some(step.run.clone()), parent).last().unwrap_or_else(|| step.run.clone())
-        };
+        let root = root_of(&shared.lock(), &step.run);
         let mut below = shared.below();
         let count = below.entry(root.clone()).or_default();
         if *count >= MOST_BELOW && !is_known {
@@ -37,6 +35,22 @@ impl DescendantQuota {
         drop(below);
         Ok(Self { shared: shared.clone(), root })
     }
+}
+
+impl DescendantQuota {
+    /// Checks that the run which `step` starts has a place, where an outer engine waits for its end: that keeps none.
+    pub(crate) fn check(shared: &Engine, step: &StepId) -> Result<(), QuotaExceeded> {
+        let driven = shared.lock();
+        let root = root_of(&driven, &step.run);
+        let below = driven.keys().filter(|run| **run != root && root_of(&driven, run) == root);
+        if below.count() >= MOST_BELOW { Err(QuotaExceeded) } else { Ok(()) }
+    }
+}
+
+/// Returns the run in progress that has a run below it, at any depth, and none above it.
+fn root_of(driven: &HashMap<RunId, Arc<Run>>, run: &RunId) -> RunId {
+    let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
+    std::iter::successors(Some(run.clone()), parent).last().unwrap_or_else(|| run.clone())
 }
 
 impl Drop for DescendantQuota {

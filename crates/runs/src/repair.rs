@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use steplatch_access::Caller;
 use steplatch_capture::irreversible_inputs;
-use steplatch_ids::StepId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_project::{RecordingCheck, RecordingError};
-use steplatch_protocol::{ProposePatch, ProposePatchReply};
+use steplatch_protocol::{EngineKind, ProposePatch, ProposePatchReply};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, Input, PatchError, Proposal, asks_about_patch, line_diff, patched, weakenings};
 
@@ -36,6 +36,15 @@ enum ProposalError {
     NotStopped {
         /// The state of the run.
         state: RunState,
+    },
+    /// The run is on Temporal, where each worker decides it by the definition that it began with.
+    #[error(
+        "run {run} is on Temporal, and such a run keeps the workflow that it began with; answer its gate with decide, change the saved \
+         workflow with create_workflow for later runs, or run it with --on sqlite, where a patch is possible"
+    )]
+    OnTemporal {
+        /// The run.
+        run: RunId,
     },
     /// A person is asked about a patch already.
     #[error(
@@ -137,6 +146,11 @@ impl Runs {
         match (all.pop(), all.is_empty()) {
             (Some(only), true) => Ok(only),
             (None, _) => {
+                let elsewhere =
+                    |run: &Arc<Run>| run.about.engine != EngineKind::Sqlite && !run.progress().gates.is_empty();
+                if let Some(run) = self.family(&named).into_iter().find(elsewhere) {
+                    return Err(ProposalError::OnTemporal { run: run.id.clone() });
+                }
                 let mut open = self.family(&named).into_iter().flat_map(|run| run.progress().gates);
                 let pending = open.find(|gate| asks_about_patch(&gate.step));
                 Err(match pending {

@@ -329,9 +329,6 @@ impl Runs {
             return Err(not_rehearsed());
         }
         let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
-        if engine != EngineKind::Sqlite && is_python {
-            return Err(only_here());
-        }
         let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
         let begun = self.run_with_key(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
@@ -340,23 +337,26 @@ impl Runs {
                     Ok(run)
                 }
                 Some(run) => another(&run, key.as_ref()),
-                None => self.shared.begin_function(caller, &verb, FunctionLocation::File(file), given, key).await,
+                None => {
+                    self.is_served(engine)?;
+                    let from = FunctionLocation::File(file);
+                    self.shared.begin_function(caller, &verb, from, given, key, engine).await
+                }
             };
         }
         let asked = match self.shared.requested_target(caller, &verb).await {
             Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if verb.rehearse.is_some() => {
                 return Err(not_rehearsed());
             }
-            Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if engine != EngineKind::Sqlite => {
-                return Err(only_here());
-            }
+            Ok(RunTarget::Remote(_)) if engine != EngineKind::Sqlite => return Err(only_here()),
             Ok(RunTarget::Function(workflow)) => {
                 return match begun {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
                     Some(run) => another(&run, key.as_ref()),
                     None => {
+                        self.is_served(engine)?;
                         let from = FunctionLocation::Library(&workflow);
-                        self.shared.begin_function(caller, &verb, from, given, key).await
+                        self.shared.begin_function(caller, &verb, from, given, key, engine).await
                     }
                 };
             }
@@ -401,10 +401,8 @@ impl Runs {
         };
         let prepared = prepare(&definition, caller, &mut start);
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;
+        self.is_served(engine)?;
         if engine != EngineKind::Sqlite {
-            if !self.shared.outer.is_served() {
-                return Err(not_started("execution_error", NOT_SERVED.to_owned()));
-            }
             let bytes = definition.document().to_string().len() + serde_json::json!(start.variables).to_string().len();
             if bytes > MOST_BYTES_ELSEWHERE {
                 let error = format!(
@@ -417,6 +415,16 @@ impl Runs {
         let beginning = MachineLaunch { definition, source, start, key, engine };
         let begun = self.shared.begin_with(caller, beginning, given).await;
         begun.map_err(|error| not_started("execution_error", error.to_string()))
+    }
+
+    /// Refuses a start in an engine that no worker serves.
+    fn is_served(&self, engine: EngineKind) -> Result<(), Box<RunReply>> {
+        match engine {
+            EngineKind::Temporal if !self.shared.outer.is_served() => {
+                Err(not_started("execution_error", NOT_SERVED.to_owned()))
+            }
+            EngineKind::Temporal | EngineKind::Sqlite => Ok(()),
+        }
     }
 
     /// Starts a run of a remote workflow, or returns the run that was `begun` under the same key.
@@ -736,9 +744,9 @@ fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>>
     Err(not_started(KEY_TAKEN, error))
 }
 
-/// Refuses to start on Temporal what is no machine.
+/// Refuses to start a remote workflow on Temporal.
 fn only_here() -> Box<RunReply> {
-    let error = "Temporal decides machines only: functions and remote workflows run on the daemon's own engine; run it with --on sqlite";
+    let error = "a remote workflow is decided by its service, and does not run on Temporal; run it with --on sqlite";
     not_started("execution_error", error.to_owned())
 }
 

@@ -54,7 +54,7 @@ pub use event::{
 pub use form::{Field, Form, InvalidField};
 pub use history::{CurrentStep, Exchange, Gate, GateRequest, History, PatchSaving, Pause, RECORDED, Repair, Status};
 pub use log::{CheckedVariable, LogBuilder, LogEntry, ValidationResult, VariableStatus, execution_log};
-pub use outer::{EngineAnswer, EngineTask};
+pub use outer::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWork, FunctionWorkKind};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Rehearsal, RehearsalEnd, RehearsalStep, Source, Stubs, rehearse};
 pub use repair::{ACCEPT_AND_ASK, DECLINE, PatchError, Proposal, Weakening, patched, weakenings};

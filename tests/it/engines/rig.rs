@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, eventually_blocking};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -25,6 +25,8 @@ struct Temporal {
     port: u16,
     server: Mutex<Option<Child>>,
     worker: Mutex<Option<Child>>,
+    /// Workers of other homes.
+    others: Mutex<Vec<Child>>,
 }
 
 /// The programs that Temporal needs, as `cargo xtask test` installs them.
@@ -57,22 +59,29 @@ impl Rig {
             eprintln!("SKIPPED: {case} needs Temporal's server and steplatch-temporal; cargo xtask test installs them");
             return None;
         };
-        let home = Home::new(STEPLATCH);
-        let settings = home.path().join(".config/steplatch");
-        std::fs::create_dir_all(&settings).unwrap();
-        std::fs::write(settings.join("config.toml"), "[engine]\nkind = \"temporal\"\n").unwrap();
+        let home = Self::home_on_temporal();
         let temporal = Temporal {
             programs,
             folder: tempfile::tempdir().unwrap(),
             port: free_port(),
             server: Mutex::default(),
             worker: Mutex::default(),
+            others: Mutex::default(),
         };
         let rig = Self { agent: Agent::new(&home), home, temporal: Some(temporal) };
         rig.start_server();
         rig.start_worker();
         rig.await_worker();
         Some(rig)
+    }
+
+    /// Makes a home whose runs are on Temporal, without a server and a worker.
+    pub(crate) fn home_on_temporal() -> Home {
+        let home = Home::new(STEPLATCH);
+        let settings = home.path().join(".config/steplatch");
+        std::fs::create_dir_all(&settings).unwrap();
+        std::fs::write(settings.join("config.toml"), "[engine]\nkind = \"temporal\"\n").unwrap();
+        home
     }
 
     /// Begins a run of a machine, and returns its id.
@@ -83,6 +92,18 @@ impl Rig {
     /// Begins a run with further arguments, and returns its id.
     pub(crate) fn begins_with(&self, definition: Value, further: Value) -> String {
         let begun = self.asks_for_run(definition, further);
+        begun["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{begun}")).to_owned()
+    }
+
+    /// Begins a run of a file of functions, and returns its id.
+    pub(crate) fn begins_file(&self, text: &str, further: Value) -> String {
+        let file = self.home.path().join("story.py");
+        std::fs::write(&file, text).unwrap();
+        let mut arguments = json!({"workflow_file": file, "wait_seconds": 0});
+        for (name, value) in further.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let begun = self.agent.calls("run_workflow", arguments);
         begun["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{begun}")).to_owned()
     }
 
@@ -186,6 +207,12 @@ impl Rig {
         });
     }
 
+    /// Runs a command of the server's own client.
+    pub(crate) fn asks_server(&self, arguments: &[&str]) -> CommandOutput {
+        let mut command = self.temporal().server_command();
+        CommandOutput::of(&command.args(arguments).args(["--address", &self.address()]).output().unwrap())
+    }
+
     /// Returns all that the server of Temporal has in its file.
     pub(crate) fn stored(&self) -> Vec<u8> {
         let folder = std::fs::read_dir(self.temporal().folder.path()).unwrap();
@@ -194,21 +221,36 @@ impl Rig {
 
     /// Starts a worker of Temporal.
     pub(crate) fn start_worker(&self) {
-        *self.temporal().worker() = Some(self.another_worker());
+        self.start_worker_with(&[]);
     }
 
-    /// Starts a worker of Temporal that the rig does not own.
-    pub(crate) fn another_worker(&self) -> Child {
+    /// Starts a worker of Temporal with further options.
+    pub(crate) fn start_worker_with(&self, options: &[&str]) {
+        *self.temporal().worker() = Some(self.worker_of(&self.home, options));
+    }
+
+    /// Starts a worker of another home, which ends with the rig.
+    pub(crate) fn start_worker_of(&self, home: &Home, options: &[&str]) {
+        let worker = self.worker_of(home, options);
+        self.temporal().others.lock().unwrap().push(worker);
+    }
+
+    fn worker_of(&self, home: &Home, options: &[&str]) -> Child {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.worker_log()).unwrap();
-        self.home
-            .steplatch()
+        home.steplatch()
             .args(["worker", "--lost-after", "1", "--temporal", &self.address()])
+            .args(options)
             .env("STEPLATCH_TEMPORAL_PROGRAM", &self.temporal().programs.worker)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap()
+    }
+
+    /// Returns the file with the key of what the server stores.
+    pub(crate) fn key(&self) -> PathBuf {
+        self.home.path().join("state/temporal.key")
     }
 
     /// Returns the file with what workers say.
@@ -263,6 +305,9 @@ impl Drop for Rig {
     fn drop(&mut self) {
         if let Some(temporal) = &self.temporal {
             end(&mut temporal.worker());
+            for other in temporal.others.lock().unwrap().drain(..) {
+                end(&mut Some(other));
+            }
             end(&mut temporal.server.lock().unwrap());
             if std::thread::panicking() {
                 let said = std::fs::read_to_string(self.worker_log()).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
-use steplatch_testkit::eventually_blocking;
+use steplatch_testkit::{Agent, eventually_blocking};
 
 use super::rig::{Rig, kill};
 
@@ -110,6 +110,10 @@ fn without_a_worker_a_start_is_refused_and_the_next_step_named() {
         Some(rig.asks_for_run(end.clone(), json!({}))).filter(|reply| reply["success"] == false)
     });
     assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
+    let file = rig.home.path().join("end.py");
+    std::fs::write(&file, "async def end(ctx):\n    pass\nWorkflow(id='end', session=session, fn=end)\n").unwrap();
+    let refused = rig.agent.calls("run_workflow", json!({"workflow_file": file}));
+    assert!(refused["error"].as_str().unwrap().contains("steplatch worker --temporal"), "{refused}");
     let here = rig.home.path().join("end.json");
     std::fs::write(&here, end.to_string()).unwrap();
     let run = rig.home.runs(&["run", here.to_str().unwrap(), "--on", "sqlite"]);
@@ -137,4 +141,196 @@ fn what_the_server_stores_has_no_definition_no_output_and_no_secret() {
     for text in ["hunter2-never-stored", "printed-words", "run_command"] {
         assert!(!has(text), "{text}");
     }
+}
+
+/// Returns whether a workflow is among those that the server lists for a query.
+fn is_listed(rig: &Rig, query: &str, run: &str) -> bool {
+    rig.asks_server(&["workflow", "list", "--query", query]).stdout.contains(run)
+}
+
+#[test]
+fn a_worker_that_is_killed_while_a_node_runs_loses_nothing_and_the_server_shows_the_function() {
+    let Some(rig) = Rig::of_temporal("a_worker_that_is_killed_while_a_node_runs") else { return };
+    let run = rig.begins_file(
+        "async def story(ctx):\n    result = await ctx.run('slow')\n    await ctx.gate('Go on?')\n    return result['output'].strip()\n\
+         BashNode(id='slow', session=session, command='echo begun >>counted; until [ -e go ]; do sleep 0.01; done; echo hidden-words')\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    eventually_blocking("the node runs", || counted(&rig, "counted") == ["begun"]);
+    for _ in 0..2 {
+        rig.kills_worker();
+        rig.start_worker();
+    }
+    std::fs::write(rig.home.path().join("go"), "").unwrap();
+    let gate = rig.gate(&run);
+    eventually_blocking("the server lists it", || {
+        is_listed(&rig, "StepGateOpen = true AND StepWorkflow = 'story'", &run)
+    });
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    assert_eq!(rig.ended(&run)["result"], "hidden-words");
+    assert_eq!(counted(&rig, "counted"), ["begun"]);
+    eventually_blocking("it is over there as well", || is_listed(&rig, "ExecutionStatus = 'Completed'", &run));
+    rig.kills_server();
+    let stored = rig.stored();
+    assert!(!stored.windows(12).any(|part| part == b"hidden-words"), "what its node printed is sealed");
+}
+
+#[test]
+fn nodes_of_a_function_run_once_each_while_workers_and_server_are_killed_ten_times() {
+    const KILLS: usize = 10;
+    let Some(rig) = Rig::of_temporal("nodes_of_a_function_run_once_each") else { return };
+    let run = rig.begins_file(
+        &format!(
+            "async def story(ctx):\n    for number in range({KILLS}):\n        done = await ctx.run('count', str(number))\n\
+             \x20       if not done['success']:\n            raise RuntimeError(done['error'])\n        await ctx.sleep(0.05)\n\
+             BashNode(id='count', session=session, command='echo {{input}} >>counted; until [ -e go-{{input}} ]; do sleep 0.01; done; echo {{input}} >>ended')\n\
+             Workflow(id='story', session=session, fn=story)\n"
+        ),
+        json!({}),
+    );
+    for number in 0..KILLS {
+        // Kills in the middle of what follows from the last node, or while the next one runs.
+        std::thread::sleep(Duration::from_millis(unforeseen(400).into()));
+        if unforeseen(2) == 0 {
+            rig.kills_worker();
+            rig.start_worker();
+        } else {
+            rig.kills_server();
+            rig.start_server();
+        }
+        std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
+    }
+    let ended = rig.ended(&run);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let expected: Vec<String> = (0..KILLS).map(|number| number.to_string()).collect();
+    assert_eq!(counted(&rig, "counted"), expected);
+    assert_eq!(counted(&rig, "ended"), expected);
+}
+
+#[test]
+fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
+    let Some(rig) = Rig::of_temporal("a_function_that_makes_too_many_calls_ends") else { return };
+    let run = rig.begins_file(
+        "import asyncio\nasync def story(ctx):\n    await asyncio.gather(*[ctx.sleep(600) for _ in range(2001)])\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    let ended = rig.ended(&run);
+    let error = ended["error"].as_str().unwrap();
+    assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{ended}");
+    let large = rig.begins_file(
+        "async def story(ctx):\n    await ctx.run('large')\n\
+         BashNode(id='large', session=session, command='head -c 1200000 /dev/zero | tr \"\\\\0\" x')\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    let ended = rig.ended(&large);
+    let error = ended["error"].as_str().unwrap();
+    assert!(error.contains("has at most 1000000") && error.contains("--on sqlite"), "{ended}");
+}
+
+#[test]
+fn a_run_that_is_cancelled_while_no_worker_is_there_ends_once_one_is() {
+    let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_no_worker_is_there") else { return };
+    let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let function =
+        "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
+    let runs = [rig.begins(asking.clone()), rig.begins_file(function, json!({}))];
+    for run in &runs {
+        rig.gate(run);
+    }
+    rig.kills_worker();
+    eventually_blocking("the daemon knows that the worker is gone", || {
+        rig.asks_for_run(asking.clone(), json!({}))["success"] == false
+    });
+    let cancels = runs.each_ref().map(|run| rig.agent.begins("cancel_run", json!({"run_id": run})));
+    eventually_blocking("the runs name what is missing", || {
+        runs.iter().all(|run| rig.home.runs(&["runs", "show", run]).stdout.contains("steplatch worker --temporal"))
+    });
+    rig.start_worker();
+    for cancel in cancels {
+        let cancelled = cancel.ends();
+        assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    }
+}
+
+#[test]
+fn an_input_that_is_not_sealed_is_refused_and_named() {
+    let Some(rig) = Rig::of_temporal("an_input_that_is_not_sealed_is_refused") else { return };
+    let asking = json!({"initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("end")},
+        "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+    let run = rig.begins(asking);
+    let gate = rig.gate(&run);
+    let step = format!("{run}/ask/1");
+    let answer = json!({"input": {"kind": "gate_answered", "step": step, "choice": "yes", "by": {"who": "mallory"}}});
+    let sent = ["workflow", "signal", "--workflow-id", &run, "--name", "notify", "--input", &answer.to_string()];
+    assert_eq!(rig.asks_server(&sent).code, 0);
+    eventually_blocking("the worker says what it refuses", || {
+        std::fs::read_to_string(rig.worker_log()).unwrap().contains("a payload is not sealed")
+    });
+    assert_eq!(rig.gate(&run), gate, "nobody has answered");
+    // The signal stays in the history, so the run goes on only without it.
+    assert_eq!(rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).code, 0);
+    eventually_blocking("the run is over here as well", || rig.run(&run)["status"] == "cancelled");
+}
+
+#[test]
+fn a_run_that_stopped_at_an_unknown_screen_is_answered_and_not_patched() {
+    let Some(rig) = Rig::of_temporal("a_run_that_stopped_at_an_unknown_screen") else { return };
+    let definition = json!({"initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": then("wait")},
+        "wait": {"action": {"tool": "await_output", "params": {"pattern": "never-printed", "timeout": 1}}, "on_unknown": "ask",
+                 "transitions": then("end")},
+        "end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+    let run = rig.begins(definition);
+    rig.gate(&run);
+    let patch = json!([{"op": "replace", "path": "/states/wait/action/params/timeout", "value": 2}]);
+    let refused =
+        rig.agent.calls("propose_patch", json!({"run_id": run, "patch": patch, "reason": "It takes longer."}));
+    assert!(refused["error"].as_str().unwrap().contains("is on Temporal"), "{refused}");
+    let decided = rig.agent.calls("decide", json!({"run_id": run, "answer": "go on with 'end'"}));
+    assert_eq!(decided["success"], true, "{decided}");
+    assert_eq!(rig.ended(&run)["final_state"], "end");
+}
+
+#[test]
+fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_its_own() {
+    let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
+    let other = Rig::home_on_temporal();
+    let of_other = Agent::new(&other);
+    let key = rig.key();
+    rig.start_worker_of(&other, &["--key", key.to_str().unwrap()]);
+    let mut states = counting(3);
+    states["states"]["type_1"]["transitions"] = then("ask");
+    let gate = json!({"action": {"tool": "gate", "params": {"prompt": "Go on?"}}, "transitions": then("type_2")});
+    states["states"]["ask"] = gate;
+    let run = rig.begins(states);
+    eventually_blocking("the first command runs", || counted(&rig, "counted") == ["1"]);
+    // From here on, the worker of this host performs tasks and decides nothing.
+    rig.kills_worker();
+    rig.start_worker_with(&["--tasks-only"]);
+    for number in 1..=3 {
+        std::fs::write(rig.home.path().join(format!("go-{number}")), "").unwrap();
+    }
+    let gate = rig.gate(&run);
+    let shown = |agent: &Agent| agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    assert!(shown(&of_other)["error"].as_str().is_some(), "the other host has no journal of it");
+    eventually_blocking("the answer is taken", || {
+        let said = rig.home.runs(&["gates", "answer", &gate, "yes"]);
+        said.code == 0 || said.stderr.contains("already")
+    });
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("end")), "{ended}");
+    assert_eq!(counted(&rig, "counted"), ["1", "2", "3"]);
+    assert!(!other.path().join("counted").exists());
+    // A run that the other host starts is its own, and so is the list.
+    let begun = eventually_blocking("a run of the other host begins", || {
+        let definition =
+            json!({"initial_state": "end", "states": {"end": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}});
+        let begun = of_other.calls("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 30}));
+        Some(begun).filter(|begun| begun["status"] == "completed")
+    });
+    assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(begun["run_id"].as_str().unwrap()));
 }

@@ -64,9 +64,9 @@ pub(crate) enum ChildStartError {
     /// The terminal that it is to work in cannot be used.
     #[error(transparent)]
     Terminal(#[from] LookupError),
-    /// The parent is decided by Temporal, which decides machines only.
+    /// The parent is on Temporal, where no remote workflows are.
     #[error(
-        "'{name}' is a function or a remote workflow, and a run on Temporal starts machines only; run the outer workflow with \
+        "'{name}' is a remote workflow, and a run on Temporal starts machines and functions only; run the outer workflow with \
          --on sqlite"
     )]
     NotOnTemporal {

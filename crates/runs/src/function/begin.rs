@@ -87,6 +87,7 @@ impl Engine {
         from: FunctionLocation<'_>,
         given: Option<RunArguments>,
         key: Option<StartKey>,
+        engine: EngineKind,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let invalid = |error: String| not_started("definition_invalid", error);
         let meaningless = [
@@ -135,7 +136,7 @@ impl Engine {
             timeout: verb.execution_timeout.map(TimeSpan::from_seconds),
             one_heap: true,
         };
-        self.clone().begin_written(caller.clone(), started, source, None, key).await.map_err(failed)
+        self.clone().begin_written(caller.clone(), started, source, None, key, engine).await.map_err(failed)
     }
 
     /// Starts a run, or finds the one that was started under the same key or id. Returns once the start is in the
@@ -151,8 +152,9 @@ impl Engine {
         source: DefinitionSource,
         parent: Option<StepId>,
         key: Option<StartKey>,
+        engine: EngineKind,
     ) -> Result<Arc<Run>, StartError> {
-        uncancelled(self.launch_function(caller, started, source, parent, key)).await
+        uncancelled(self.launch_function(caller, started, source, parent, key, engine)).await
     }
 
     async fn launch_function(
@@ -162,6 +164,7 @@ impl Engine {
         source: DefinitionSource,
         parent: Option<StepId>,
         key: Option<StartKey>,
+        engine: EngineKind,
     ) -> Result<Arc<Run>, StartError> {
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
@@ -178,7 +181,7 @@ impl Engine {
             pins: caller.pins.as_ref().and_then(|pins| pins.signature_with(&started.nodes)),
             request: StartKey::request(key.as_ref()),
             source,
-            engine: EngineKind::default(),
+            engine,
         };
         about.mask(&self.secrets);
         let file = self.file_of(&started);
@@ -255,7 +258,8 @@ impl Engine {
             timeout,
             one_heap: true,
         };
-        self.clone().begin_written(caller.clone(), started, DefinitionSource::Function, None, key).await
+        let engine = EngineKind::Sqlite;
+        self.clone().begin_written(caller.clone(), started, DefinitionSource::Function, None, key, engine).await
     }
 }
 

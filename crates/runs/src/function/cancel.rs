@@ -17,7 +17,7 @@ use super::history::ROOT;
 use super::run::FunctionRun;
 
 /// How long a cancelled run waits for the end of its calls before it raises in its function.
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a cancelled function may take to clean up.
 const CLEANS_UP_WITHIN: Duration = Duration::from_secs(5);
@@ -90,8 +90,9 @@ impl FunctionRun {
         // Frames below the function make no more calls.
         self.frames.retain(|number, _| *number == ROOT);
         self.to_begin.clear();
+        let children = self.end_children();
         tokio::select! {
-            () = self.work.settle(ENDS_WITHIN) => {}
+            ((), ()) = async { tokio::join!(self.work.settle(ENDS_WITHIN), children) } => {}
             () = self.recorder.shared.stopping.cancelled() => return false,
         }
         if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&ROOT) {

@@ -13,7 +13,7 @@ use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
 use steplatch_sessions::TerminalTools;
 use steplatch_store::Journal as _;
-use steplatch_workflow::{Definition, Limits as RunLimits, Outcome, Timestamp};
+use steplatch_workflow::{Definition, EngineAnswer, Limits as RunLimits, Outcome, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use super::begin::RunArguments;
@@ -25,6 +25,7 @@ use crate::engine::StartError;
 use crate::engine_state::Engine;
 use crate::event::Unreadable;
 use crate::machine::{MachineLaunch, prepare};
+use crate::quota::DescendantQuota;
 use crate::remote::RemoteLaunch;
 use crate::result_error::{CallResultError, ResultError};
 use crate::run::{Run, RunInbox, RunState, RunStatus};
@@ -58,6 +59,8 @@ pub(crate) struct ChildFunctionLaunch {
     pub(crate) depth: u32,
     /// How long it may be at work.
     pub(crate) timeout: Option<TimeSpan>,
+    /// The engine that decides it: that of the run above.
+    pub(crate) engine: EngineKind,
 }
 
 /// Starts the run, or finds it, and waits for its end. `file` is searched for workflows first.
@@ -78,7 +81,7 @@ pub(super) fn perform(
             if wanted.depth > MOST_LEVELS {
                 return Err(ChildError::TooDeep(MOST_LEVELS));
             }
-            Ok(begin(&shared, &caller, id, file.as_deref(), wanted).await?)
+            Ok(begin(&shared, &caller, id, file.as_deref(), wanted, EngineKind::Sqlite).await?)
         };
         let child = match RunningChild::start(&shared, &parent, &step, begins).await {
             Ok(child) => child,
@@ -104,12 +107,44 @@ pub(super) fn perform(
     })
 }
 
+/// Begins the run that a call starts, for an outer engine that starts it there and waits for its end. A repeated request finds
+/// the same run.
+///
+/// The future has a named type because a run's driver performs this, and this starts a driver.
+pub(super) fn begin_elsewhere(
+    shared: Arc<Engine>,
+    caller: Arc<Caller>,
+    file: Option<Arc<OwnFile>>,
+    wanted: ChildRequest,
+) -> Pin<Box<dyn Future<Output = EngineAnswer> + Send>> {
+    Box::pin(async move {
+        let id = RunId::started_by(&wanted.step);
+        let raised =
+            |error: String| CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message: error });
+        let refused = |outcome: CallOutcome| EngineAnswer::Called { outcome: outcome.passed() };
+        if shared.outer.registration(&id).is_none() {
+            if wanted.depth > MOST_LEVELS {
+                return refused(raised(ChildError::TooDeep(MOST_LEVELS).to_string()));
+            }
+            if let Err(error) = DescendantQuota::check(&shared, &wanted.step) {
+                return refused(raised(error.to_string()));
+            }
+            let begun = begin(&shared, &caller, id.clone(), file.as_deref(), wanted, EngineKind::Temporal).await;
+            if let Err(error) = begun {
+                return refused(CallOutcome::refused(error.to_string()));
+            }
+        }
+        shared.outer.begun(&id).unwrap_or_else(|| refused(raised(format!("run {id} has ended already"))))
+    })
+}
+
 async fn begin(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
     file: Option<&OwnFile>,
     wanted: ChildRequest,
+    engine: EngineKind,
 ) -> Result<Arc<Run>, ChildStartError> {
     let own = match file {
         Some(OwnFile { name, text }) => {
@@ -127,6 +162,9 @@ async fn begin(
     let (file, text, declared, source) = match own {
         Some(own) => own,
         None => match shared.named(caller, &wanted.workflow).await? {
+            ResolvedTarget::Remote(tool) if engine != EngineKind::Sqlite => {
+                return Err(ChildStartError::NotOnTemporal { name: tool.name });
+            }
             ResolvedTarget::Remote(tool) => {
                 let ChildRequest { step, input, params, .. } = wanted;
                 let input = RunArguments { input, params }.into_arguments();
@@ -134,16 +172,16 @@ async fn begin(
                 let begins = RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
                 return Ok(shared.begin_remote(caller, begins).await?);
             }
-            ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
+            ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved, engine).await,
             ResolvedTarget::Function(found) => {
                 let ChildRequest { step, input, params, depth, .. } = wanted;
-                let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None };
+                let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
                 return Ok(begin_saved(shared, caller, &found, begins).await?);
             }
         },
     };
     let ChildRequest { step, workflow, input, params, depth, .. } = wanted;
-    let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None };
+    let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
     let function = (file, text, declared, workflow);
     Ok(begin_function(shared, caller, function, source, begins).await?)
 }
@@ -180,7 +218,7 @@ async fn begin_function(
     source: DefinitionSource,
     begins: ChildFunctionLaunch,
 ) -> Result<Arc<Run>, StartError> {
-    let ChildFunctionLaunch { run, step, input, params, depth, timeout } = begins;
+    let ChildFunctionLaunch { run, step, input, params, depth, timeout, engine } = begins;
     let started = Started {
         at: shared.clock.now(),
         run,
@@ -196,7 +234,7 @@ async fn begin_function(
         timeout,
         one_heap: true,
     };
-    shared.clone().begin_written(caller.clone(), started, source, Some(step), None).await
+    shared.clone().begin_written(caller.clone(), started, source, Some(step), None, engine).await
 }
 
 async fn begin_machine(
@@ -205,6 +243,7 @@ async fn begin_machine(
     run: RunId,
     wanted: ChildRequest,
     saved: SavedMachine,
+    engine: EngineKind,
 ) -> Result<Arc<Run>, ChildStartError> {
     let ChildRequest { step, input, params, depth, .. } = wanted;
     let definition = Definition::parse(&saved.definition, &TerminalTools)
@@ -225,7 +264,7 @@ async fn begin_machine(
     };
     prepare(&definition, caller, &mut start)?;
     let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
-    let beginning = MachineLaunch { definition, source, start, key: None, engine: EngineKind::Sqlite };
+    let beginning = MachineLaunch { definition, source, start, key: None, engine };
     Ok(shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await?)
 }
 
@@ -281,7 +320,7 @@ fn raised(failed: &RunStatus) -> String {
 }
 
 /// Returns the outcome of a finished run, for the function that waits for it.
-async fn call_outcome(shared: &Engine, run: &Run, workflow: &str) -> CallOutcome {
+pub(super) async fn call_outcome(shared: &Engine, run: &Run, workflow: &str) -> CallOutcome {
     let failed = |error: String| {
         let message = format!("Workflow '{workflow}' ({}) {error}", run.id);
         CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message })

@@ -258,14 +258,8 @@ impl FunctionRun {
 
     fn delay(&mut self, number: u64, step: NodeId, due: Timestamp) {
         let Some(Frame::Graph(of)) = self.frames.get(&number) else { return };
-        let (waits, over) = (of.waits.clone(), self.recorder.shared.clock.sleep_until(due));
-        self.work.spawn(number, async move {
-            tokio::select! {
-                () = over => {}
-                () = waits.cancelled() => {}
-            }
-            CallOutcome::DelayOver(step)
-        });
+        let waits = of.waits.clone();
+        self.work.delay(number, step, due, waits);
     }
 
     /// Starts a frame, or restores it from its history.

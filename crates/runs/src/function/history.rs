@@ -25,6 +25,8 @@ pub(super) const ROOT: u64 = 0;
 pub(super) struct FunctionState {
     /// The number of the last call.
     pub(super) last: u64,
+    /// How many calls it has made that wait for something besides the driver of the run.
+    pub(super) asked: u64,
     /// Calls that have no answer and are still needed, by their numbers.
     pub(super) open: OpenCalls,
     pub(super) end: Option<End>,
@@ -87,6 +89,7 @@ impl FunctionState {
             Entry::Started(started) => self.one_heap = started.one_heap,
             Entry::Called { at, number, frame, within, call } => {
                 self.last = *number;
+                self.asked += u64::from(takes_time(&call.kind));
                 self.apply_inline(*frame, call);
                 if call.kind.wants_answer() {
                     let what = CallTarget::Call(call.clone());
@@ -119,6 +122,7 @@ impl FunctionState {
             Entry::Graph { at, frame, number: Some(number), event, .. } => match event {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
                     self.last = *number;
+                    self.asked += 1;
                     let (step, node) = (step.clone(), node.clone());
                     let what = CallTarget::Step { step, attempt: *attempt, node, input: input.clone() };
                     self.open.insert(*number, PendingCall::new(*at, *frame, what));
@@ -235,6 +239,22 @@ impl PendingCall {
                 _ => CallLabel::Other,
             },
         }
+    }
+}
+
+/// Whether a call waits for something besides the driver of its run.
+fn takes_time(kind: &CallKind) -> bool {
+    match kind {
+        CallKind::Run { .. }
+        | CallKind::RunGraph { .. }
+        | CallKind::RunWorkflow { .. }
+        | CallKind::Gate { .. }
+        | CallKind::Sleep { .. } => true,
+        CallKind::Now {}
+        | CallKind::Random {}
+        | CallKind::Emit { .. }
+        | CallKind::Log { .. }
+        | CallKind::Ended { .. } => false,
     }
 }
 

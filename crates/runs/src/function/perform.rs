@@ -80,6 +80,9 @@ impl FunctionRun {
                     let message = too_long("Workflow", &workflow, timeout);
                     return self.work.add_ready(number, CallOutcome::TimedOut(message));
                 }
+                if self.mirror.is_some() {
+                    return self.run_elsewhere(number, at, timeout);
+                }
                 let interrupt = self.work.interrupt_for(number);
                 let wanted = child::ChildRequest {
                     step: super::history::child_step(&self.recorder.run.id, number),
@@ -153,6 +156,7 @@ impl FunctionRun {
                 let output = input.clone();
                 self.work.add_ready(number, CallOutcome::node(NodeResult::succeeded(&node, input, output)));
             }
+            _ if !self.work.is_to_be_performed(number) => {}
             _ if attempt == Attempt::AfterRestart => {
                 let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
                                not done again.";

@@ -16,11 +16,14 @@ use super::frame::Frame;
 use super::gate::{is_for_person, open_gate};
 use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, child_step};
 use super::node::DeclaredNodes;
+use super::outer::PassedInput;
+use super::outer_work::OuterWork;
 use super::work::{CallOutcome, PendingWork};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::event::HistoryError;
 use crate::origin::Environment;
+use crate::outer::{Mirror, MirrorMessage};
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::DefinitionSource;
@@ -45,6 +48,14 @@ pub(crate) struct FunctionRun {
     pub(super) counted: bool,
     /// What is known of its end while it is cancelled.
     pub(super) ending: CancelProgress,
+    /// The connection with the engine that has its calls performed, if that is not this daemon.
+    pub(super) mirror: Option<Mirror>,
+    /// The input that is being passed to that engine.
+    pub(super) passing: Option<PassedInput>,
+    /// The number of the last call that another daemon recorded.
+    pub(super) found: u64,
+    /// How many bytes that engine has brought in outcomes, about.
+    pub(super) bytes: u64,
 }
 
 /// The file that a run was begun with.
@@ -56,14 +67,39 @@ pub(crate) struct OwnFile {
 
 /// An event that makes a run continue.
 pub(crate) enum FunctionEvent {
-    Outcome { number: u64, came: CallOutcome, by: Option<By> },
-    Child { number: u64, waits: bool },
-    Cancelled { reason: String },
+    Outcome {
+        number: u64,
+        came: CallOutcome,
+        by: Option<By>,
+    },
+    Child {
+        number: u64,
+        waits: bool,
+    },
+    Cancelled {
+        reason: String,
+    },
     CleanedUpTooLong,
-    Paused { by: String, above: bool },
-    Resumed { by: String },
-    ChildBegan { number: u64 },
+    Paused {
+        by: String,
+        above: bool,
+    },
+    Resumed {
+        by: String,
+    },
+    ChildBegan {
+        number: u64,
+    },
     OutOfTime,
+    /// A message of the engine that has the calls performed.
+    Outer(MirrorMessage),
+    /// A call was performed for that engine.
+    Performed {
+        number: u64,
+        came: CallOutcome,
+    },
+    /// The function has continued as far as it can in this turn.
+    TurnOver,
 }
 
 /// What the journal has of a function's run.
@@ -74,6 +110,8 @@ pub(crate) struct FunctionHistory {
     file: Option<Arc<OwnFile>>,
     frame: Frame,
     counted: bool,
+    /// How many bytes its entries have.
+    bytes: u64,
 }
 
 impl Recovery for FunctionRun {
@@ -106,14 +144,19 @@ impl Recovery for FunctionRun {
             }
             _ => false,
         };
-        let history = FunctionHistory { started, folded, declared, file, frame, counted };
+        let bytes = records.iter().map(|record| record.text.len() as u64).sum();
+        let history = FunctionHistory { started, folded, declared, file, frame, counted, bytes };
         Ok(StoredRun { history, seal, environment: Environment::Whole })
     }
 
     fn resume(history: FunctionHistory, recorder: Recorder) -> Self {
-        let FunctionHistory { started, folded, declared, file, frame, counted } = history;
-        let run = Self::new(recorder, &started, folded, Arc::new(declared), file, frame);
-        Self { counted, ..run }
+        let FunctionHistory { started, folded, declared, file, frame, counted, bytes } = history;
+        let (found, ended_before) = (folded.last, folded.end.is_some());
+        let mut run = Self::new(recorder, &started, folded, Arc::new(declared), file, frame);
+        if ended_before {
+            run.mirror = None;
+        }
+        Self { counted, found, bytes, ..run }
     }
 
     fn awaits(&self, step: &StepId) -> bool {
@@ -168,11 +211,15 @@ impl RunKind for FunctionRun {
             below: self.waiting_children().collect(),
             asks_person: self.asks_person(),
             returned: end.and_then(|end| end.result.clone()).map(Arc::new),
+            trouble: self.mirror.as_ref().and_then(|mirror| mirror.trouble.clone()),
             ..RunStatus::default()
         }
     }
 
     async fn start(&mut self, attempt: Attempt) -> bool {
+        if let Some(mirror) = &mut self.mirror {
+            mirror.start(&self.recorder, attempt);
+        }
         if attempt == Attempt::First {
             self.work.add_ready(ROOT, CallOutcome::Begin);
             self.publish();
@@ -196,6 +243,9 @@ impl RunKind for FunctionRun {
     }
 
     async fn next_event(&mut self) -> FunctionEvent {
+        if self.mirror.is_some() {
+            return self.next_elsewhere().await;
+        }
         let clock = self.recorder.shared.clock.clone();
         let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
         if out_of_time.is_some_and(|at| at <= self.recorder.shared.clock.now()) {
@@ -221,6 +271,9 @@ impl RunKind for FunctionRun {
     }
 
     async fn handle_input(&mut self, input: Input) -> Handled {
+        if self.mirror.is_some() {
+            return Box::pin(self.pass_on(input)).await;
+        }
         match self.folded.event_of(&self.recorder.run.id, input) {
             Some(happened) => Handled::recorded(self.apply_event(happened).await),
             None => Handled::Ignored,
@@ -228,6 +281,8 @@ impl RunKind for FunctionRun {
     }
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
+        // The engine asks again, and learns of the end once it is stored.
+        self.mirror = None;
         self.work.end().await;
         self.declared.close(&self.recorder.caller).await;
         true
@@ -253,26 +308,40 @@ impl FunctionRun {
         file: Option<Arc<OwnFile>>,
         frame: Frame,
     ) -> Self {
-        let clock = recorder.shared.clock.clone();
+        let mirror = Mirror::of(&recorder, true, Vec::new());
+        let mut work = PendingWork::new(recorder.shared.clock.clone());
+        work.outer = mirror.is_some().then(OuterWork::default);
         Self {
             recorder,
             declared,
             frames: HashMap::from([(ROOT, frame)]),
             folded,
-            work: PendingWork::new(clock),
+            work,
             to_begin: Vec::new(),
             depth: started.depth,
             timeout: started.limit(),
             file,
             counted: false,
             ending: CancelProgress::default(),
+            mirror,
+            passing: None,
+            found: 0,
+            bytes: 0,
         }
     }
 
     /// Records and performs what follows from it. Returns false when this daemon must no longer drive the run.
-    async fn apply_event(&mut self, happened: FunctionEvent) -> bool {
+    pub(super) async fn apply_event(&mut self, happened: FunctionEvent) -> bool {
         let at = self.recorder.shared.clock.now();
         match happened {
+            FunctionEvent::Outer(message) => Box::pin(self.receive(message)).await,
+            FunctionEvent::Performed { number, came } => {
+                if let Some(outer) = &mut self.work.outer {
+                    outer.performed(number, came);
+                }
+                true
+            }
+            FunctionEvent::TurnOver => self.end_turn().await,
             FunctionEvent::Cancelled { reason } => self.cancel(at, reason).await,
             FunctionEvent::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
             FunctionEvent::OutOfTime => {

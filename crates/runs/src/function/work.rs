@@ -3,20 +3,24 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_clock::Clock;
 use steplatch_nodes::graph::StepOutcome;
 use steplatch_nodes::{ErrorType, NodeId, NodeResult};
 use steplatch_python_api::Answer;
-use steplatch_workflow::Timestamp;
+use steplatch_workflow::{FunctionWorkKind, Timestamp};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::outer_work::{MOST_BYTES_OF_OUTCOME, OuterWork};
 use crate::time_span::TimeSpan;
 
 /// The pending work.
 pub(super) struct PendingWork {
     clock: Clock,
+    /// What the outer engine does, if one has the calls of the run performed.
+    pub(super) outer: Option<OuterWork>,
     tasks: JoinSet<(u64, CallOutcome)>,
     /// Ends a call, by its number.
     interrupts: HashMap<u64, CancellationToken>,
@@ -24,8 +28,9 @@ pub(super) struct PendingWork {
     ready: VecDeque<(u64, CallOutcome)>,
 }
 
-/// The outcome of a call, or the event with which a frame continues.
-#[derive(Debug)]
+/// The outcome of a call, or the event with which a frame continues. Outer engines store it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum CallOutcome {
     /// The result of a node.
     Node(Box<NodeResult>),
@@ -37,6 +42,11 @@ pub(crate) enum CallOutcome {
     Begin,
     /// A step of the graph with this number is to be retried.
     DelayOver(NodeId),
+    /// The outcome does not fit in the outer engine.
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
 }
 
 impl CallOutcome {
@@ -58,7 +68,17 @@ impl CallOutcome {
             Self::Node(result) => Answer::Value(serde_json::to_value(result).expect("a result has only JSON in it")),
             Self::Answer(answer) => answer,
             Self::TimedOut(message) => Answer::timed_out(message),
-            Self::Begin | Self::DelayOver(_) => Answer::Value(Value::Null),
+            Self::Begin | Self::DelayOver(_) | Self::TooLarge { .. } => Answer::Value(Value::Null),
+        }
+    }
+
+    /// Returns the outcome as an outer engine stores it.
+    pub(super) fn passed(&self) -> Value {
+        let json = |came: &Self| serde_json::to_value(came).expect("an outcome has only JSON in it");
+        let passed = json(self);
+        match passed.to_string().len() {
+            bytes if bytes > MOST_BYTES_OF_OUTCOME => json(&Self::TooLarge { bytes }),
+            _ => passed,
         }
     }
 
@@ -68,14 +88,15 @@ impl CallOutcome {
             Self::Node(result) if result.error_type == Some(ErrorType::Unknown) => StepOutcome::Unknown,
             Self::Node(result) => StepOutcome::Finished { result },
             Self::TimedOut(_) => StepOutcome::TimedOut,
-            Self::Answer(_) | Self::Begin | Self::DelayOver(_) => StepOutcome::Unknown,
+            Self::Answer(_) | Self::Begin | Self::DelayOver(_) | Self::TooLarge { .. } => StepOutcome::Unknown,
         }
     }
 }
 
 impl PendingWork {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, tasks: JoinSet::new(), interrupts: HashMap::new(), ready: VecDeque::new() }
+        let (tasks, interrupts, ready) = (JoinSet::new(), HashMap::new(), VecDeque::new());
+        Self { clock, outer: None, tasks, interrupts, ready }
     }
 
     /// Adds an outcome that is ready now.
@@ -118,10 +139,19 @@ impl PendingWork {
         if let Some(interrupt) = self.interrupts.remove(&number) {
             interrupt.cancel();
         }
+        if let Some(outer) = &mut self.outer {
+            outer.remove(number);
+        }
     }
 
     /// Adds an outcome that is ready so long after `at`, unless the call ends first.
     pub(super) fn later(&mut self, number: u64, at: Timestamp, wait: Option<TimeSpan>, came: CallOutcome) {
+        if let Some(outer) = &mut self.outer {
+            if let Some(after) = left_of(&self.clock, at, wait) {
+                outer.add_timer(number, None, after, came);
+            }
+            return;
+        }
         let (interrupt, over) = (self.interrupt_for(number), after(&self.clock, at, wait));
         self.spawn(number, async move {
             tokio::select! {
@@ -132,10 +162,41 @@ impl PendingWork {
         });
     }
 
+    /// Adds an outcome of a step of a graph that is ready at `due`, unless `waits` is cancelled first.
+    pub(super) fn delay(&mut self, number: u64, step: NodeId, due: Timestamp, waits: CancellationToken) {
+        if let Some(outer) = &mut self.outer {
+            let part = format!("{step}/{}", due.0);
+            outer.add_timer(number, Some(part), due.since(self.clock.now()), CallOutcome::DelayOver(step));
+            return;
+        }
+        let over = self.clock.sleep_until(due);
+        self.spawn(number, async move {
+            tokio::select! {
+                () = over => {}
+                () = waits.cancelled() => {}
+            }
+            CallOutcome::DelayOver(step)
+        });
+    }
+
+    /// Has the outer engine ask for a call, unless it does so now. Returns whether the call is to be performed here now.
+    pub(super) fn is_to_be_performed(&mut self, number: u64) -> bool {
+        match &mut self.outer {
+            Some(outer) if !outer.is_asked_for(number) => {
+                outer.add(number, FunctionWorkKind::Call { number });
+                false
+            }
+            _ => true,
+        }
+    }
+
     /// Ends all running work, and returns when it has ended or after `longest`. Its outcomes are dropped.
     pub(super) async fn settle(&mut self, longest: Duration) {
         for (_, interrupt) in self.interrupts.drain() {
             interrupt.cancel();
+        }
+        if let Some(outer) = &mut self.outer {
+            outer.clear();
         }
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         // The remaining tasks are waited for at the end of the run.
@@ -148,8 +209,18 @@ impl PendingWork {
         for (_, interrupt) in self.interrupts.drain() {
             interrupt.cancel();
         }
+        if let Some(outer) = &mut self.outer {
+            outer.clear();
+        }
         while self.tasks.join_next().await.is_some() {}
     }
+}
+
+/// Returns how much is left of a wait that began at `at`; `None` if it is endless.
+pub(super) fn left_of(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> Option<Duration> {
+    let timer = wait.and_then(TimeSpan::timer)?;
+    let now = clock.now();
+    Some(at.end_of(timer, now).since(now))
 }
 
 /// Waits until so long after `at`; without a time, forever.

@@ -3,51 +3,22 @@
 //! The journal has what has arrived, in order and each event once, and gates, reports and lists come from it. An input counts
 //! as recorded once the events that follow from it are in the journal.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use steplatch_library::Signature;
-use steplatch_protocol::EngineKind;
 use steplatch_workflow::{Decision, Event, Input, ShellAnswer, decide};
 
 use super::contract;
 use super::run::MachineRun;
 use crate::engine::{Attempt, Handled, Recorder, RunKind as _};
-use crate::outer::{EventBatch, InputEnd, MirrorInbox, MirrorMessage, NOT_SERVED};
-
-/// A run that the engine may have forgotten is not started there again: it would do everything twice. No engine forgets a
-/// run that ended less than a day ago.
-const MAY_BE_STARTED: Duration = Duration::from_secs(12 * 3600);
-
-/// The connection of a run with the engine that decides it.
-pub(super) struct Mirror {
-    pub(super) inbox: MirrorInbox,
-    /// Why the run does not go on, as far as is known.
-    pub(super) trouble: Option<String>,
-}
-
-impl Mirror {
-    /// Connects a run that begins with these events, unless this daemon decides it.
-    pub(super) fn of(recorder: &Recorder, first: Vec<Event>) -> Option<Self> {
-        if recorder.about.engine == EngineKind::Sqlite {
-            return None;
-        }
-        let outer = &recorder.shared.outer;
-        let inbox = outer.register(&recorder.run.id, recorder.caller.clone(), recorder.about.workflow.clone(), first);
-        Some(Self { inbox, trouble: None })
-    }
-}
+use crate::outer::{EventBatch, InputEnd, MirrorMessage, NOT_SERVED};
 
 impl MachineRun {
     /// Has the run started by the engine, unless the run above starts it there.
     pub(super) async fn start_elsewhere(&mut self, attempt: Attempt) -> bool {
-        let Recorder { shared, run, about, .. } = &self.recorder;
-        let is_young = shared.clock.now().since(about.started) < MAY_BE_STARTED;
-        if about.parent.is_none() && (attempt == Attempt::First || is_young) {
-            shared.outer.start(&run.id);
+        if let Some(mirror) = &mut self.mirror {
+            mirror.start(&self.recorder, attempt);
         }
-        let trouble = (!shared.outer.is_served()).then(|| NOT_SERVED.to_owned());
-        self.show_trouble(trouble);
+        self.publish();
         attempt == Attempt::First || self.record(&[]).await
     }
 
@@ -73,6 +44,8 @@ impl MachineRun {
                 let from = self.history.events_applied() as u64;
                 self.take(from, events).await
             }
+            // That is a task of a function. The engine is answered that it is not performed.
+            MirrorMessage::Task(..) => true,
         }
     }
 

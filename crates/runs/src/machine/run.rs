@@ -19,14 +19,13 @@ use steplatch_workflow::{
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::mirror::Mirror;
 use super::{act, contract, history};
 use crate::child;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::gates::OpenGate;
 use crate::origin::Environment;
-use crate::outer::MirrorMessage;
+use crate::outer::{Mirror, MirrorMessage};
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::source::{DefinitionSource, LibraryCopy, RunEnding};
@@ -94,7 +93,7 @@ impl Recovery for MachineRun {
         let MachineHistory { definition, history, first } = found;
         let ended_before = history.is_over();
         let mut run = Self { history, ended_before, ..Self::new(recorder, definition) };
-        run.mirror = Mirror::of(&run.recorder, first);
+        run.mirror = Mirror::of(&run.recorder, false, first);
         run
     }
 
@@ -280,7 +279,7 @@ impl MachineRun {
         let mut run = Self::new(recorder, definition);
         let Decision { events, effects } = run.decide(Input::Start(start));
         run.first = effects;
-        run.mirror = Mirror::of(&run.recorder, events.clone());
+        run.mirror = Mirror::of(&run.recorder, false, events.clone());
         // Its secrets are known now.
         let Recorder { shared, about, .. } = &mut run.recorder;
         about.mask(&shared.secrets);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, PerformTask, PerformTaskReply};
-use steplatch_workflow::{Child, Effect, EngineAnswer, EngineTask, Input};
+use steplatch_workflow::{Child, Effect, EngineAnswer, EngineTask, FunctionTurn, Input};
 
 use super::{Registration, events_of};
 use crate::child;
@@ -31,7 +31,7 @@ enum TaskError {
     #[error("the task can not be read: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// The run has no driver at present.
-    #[error("run {0} does not go on here now: it is locked, or the daemon starts or stops")]
+    #[error("run {0} does not go on here now: it has just ended or is locked, or the daemon starts or stops")]
     NotDriven(RunId),
     /// Events are missing in between.
     #[error("run {run} has {recorded} events, and the next ones begin at {from}")]
@@ -66,6 +66,9 @@ impl Runs {
         let (task, events) = (serde_json::from_value::<EngineTask>(verb.task)?, events_of(verb.events)?);
         let shared = &self.shared;
         let known = shared.outer.registration(&run);
+        if matches!(task, EngineTask::Advance { .. } | EngineTask::Call { .. } | EngineTask::BeginRun { .. }) {
+            return Ok((0, function_task(shared, run, task).await?));
+        }
         let recorded = match &known {
             Some(_) => {
                 let from = verb.from;
@@ -101,9 +104,26 @@ impl Runs {
                 let attempt = if repeated { Attempt::AfterRestart } else { Attempt::First };
                 Box::pin(performed(shared, caller, *effect, attempt)).await?
             }
+            // They were answered above.
+            EngineTask::Advance { .. } | EngineTask::Call { .. } | EngineTask::BeginRun { .. } => EngineAnswer::Done,
         };
         Ok((recorded, answer))
     }
+}
+
+/// Has the driver of a function answer a task. A run that is over, or that is not known here, ends in the engine.
+async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Result<EngineAnswer, TaskError> {
+    let is_turn = matches!(task, EngineTask::Advance { .. });
+    if shared.outer.registration(&run).is_some() {
+        return shared.outer.ask(&run, task).await.ok_or(TaskError::NotDriven(run));
+    }
+    let outcome = match shared.find(&run).await {
+        Ok(Some(found)) if found.state().is_over() && is_turn => shared.outcome_of(&found).await,
+        Ok(Some(found)) if found.state().is_over() => return Ok(EngineAnswer::Done),
+        Ok(None) => child::refused(format!("run {run} is not in the journal of this host")),
+        Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),
+    };
+    Ok(EngineAnswer::Advanced { turn: Box::new(FunctionTurn { over: Some(outcome), ..FunctionTurn::default() }) })
 }
 
 async fn performed(
@@ -160,8 +180,5 @@ async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: 
     {
         return refused(error.to_string());
     }
-    match shared.outer.registration(&id) {
-        Some(Registration { workflow, first, .. }) => EngineAnswer::Begun { workflow, events: first.to_vec() },
-        None => refused(format!("run {id} has ended already")),
-    }
+    shared.outer.begun(&id).unwrap_or_else(|| refused(format!("run {id} has ended already")))
 }

@@ -1,0 +1,405 @@
+//! A function whose calls an outer engine has performed: it continues here, in turns that the engine asks for.
+//!
+//! The engine brings what happened: outcomes of calls, ends of timers and of nested runs, answers of people. The function
+//! continues with that, its new calls are recorded, and the engine is answered with what the run waits for then. The journal has
+//! the same entries as that of a function which this daemon decides by itself, so reports, gates and a restart are the same.
+
+use std::time::Duration;
+
+use steplatch_library::Signature;
+use steplatch_python_api::{Answer, Call, CallKind};
+use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWorkKind, Input};
+use tokio::sync::oneshot;
+
+use super::cancel::ENDS_WITHIN;
+use super::child;
+use super::entry::{CallLabel, Entry};
+use super::history::{CallTarget, child_of, child_step};
+use super::run::{FunctionEvent, FunctionRun};
+use super::work::{CallOutcome, left_of};
+use crate::child::LEFT_ALONE;
+use crate::engine::{Attempt, Handled, RunKind as _};
+use crate::outer::{InputEnd, MirrorMessage, NOT_SERVED};
+use crate::time_span::TimeSpan;
+
+/// The most calls of one run: nodes, graphs, gates, sleeps and nested runs. A call takes up to 20 events of a history in
+/// Temporal, which has at most 51,200.
+pub(super) const MOST_CALLS: u64 = 2000;
+
+/// The most bytes of the outcomes of one run's calls. A history in Temporal has each outcome twice, and has at most 50 MB.
+pub(super) const MOST_BYTES: u64 = 16_000_000;
+
+/// How long the end of a nested run is waited for here once the engine has its result.
+const CHILD_ENDS_WITHIN: Duration = Duration::from_secs(30);
+
+/// By how much a timer of the engine may be early.
+const EARLY: Duration = Duration::from_millis(500);
+
+impl FunctionRun {
+    /// Waits for the next event of a run whose calls the engine has performed. Safe to drop and call again.
+    pub(super) async fn next_elsewhere(&mut self) -> FunctionEvent {
+        let Some(mirror) = &mut self.mirror else { return std::future::pending().await };
+        let is_ready = self.work.is_ready();
+        let turn_is_over = !is_ready && self.work.outer.as_ref().is_some_and(super::outer_work::OuterWork::is_in_turn);
+        tokio::select! {
+            biased;
+            Some((number, came)) = self.work.next() => FunctionEvent::Performed { number, came },
+            message = mirror.inbox.next() => FunctionEvent::Outer(message),
+            () = std::future::ready(()), if turn_is_over => FunctionEvent::TurnOver,
+            () = std::future::ready(()), if is_ready => match self.work.next_ready() {
+                Some((number, came)) => FunctionEvent::Outcome { number, came, by: None },
+                // Something was ready.
+                None => FunctionEvent::TurnOver,
+            },
+        }
+    }
+
+    /// Handles a message of the engine. Returns false when this daemon must no longer drive the run.
+    pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
+        match message {
+            MirrorMessage::Started(started) => {
+                self.show_trouble(started.err());
+                true
+            }
+            MirrorMessage::Lost(how) => {
+                let reason = format!("Temporal has ended the run: {how}");
+                self.cancel_at_once(self.recorder.shared.clock.now(), reason).await
+            }
+            MirrorMessage::Task(task, reply) => {
+                self.show_trouble(None);
+                self.take_task(task, reply).await
+            }
+            // A function has no events of the engine. The sender is answered that it has no driver for them.
+            MirrorMessage::Events(_) => true,
+        }
+    }
+
+    async fn take_task(&mut self, task: EngineTask, reply: oneshot::Sender<EngineAnswer>) -> bool {
+        let Some(outer) = &mut self.work.outer else { return true };
+        match task {
+            EngineTask::Advance { turn, inputs } => {
+                if !outer.begin_turn(turn, reply) {
+                    return true;
+                }
+                for input in inputs {
+                    let Some(taken) = self.take_input(input).await else { return false };
+                    if let Some(outer) = &mut self.work.outer {
+                        outer.note_taken(taken);
+                    }
+                    if self.is_over() {
+                        break;
+                    }
+                }
+                true
+            }
+            EngineTask::Call { number, repeated } => {
+                if outer.ask(number, reply) {
+                    self.perform_asked(number, repeated);
+                }
+                true
+            }
+            EngineTask::BeginRun { number } => {
+                self.begin_child(number, reply);
+                true
+            }
+            // Tasks of machines.
+            EngineTask::Perform { .. } | EngineTask::ReadScreens { .. } | EngineTask::Record => true,
+        }
+    }
+
+    /// Applies what the engine brought. Returns whether it had an effect; `None` when this daemon must no longer drive the run.
+    async fn take_input(&mut self, input: FunctionInput) -> Option<bool> {
+        let happened = match input {
+            FunctionInput::Called { number, outcome } => {
+                self.bytes += outcome.to_string().len() as u64;
+                let came = serde_json::from_value(outcome);
+                let came =
+                    came.unwrap_or_else(|error| CallOutcome::refused(format!("its outcome can not be read: {error}")));
+                Some(FunctionEvent::Outcome { number, came, by: None })
+            }
+            FunctionInput::TimerEnded { id } => {
+                let ended = self.work.outer.as_mut().and_then(|outer| outer.take_timer(&id));
+                ended.map(|(number, came)| FunctionEvent::Outcome { number, came, by: None })
+            }
+            FunctionInput::RunEnded { number, late, error } => {
+                let came = self.outcome_of_child(number, late, error).await;
+                came.map(|came| FunctionEvent::Outcome { number, came, by: None })
+            }
+            FunctionInput::DeadlinePassed => self.passed_limit(),
+            // It was cancelled here already, before the engine was.
+            FunctionInput::Passed { input }
+                if matches!(*input, Input::Cancel { .. }) && self.folded.cancel.is_some() =>
+            {
+                None
+            }
+            FunctionInput::Passed { input } => {
+                let event = self.folded.event_of(&self.recorder.run.id, (*input).clone());
+                if event.is_some()
+                    && let Some(passing) = self.passing.as_mut().filter(|passing| passing.input == *input)
+                {
+                    passing.is_taken = true;
+                }
+                event
+            }
+        };
+        match happened {
+            Some(FunctionEvent::Outcome { number, came: CallOutcome::TooLarge { bytes }, .. }) => {
+                let limit = super::outer_work::MOST_BYTES_OF_OUTCOME;
+                let error = format!(
+                    "the outcome of call {number} has {bytes} bytes, and one of a run on Temporal has at most {limit}; have it \
+                     written to a file, or run the workflow with --on sqlite"
+                );
+                self.end_failed(error).await.then_some(true)
+            }
+            Some(happened) => Box::pin(self.apply_event(happened)).await.then_some(true),
+            None => Some(false),
+        }
+    }
+
+    /// Ends the turn, once the function has continued as far as it can.
+    pub(super) async fn end_turn(&mut self) -> bool {
+        if let Some(error) = self.beyond_limits() {
+            return self.end_failed(error).await;
+        }
+        let shown =
+            self.folded.open.iter().last().map(|(number, open)| match open.label(&self.recorder.run.id, number) {
+                CallLabel::Node(node) => node,
+                CallLabel::Run { workflow, .. } => workflow,
+                CallLabel::Gate => "gate".to_owned(),
+                CallLabel::Other => "sleep".to_owned(),
+            });
+        let turn = FunctionTurn {
+            deadline: self.deadline(),
+            shown: shown.unwrap_or_default(),
+            gate: self.folded.open.is_waiting(),
+            waits: self.folded.open.is_waiting() || !self.folded.waiting_children.is_empty(),
+            paused: self.folded.paused.as_ref().map(|pause| pause.by.clone()),
+            ..FunctionTurn::default()
+        };
+        if let Some(outer) = &mut self.work.outer {
+            outer.end_turn(turn);
+        }
+        true
+    }
+
+    /// Passes an input of a person, an agent or a run above to the engine, and applies what follows from it.
+    pub(super) async fn pass_on(&mut self, input: Input) -> Handled {
+        let is_in_turn = self.work.outer.as_ref().is_some_and(super::outer_work::OuterWork::is_in_turn);
+        let (shared, run) = (self.recorder.shared.clone(), self.recorder.run.id.clone());
+        match &input {
+            // The engine waits for this turn, and is answered with what the run waits for after it. A second cancel is not
+            // asked for there, since the first one is in progress there, too.
+            Input::Cancel { reason } if is_in_turn || self.folded.cancel.is_some() => {
+                let happened = FunctionEvent::Cancelled { reason: reason.clone() };
+                return Handled::recorded(Box::pin(self.apply_event(happened)).await);
+            }
+            Input::Cancel { reason } => {
+                if !shared.outer.cancel(&run, reason.clone()) {
+                    self.show_trouble(Some(NOT_SERVED.to_owned()));
+                }
+                return Handled::Unanswered;
+            }
+            Input::GateAnswered { .. } | Input::Pause { .. } | Input::Resume { .. } => {}
+            // Everything else comes from the engine.
+            _ => return Handled::Ignored,
+        }
+        if self.folded.event_of(&run, input.clone()).is_none() {
+            return Handled::Ignored;
+        }
+        // The same for an answer that is given again because the first reply was lost, and another one for the next pause.
+        let key = Signature::of_text(&format!("{}{}", self.recorder.published().seq, serde_json::json!(input)));
+        self.passing = Some(PassedInput { input: input.clone(), is_taken: false });
+        let passing = async move { shared.outer.pass(&run, key.to_string(), &input).await };
+        tokio::pin!(passing);
+        let handled = loop {
+            if self.passing.as_ref().is_some_and(|passing| passing.is_taken) {
+                break Handled::Recorded;
+            }
+            if self.is_over() {
+                break Handled::Ignored;
+            }
+            tokio::select! {
+                end = &mut passing => break match end {
+                    InputEnd::Taken { .. } => Handled::Recorded,
+                    InputEnd::Ignored => Handled::Ignored,
+                    InputEnd::Unknown(trouble) => {
+                        self.show_trouble(Some(trouble));
+                        Handled::Unanswered
+                    }
+                },
+                event = self.next_elsewhere() => {
+                    if !Box::pin(self.apply_event(event)).await {
+                        break Handled::Lost;
+                    }
+                }
+            }
+        };
+        self.passing = None;
+        handled
+    }
+
+    /// Cancels the runs that open calls have started in the engine, and waits a moment for their ends: where this daemon waits
+    /// for nested runs itself, they end with what waits for them.
+    pub(super) fn end_children(&self) -> impl Future<Output = ()> + use<> {
+        let starts_run = |what: &CallTarget| {
+            matches!(what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. })) && self.mirror.is_some()
+        };
+        let open = self.folded.open.iter().filter(|(_, open)| starts_run(&open.what));
+        let children =
+            open.filter_map(|(number, _)| self.recorder.shared.driven(&child_of(&self.recorder.run.id, number)));
+        let children: Vec<_> = children.collect();
+        async move {
+            for child in &children {
+                child.cancel(LEFT_ALONE);
+            }
+            let ended = async {
+                for child in &children {
+                    child.finished().await;
+                }
+            };
+            // One that takes longer ends after this run.
+            let _ = tokio::time::timeout(ENDS_WITHIN, ended).await;
+        }
+    }
+
+    fn show_trouble(&mut self, trouble: Option<String>) {
+        let Some(mirror) = &mut self.mirror else { return };
+        if mirror.trouble != trouble {
+            mirror.trouble = trouble;
+            self.publish();
+        }
+    }
+
+    /// Performs a call for which the engine asks. Another daemon may have begun it where the call is older than this one and
+    /// another request for it was made.
+    fn perform_asked(&mut self, number: u64, repeated: bool) {
+        let Some(open) = self.folded.open.get(number).cloned() else { return };
+        let attempt = if repeated && number <= self.found { Attempt::AfterRestart } else { Attempt::First };
+        match open.what {
+            CallTarget::Call(call) => self.perform(number, open.at, call.kind, attempt),
+            CallTarget::Step { step, node, input, .. } => {
+                let timeout = self.limit_of(open.frame, &step, &node);
+                self.call_node(number, open.at, node.as_str(), input, timeout, attempt);
+            }
+        }
+        // A call that ends at once, such as one whose time limit has passed, is ready and needs no outcome of the engine.
+    }
+
+    /// Begins the run that a call starts, in the journal. The engine starts it there then.
+    fn begin_child(&self, number: u64, reply: oneshot::Sender<EngineAnswer>) {
+        let open = self.folded.open.get(number);
+        let Some(CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, input, params, timeout }, .. })) =
+            open.map(|open| open.what.clone())
+        else {
+            let _ = reply.send(EngineAnswer::Done);
+            return;
+        };
+        let at = open.map_or_else(|| self.recorder.shared.clock.now(), |open| open.at);
+        let wanted = child::ChildRequest {
+            step: child_step(&self.recorder.run.id, number),
+            workflow,
+            input,
+            params,
+            depth: self.depth + 1,
+            at,
+            timeout: timeout.map(TimeSpan::from_seconds),
+        };
+        let begun = child::begin_elsewhere(
+            self.recorder.shared.clone(),
+            self.recorder.caller.clone(),
+            self.file.clone(),
+            wanted,
+        );
+        tokio::spawn(async move {
+            // The engine may have gone; it asks again and finds the same run.
+            let _ = reply.send(begun.await);
+        });
+    }
+
+    /// Returns the outcome of a call that has started a run, once the engine does not wait for that run any longer.
+    async fn outcome_of_child(&self, number: u64, late: bool, error: Option<String>) -> Option<CallOutcome> {
+        let open = self.folded.open.get(number)?;
+        let CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, timeout, .. }, .. }) = &open.what else {
+            return None;
+        };
+        if late {
+            let limit = timeout.unwrap_or_default();
+            return Some(CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s")));
+        }
+        let (shared, id) = (&self.recorder.shared, child_of(&self.recorder.run.id, number));
+        let failed = |error: String| {
+            let message = format!("Workflow '{workflow}' ({id}) {error}");
+            Some(CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message }))
+        };
+        if let Some(error) = &error {
+            // It does not go on without the engine.
+            _ = shared.outer.send(&id, MirrorMessage::Lost(error.clone()));
+        }
+        let run = match shared.find(&id).await {
+            Ok(Some(run)) => run,
+            Ok(None) => return failed(error.unwrap_or_else(|| "is not known here".to_owned())),
+            Err(error) => return failed(error.to_string()),
+        };
+        run.over(CHILD_ENDS_WITHIN).await;
+        if !run.state().is_over() {
+            return failed("has ended in Temporal and not here".to_owned());
+        }
+        Some(child::call_outcome(shared, &run, workflow).await)
+    }
+
+    /// Returns after which time a limit of the run passes: that of its work, or of the cleanup after a cancel.
+    fn deadline(&self) -> Option<Duration> {
+        let now = self.recorder.shared.clock.now();
+        let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
+        let next = out_of_time.into_iter().chain(self.ending.cleans_up_until).min();
+        next.map(|at| at.since(now))
+    }
+
+    /// Returns the event of the limit that has passed, if one has. A timer of the engine may have been set for an earlier one.
+    fn passed_limit(&self) -> Option<FunctionEvent> {
+        let now = self.recorder.shared.clock.now().after(EARLY);
+        if self.ending.cleans_up_until.is_some_and(|at| at <= now) {
+            return Some(FunctionEvent::CleanedUpTooLong);
+        }
+        let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
+        out_of_time.is_some_and(|at| at <= now).then_some(FunctionEvent::OutOfTime)
+    }
+
+    /// Returns which limit of a run on Temporal this one exceeds, and what helps.
+    fn beyond_limits(&self) -> Option<String> {
+        let helps =
+            "run the workflow with --on sqlite, or have parts of it be workflows that it calls with ctx.run_workflow";
+        if self.folded.asked > MOST_CALLS {
+            return Some(format!(
+                "a function on Temporal makes at most {MOST_CALLS} calls, and this one makes more; {helps}"
+            ));
+        }
+        (self.bytes > MOST_BYTES).then(|| {
+            format!(
+                "the outcomes of a function on Temporal have at most {MOST_BYTES} bytes, and these have more; {helps}"
+            )
+        })
+    }
+
+    async fn end_failed(&mut self, error: String) -> bool {
+        let at = self.recorder.shared.clock.now();
+        let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::Failed { at, error, traceback: None });
+        self.append(entries).await
+    }
+
+    /// Has the engine start a run for a call, and wait for its end.
+    pub(super) fn run_elsewhere(&mut self, number: u64, at: steplatch_workflow::Timestamp, timeout: Option<TimeSpan>) {
+        let limit = left_of(&self.recorder.shared.clock, at, timeout);
+        let step = child_step(&self.recorder.run.id, number);
+        if let Some(outer) = &mut self.work.outer {
+            outer.add(number, FunctionWorkKind::Run { number, step, limit });
+        }
+    }
+}
+
+/// An input that is being passed to the engine, which brings it back in a turn.
+#[derive(Debug)]
+pub(super) struct PassedInput {
+    input: Input,
+    is_taken: bool,
+}

@@ -1,0 +1,243 @@
+//! What an outer engine does for a function: its calls, timers and nested runs, and what the engine knows of them.
+//!
+//! Pure: the driver of the run adds and takes work away, and reports the difference to the engine after each of its turns.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_workflow::{EngineAnswer, FunctionTurn, FunctionWork, FunctionWorkKind};
+use tokio::sync::oneshot;
+
+use super::work::CallOutcome;
+
+/// The most bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB.
+pub(super) const MOST_BYTES_OF_OUTCOME: usize = 1_000_000;
+
+/// The work that the engine does.
+#[derive(Debug, Default)]
+pub(super) struct OuterWork {
+    works: BTreeMap<String, FunctionWorkKind>,
+    /// What follows from the end of a timer, by its name.
+    timers: HashMap<String, (u64, CallOutcome)>,
+    /// Calls that are being performed, or were and are not answered yet, by their numbers.
+    calls: HashMap<u64, OuterCall>,
+    /// The names of what the engine knows of.
+    reported: BTreeSet<String>,
+    /// Whether this daemon has reported anything.
+    has_reported: bool,
+    /// The turn that the engine waits for.
+    turn: Option<PendingTurn>,
+    /// The last turn, and its answer.
+    last: Option<(u64, EngineAnswer)>,
+}
+
+/// A call that this daemon performs for the engine.
+#[derive(Debug, Default)]
+struct OuterCall {
+    outcome: Option<Value>,
+    reply: Option<oneshot::Sender<EngineAnswer>>,
+}
+
+/// A turn that is not over yet.
+#[derive(Debug)]
+struct PendingTurn {
+    number: u64,
+    /// Which of its inputs had an effect.
+    taken: Vec<bool>,
+    reply: oneshot::Sender<EngineAnswer>,
+}
+
+impl OuterWork {
+    /// Has the engine do something for a call.
+    pub(super) fn add(&mut self, number: u64, kind: FunctionWorkKind) {
+        self.works.insert(number.to_string(), kind);
+    }
+
+    /// Has the engine wait. `came` follows from that, unless the call ends first. `part` tells timers of one call apart.
+    pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, came: CallOutcome) {
+        let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
+        self.works.insert(id.clone(), FunctionWorkKind::Timer { after });
+        self.timers.insert(id, (number, came));
+    }
+
+    /// Takes what follows from the end of a timer; `None` if it is not waited for any longer.
+    pub(super) fn take_timer(&mut self, id: &str) -> Option<(u64, CallOutcome)> {
+        self.works.remove(id);
+        self.timers.remove(id)
+    }
+
+    /// Takes back all that the engine does for a call.
+    pub(super) fn remove(&mut self, number: u64) {
+        let (own, parts) = (number.to_string(), format!("{number}/"));
+        self.works.retain(|id, _| *id != own && !id.starts_with(&parts));
+        self.timers.retain(|id, _| *id != own && !id.starts_with(&parts));
+        self.calls.remove(&number);
+    }
+
+    /// Takes everything back.
+    pub(super) fn clear(&mut self) {
+        self.works.clear();
+        self.timers.clear();
+        self.calls.clear();
+    }
+
+    /// Whether the engine asks for the call now, and it is to be performed.
+    pub(super) fn is_asked_for(&self, number: u64) -> bool {
+        self.calls.contains_key(&number)
+    }
+
+    /// Takes a request of the engine to perform a call. Returns whether it is to be begun.
+    pub(super) fn ask(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
+        if !matches!(self.works.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
+            // The function waits for it no longer, or its answer is recorded. The engine may have gone.
+            let _ = reply.send(EngineAnswer::Done);
+            return false;
+        }
+        let is_new = !self.calls.contains_key(&number);
+        let call = self.calls.entry(number).or_default();
+        match &call.outcome {
+            // The engine has lost the first reply, or gone; it asks again.
+            Some(outcome) => _ = reply.send(EngineAnswer::Called { outcome: outcome.clone() }),
+            None => call.reply = Some(reply),
+        }
+        is_new
+    }
+
+    /// Returns the outcome of a call to the engine, which brings it back as an input.
+    pub(super) fn performed(&mut self, number: u64, came: CallOutcome) {
+        let Some(call) = self.calls.get_mut(&number) else { return };
+        let outcome = came.passed();
+        call.outcome = Some(outcome.clone());
+        if let Some(reply) = call.reply.take() {
+            let _ = reply.send(EngineAnswer::Called { outcome });
+        }
+    }
+
+    /// Begins a turn. Returns whether its inputs are to be applied: a turn that was made before has its answer, and one that is
+    /// under way goes on.
+    pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
+        if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
+            let _ = reply.send(answer.clone());
+            return false;
+        }
+        match &mut self.turn {
+            Some(turn) if turn.number == number => {
+                turn.reply = reply;
+                false
+            }
+            turn => {
+                *turn = Some(PendingTurn { number, taken: Vec::new(), reply });
+                true
+            }
+        }
+    }
+
+    /// Notes whether the next input of the turn had an effect.
+    pub(super) fn note_taken(&mut self, taken: bool) {
+        if let Some(turn) = &mut self.turn {
+            turn.taken.push(taken);
+        }
+    }
+
+    /// Whether the engine waits for a turn.
+    pub(super) fn is_in_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Ends the turn: answers with it, and with what the engine does not know yet.
+    pub(super) fn end_turn(&mut self, turn: FunctionTurn) {
+        let Some(PendingTurn { number, taken, reply }) = self.turn.take() else { return };
+        let begun = self.works.iter().filter(|(id, _)| !self.reported.contains(*id));
+        let begun = begun.map(|(id, kind)| FunctionWork { id: id.clone(), kind: kind.clone() }).collect();
+        let ended = self.reported.iter().filter(|id| !self.works.contains_key(*id)).cloned().collect();
+        let whole = !std::mem::replace(&mut self.has_reported, true);
+        let answer = EngineAnswer::Advanced { turn: Box::new(FunctionTurn { whole, begun, ended, taken, ..turn }) };
+        self.reported = self.works.keys().cloned().collect();
+        self.last = Some((number, answer.clone()));
+        // The engine may have gone; it asks again.
+        let _ = reply.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_workflow::FunctionWorkKind::Call;
+
+    use super::*;
+
+    fn turn(work: &mut OuterWork, number: u64) -> FunctionTurn {
+        let (reply, mut answer) = oneshot::channel();
+        if work.begin_turn(number, reply) {
+            work.end_turn(FunctionTurn::default());
+        }
+        match answer.try_recv().unwrap() {
+            EngineAnswer::Advanced { turn } => *turn,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn names(begun: &[FunctionWork]) -> Vec<&str> {
+        begun.iter().map(|work| work.id.as_str()).collect()
+    }
+
+    #[test]
+    fn a_turn_reports_what_began_and_ended_since_the_last_one_and_a_repeated_one_the_same() {
+        let mut work = OuterWork::default();
+        work.add(1, Call { number: 1 });
+        work.add_timer(2, None, Duration::from_secs(1), CallOutcome::value(Value::Null));
+        let first = turn(&mut work, 1);
+        assert!(first.whole);
+        assert_eq!((names(&first.begun), &first.ended[..]), (vec!["1", "2"], &[][..]));
+        work.remove(1);
+        work.add(3, Call { number: 3 });
+        assert_eq!(turn(&mut work, 1), first, "it was made");
+        let second = turn(&mut work, 2);
+        assert_eq!((names(&second.begun), &second.ended[..]), (vec!["3"], &["1".to_owned()][..]));
+        assert!(!second.whole && turn(&mut work, 3) == FunctionTurn::default());
+    }
+
+    #[test]
+    fn a_call_is_begun_once_and_its_outcome_is_kept_until_it_is_answered() {
+        let mut work = OuterWork::default();
+        work.add(1, Call { number: 1 });
+        let ask = |work: &mut OuterWork| {
+            let (reply, answer) = oneshot::channel();
+            (work.ask(1, reply), answer)
+        };
+        let (is_new, lost) = ask(&mut work);
+        assert!(is_new);
+        drop(lost);
+        let (is_new, mut second) = ask(&mut work);
+        assert!(!is_new && second.try_recv().is_err());
+        work.performed(1, CallOutcome::value(7));
+        let outcome = second.try_recv().unwrap();
+        assert!(matches!(outcome, EngineAnswer::Called { .. }));
+        let (is_new, mut third) = ask(&mut work);
+        assert_eq!((is_new, third.try_recv().unwrap()), (false, outcome));
+        work.remove(1);
+        assert_eq!(ask(&mut work).1.try_recv().unwrap(), EngineAnswer::Done);
+    }
+
+    #[test]
+    fn what_ends_with_a_call_are_its_own_timers_and_not_those_of_a_call_with_a_longer_number() {
+        let mut work = OuterWork::default();
+        let second = Duration::from_secs(1);
+        work.add_timer(1, Some("step/7".to_owned()), second, CallOutcome::Begin);
+        work.add_timer(12, None, second, CallOutcome::Begin);
+        work.remove(1);
+        assert_eq!(names(&turn(&mut work, 1).begun), ["12"]);
+        assert!(work.take_timer("1/step/7").is_none() && work.take_timer("12").is_some());
+    }
+
+    #[test]
+    fn an_outcome_that_is_too_large_is_passed_as_its_size() {
+        let large = CallOutcome::value("x".repeat(MOST_BYTES_OF_OUTCOME + 1)).passed();
+        let read: CallOutcome = serde_json::from_value(large).unwrap();
+        assert!(matches!(read, CallOutcome::TooLarge { bytes } if bytes > MOST_BYTES_OF_OUTCOME));
+        let node = CallOutcome::TimedOut("late".to_owned());
+        assert!(
+            matches!(serde_json::from_value(node.passed()).unwrap(), CallOutcome::TimedOut(text) if text == "late")
+        );
+    }
+}

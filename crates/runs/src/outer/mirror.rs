@@ -1,0 +1,42 @@
+//! The connection of a run with the engine that decides it.
+
+use std::time::Duration;
+
+use steplatch_protocol::EngineKind;
+use steplatch_workflow::Event;
+
+use super::{MirrorInbox, NOT_SERVED};
+use crate::engine::{Attempt, Recorder};
+
+/// A run that the engine may have forgotten is not started there again: it would do everything twice. No engine forgets a
+/// run that ended less than a day ago.
+const MAY_BE_STARTED: Duration = Duration::from_secs(12 * 3600);
+
+/// What the driver of such a run has of the engine.
+pub(crate) struct Mirror {
+    pub(crate) inbox: MirrorInbox,
+    /// Why the run does not go on, as far as is known.
+    pub(crate) trouble: Option<String>,
+}
+
+impl Mirror {
+    /// Connects a machine that begins with these events, or a function, unless this daemon decides it.
+    pub(crate) fn of(recorder: &Recorder, is_function: bool, first: Vec<Event>) -> Option<Self> {
+        let Recorder { shared, caller, run, about, .. } = recorder;
+        if about.engine == EngineKind::Sqlite {
+            return None;
+        }
+        let inbox = shared.outer.register(&run.id, caller.clone(), about.workflow.clone(), is_function, first);
+        Some(Self { inbox, trouble: None })
+    }
+
+    /// Has the run started by the engine, unless the run above starts it there. Without a worker, the trouble says so.
+    pub(crate) fn start(&mut self, recorder: &Recorder, attempt: Attempt) {
+        let Recorder { shared, run, about, .. } = recorder;
+        let is_young = shared.clock.now().since(about.started) < MAY_BE_STARTED;
+        if about.parent.is_none() && (attempt == Attempt::First || is_young) {
+            shared.outer.start(&run.id);
+        }
+        self.trouble = (!shared.outer.is_served()).then(|| NOT_SERVED.to_owned());
+    }
+}

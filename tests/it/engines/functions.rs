@@ -1,0 +1,195 @@
+//! The cases of the suite that are about functions. Each is the same for every engine.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use steplatch_testkit::eventually_blocking;
+
+use super::rig::{Rig, kill};
+
+/// A node that notes its input.
+const NOTE: &str = "BashNode(id='note', session=session, command='echo {input|sh} >>noted; echo said {input|sh}')";
+
+/// Begins a run of a function whose body is given, and returns its id.
+fn begins(rig: &Rig, body: &str, declarations: &str, further: Value) -> String {
+    let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+    rig.begins_file(
+        &format!(
+            "import asyncio\nasync def story(ctx):\n{body}\n{declarations}\nWorkflow(id=\"story\", session=session, fn=story)\n"
+        ),
+        further,
+    )
+}
+
+fn noted(rig: &Rig) -> Vec<String> {
+    std::fs::read_to_string(rig.home.path().join("noted")).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+pub(super) fn a_function_survives_crashes_at_its_gate_and_runs_no_command_twice(rig: &Rig) {
+    let run = begins(
+        rig,
+        "before = await ctx.run('note', ctx.params['word'])\n\
+         drawn = [ctx.random(), ctx.now()]\n\
+         verdict = await ctx.gate('Publish?', choices=['publish', 'stop'], timeout=86400)\n\
+         after = await ctx.run('note', verdict)\n\
+         return [before['output'].strip(), after['output'].strip(), 0 <= drawn[0] < 1, drawn[1] > 1e9]",
+        NOTE,
+        json!({"initial_variables": {"word": "first"}}),
+    );
+    let gate = rig.gate(&run);
+    rig.crashes();
+    rig.recovers();
+    assert_eq!(rig.gate(&run), gate);
+    let no_choice = rig.home.runs(&["gates", "answer", &gate, "perhaps"]);
+    assert!(no_choice.stderr.contains("invalid answer 'perhaps'"), "{no_choice:?}");
+    rig.home.runs(&["gates", "answer", &gate, "publish"]).well();
+    let ended = rig.ended(&run);
+    assert_eq!(ended["result"], json!(["said first", "said publish", true, true]), "{ended}");
+    assert_eq!(noted(rig), ["first", "publish"]);
+    let late = rig.home.runs(&["gates", "answer", &gate, "stop"]);
+    assert!(late.code != 0 && late.stderr.contains("answered"), "{late:?}");
+}
+
+pub(super) fn what_a_function_gathers_happens_at_once(rig: &Rig) {
+    let run = begins(
+        rig,
+        "async def slept(seconds):\n    await ctx.sleep(seconds)\n    return seconds\n\
+         async def late():\n    try:\n        return await ctx.gate('Anybody?', timeout=0.5)\n    except TimeoutError:\n        return 'nobody'\n\
+         one, two, three, four = await asyncio.gather(\n    ctx.run('meets', 'a b'), ctx.run('meets', 'b a'), slept(0.3), late())\n\
+         graph = await ctx.run_graph('twice', 'x')\n\
+         return [one['success'], two['success'], three, four, graph['output'].strip()]",
+        // Each of two calls waits for the other one. The first attempt of the graph's step fails.
+        "BashNode(id='meets', session=session, command='set -- {input}; touch met-$1; until [ -e met-$2 ]; do sleep 0.01; done')\n\
+         BashNode(id='second', session=session, command='[ -e tried ] && echo done; s=$?; touch tried; exit $s')\n\
+         Graph(id='twice', session=session, steps=[{'id': 'only', 'node': 'second', 'on_error': {'policy': 'retry', 'count': 2, 'delay': 0.2}}])",
+        json!({}),
+    );
+    // A wait for the end also returns at the gate.
+    eventually_blocking("the run is over", || rig.run(&run)["status"] == "completed");
+    let ended = rig.run(&run);
+    assert_eq!(ended["result"], json!([true, true, 0.3, "nobody", "done"]), "{ended}");
+}
+
+pub(super) fn a_function_waits_for_the_run_that_it_starts(rig: &Rig) {
+    let run = begins(
+        rig,
+        "return 'told ' + await ctx.run_workflow('inner', 'in')",
+        "async def inner(ctx):\n    answer = await ctx.gate('Go on?')\n    return ctx.input + ' and ' + answer\n\
+         Workflow(id='inner', session=session, fn=inner)\n",
+        json!({"workflow_name": "story"}),
+    );
+    let gate = rig.gate(&run);
+    rig.crashes();
+    rig.recovers();
+    assert_eq!(rig.run(&run)["status"], "waiting");
+    rig.home.runs(&["gates", "answer", &gate, "out"]).well();
+    let ended = rig.ended(&run);
+    assert_eq!(ended["result"], "told in and out", "{ended}");
+}
+
+pub(super) fn a_machine_waits_for_the_function_that_it_starts_and_a_function_for_a_machine(rig: &Rig) {
+    let above = json!({"initial_state": "nest", "states": {
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "between", "initial_variables": {"WORD": "deep"}}},
+                 "transitions": [{"condition": "success", "next_state": "end"}]},
+        "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}}}});
+    let below = json!({"name": "below", "description": "Returns a word.", "initial_state": "found",
+        "arguments": {"WORD": {"description": "a word", "export": false}},
+        "states": {"found": {"action": {"tool": "return", "params": {"result": "{WORD} below"}}}}});
+    let saved = rig.home.path().join("below.json");
+    std::fs::write(&saved, below.to_string()).unwrap();
+    let file = rig.home.path().join("between.py");
+    let text = "async def between(ctx):\n    found = await ctx.run_workflow('below', params={'WORD': ctx.params['WORD']})\n\
+                \x20   return found['result'] + ', between'\nWorkflow(id='between', session=session, fn=between)\n";
+    std::fs::write(&file, text).unwrap();
+    rig.home.runs(&["workflow", "load", saved.to_str().unwrap()]).well();
+    rig.home.runs(&["workflow", "load", file.to_str().unwrap()]).well();
+    let ended = rig.ended(&rig.begins(above));
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("deep below, between")), "{ended}");
+}
+
+pub(super) fn a_paused_function_begins_nothing_and_goes_on_when_it_is_resumed(rig: &Rig) {
+    let run = begins(
+        rig,
+        "await ctx.run('slow')\nawait ctx.run('note', 'after')",
+        &format!(
+            "BashNode(id='slow', session=session, command='echo begun >>noted; until [ -e go ]; do sleep 0.01; done; echo >ended')\n{NOTE}"
+        ),
+        json!({}),
+    );
+    eventually_blocking("the node runs", || noted(rig) == ["begun"]);
+    rig.home.runs(&["runs", "pause", &run]).well();
+    std::fs::write(rig.home.path().join("go"), "").unwrap();
+    eventually_blocking("the node has ended", || rig.home.path().join("ended").exists());
+    eventually_blocking("its end is recorded", || {
+        rig.home.runs(&["runs", "events", &run, "--json"]).stdout.contains("node_completed")
+    });
+    rig.crashes();
+    rig.recovers();
+    assert!(rig.run(&run)["paused"]["since"].is_string());
+    assert_eq!(noted(rig), ["begun"]);
+    rig.home.runs(&["runs", "resume", &run]).well();
+    assert_eq!(rig.ended(&run)["status"], "completed");
+    assert_eq!(noted(rig), ["begun", "after"]);
+}
+
+pub(super) fn a_cancelled_function_cleans_up_after_its_command_has_ended(rig: &Rig) {
+    let run = begins(
+        rig,
+        "try:\n    await ctx.run('slow')\nexcept asyncio.CancelledError as error:\n    await ctx.run('note', str(error))\n\
+         finally:\n    await ctx.sleep(0.1)\n    await ctx.run('note', 'finally')",
+        &format!(
+            "BashNode(id='slow', session=session, command='trap \"echo ended >>noted; exit\" TERM; echo begun >>noted; while true; do sleep 0.1; done')\n{NOTE}"
+        ),
+        json!({}),
+    );
+    eventually_blocking("the node runs", || noted(rig) == ["begun"]);
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    let ended = rig.ended(&run);
+    assert_eq!(ended["status"], "cancelled", "{ended}");
+    assert_eq!(noted(rig), ["begun", "ended", "the run was cancelled", "finally"]);
+}
+
+pub(super) fn a_cancelled_function_ends_the_run_that_it_started_before_it_cleans_up(rig: &Rig) {
+    let run = begins(
+        rig,
+        "try:\n    await ctx.run_workflow('inner')\nfinally:\n    await ctx.run('note', 'above')",
+        &format!(
+            "async def inner(ctx):\n    try:\n        await ctx.gate('Go on?')\n    finally:\n        await ctx.run('note', 'below')\n\
+             Workflow(id='inner', session=session, fn=inner)\n{NOTE}"
+        ),
+        json!({"workflow_name": "story"}),
+    );
+    rig.gate(&run);
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    assert_eq!(noted(rig), ["below", "above"]);
+}
+
+pub(super) fn a_function_that_is_cancelled_at_once_ends(rig: &Rig) {
+    let run = begins(rig, "await ctx.gate('Go on?')", "", json!({}));
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    assert_eq!(rig.run(&run)["status"], "cancelled");
+}
+
+pub(super) fn a_function_ends_at_its_time_limit(rig: &Rig) {
+    let run = begins(rig, "await ctx.sleep(600)", "", json!({"execution_timeout": 1}));
+    let ended = rig.ended(&run);
+    assert_eq!(ended["status"], "failed", "{ended}");
+    assert!(ended["error"].as_str().unwrap().contains("which is its limit"), "{ended}");
+}
+
+pub(super) fn a_node_that_ran_when_its_daemon_was_killed_is_not_run_again(rig: &Rig) {
+    let run = begins(
+        rig,
+        "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
+        "BashNode(id='slow', session=session, command='echo begun >>noted; until [ -e go ]; do sleep 0.01; done')",
+        json!({}),
+    );
+    eventually_blocking("the node runs", || noted(rig) == ["begun"]);
+    let daemon = rig.daemon();
+    rig.kills_worker();
+    kill(&daemon["pid"], Signal::KILL);
+    std::fs::write(rig.home.path().join("go"), "").unwrap();
+    rig.recovers();
+    let ended = rig.ended(&run);
+    assert_eq!(ended["result"], json!([false, "unknown"]), "{ended}");
+    assert_eq!(noted(rig), ["begun"]);
+}

@@ -42,7 +42,7 @@ A path on another machine that is not absolute begins at the home directory ther
 A local file with a colon in its name is written ./a:b.";
 
 /// How often a copy is begun anew when the daemon was lost.
-const MOST_ATTEMPTS: usize = 3;
+const MOST_ATTEMPTS: usize = 5;
 
 /// A path, on another machine if one is named before a colon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,11 +101,11 @@ impl Cp {
 /// Copies one source. A daemon that is lost meanwhile is started again, and the copy begins anew: a file that is in its place stays.
 async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
     let before = (report.files.len(), report.skipped.len());
+    let daemon = front::steady(place)?;
     for _ in 0..MOST_ATTEMPTS {
         report.files.truncate(before.0);
         report.skipped.truncate(before.1);
-        let client = front::client(place).await?;
-        let (reply, mut events) = client.subscribe(verb.clone()).await?;
+        let (reply, mut events) = daemon.subscribe(verb.clone()).await?;
         if let Some(error) = &reply.error {
             return Err(Failure::work(error.clone()).with(&reply));
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use steplatch_ids::random_name;
 use tokio::sync::Mutex;
 
-use crate::client::{CallError, Client};
+use crate::client::{CallError, Client, Events};
 use crate::connect::{ConnectError, Starter, connect, connect_or_start};
 use crate::daemon::{Hello, Peer};
 use crate::follow::Follower;
@@ -240,12 +240,7 @@ impl ReconnectingClient {
         let step = random_name();
         let mut losses = RetryBudget::new();
         loop {
-            let client = match self.client().await {
-                Ok(client) => client,
-                // Nothing was asked yet, so nothing can be done twice: it ended while we came.
-                Err(error) if losses.after(&error).await => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let client = self.reached_again(&mut losses).await?;
             let began = Instant::now();
             let asked = match again {
                 RetryPolicy::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
@@ -256,6 +251,32 @@ impl ReconnectingClient {
                     without_time_waited(name, &mut params, began.elapsed());
                 }
                 answered => return Ok(answered?),
+            }
+        }
+    }
+
+    /// Asks for a verb that brings events, and returns them with its reply. The events end with the connection that brings them.
+    ///
+    /// # Errors
+    /// As [`ReconnectingClient::call`].
+    pub async fn subscribe<V: Verb + Clone>(&self, verb: V) -> Result<(V::Reply, Events), AskError> {
+        let again = RetryPolicy::of_verb(V::NAME);
+        let mut losses = RetryBudget::new();
+        loop {
+            let client = self.reached_again(&mut losses).await?;
+            match client.subscribe(verb.clone()).await {
+                Err(CallError::Lost) if again == RetryPolicy::Freely && losses.after_a_loss().await => {}
+                answered => return Ok(answered?),
+            }
+        }
+    }
+
+    /// Connects. Nothing was asked yet, so nothing is done twice where a daemon ended meanwhile.
+    async fn reached_again(&self, losses: &mut RetryBudget) -> Result<Client, ConnectError> {
+        loop {
+            match self.client().await {
+                Err(error) if losses.after(&error).await => {}
+                reached => return reached,
             }
         }
     }

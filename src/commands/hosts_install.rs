@@ -3,10 +3,12 @@
 //! The program is written beside its place, compared by its SHA-256 sum, and renamed, so that what is there is whole. Another version
 //! over there, and the terminals that it keeps, stay as they are.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 use steplatch_host::{INSTALLED, ssh_arguments};
 use tokio::io::AsyncWriteExt as _;
@@ -23,7 +25,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// # Errors
 /// When the machine is of another kind, is not reached, or does not take the program; nothing is left there then.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
-    let there = run(ssh, "uname -sm", &[]).await?;
+    let said = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
+    let (there, gzip) = said.split_once('\n').unwrap_or((&said, ""));
     let here = rustix::system::uname();
     let here = format!("{} {}", here.sysname().to_string_lossy(), here.machine().to_string_lossy());
     if program.is_none() && there.trim() != here {
@@ -39,10 +42,12 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
     let bytes = read(&path)?;
     let sum = sum_of(&bytes);
     if !silent {
-        let megabytes = bytes.len().div_ceil(1 << 20);
-        print::note(&format!("sending {} ({megabytes} MB) to {ssh}", path.display()));
+        print::note(&format!("sending {} ({}) to {ssh}", path.display(), print::size(bytes.len() as u64)));
     }
-    let said = run(ssh, &script(&sum), &bytes).await?;
+    let said = match gzip.trim().is_empty() {
+        true => run(ssh, &script(&sum, "cat"), &bytes).await?,
+        false => run(ssh, &script(&sum, "gzip -dc"), &compressed(&bytes)?).await?,
+    };
     let version = said.lines().last().unwrap_or_default().trim().to_owned();
     if version != format!("steplatch {VERSION}") {
         let words = format!("what was installed on {ssh} says '{}' instead of its version", print::visible(&version));
@@ -62,15 +67,22 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// Compresses a program for the way: two fifths of it are sent.
+fn compressed(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+    let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = writer.write_all(bytes).and_then(|()| writer.finish());
+    written.map_err(|error| Failure::system("the program can not be compressed", &error))
+}
+
 /// Returns the SHA-256 sum, as sha256sum(1) prints it.
 fn sum_of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the script that takes the program from standard input. A copy with another sum is removed.
-fn script(sum: &str) -> String {
+/// Returns the script that takes the program from standard input, through `reader`. A copy with another sum is removed.
+fn script(sum: &str, reader: &str) -> String {
     format!(
-        r#"set -e; umask 077; d="{INSTALLED}/{VERSION}"; mkdir -p "$d"; n="$d/.steplatch.$$"; trap 'rm -f "$n"' EXIT; cat > "$n"; s=$(sha256sum "$n"); case "$s" in {sum}*) ;; *) echo "the copy is damaged: $s" >&2; exit 1;; esac; chmod 700 "$n"; "$n" --version >/dev/null; mv -f "$n" "$d/steplatch"; "$d/steplatch" --version"#
+        r#"set -e; umask 077; d="{INSTALLED}/{VERSION}"; mkdir -p "$d"; n="$d/.steplatch.$$"; trap 'rm -f "$n"' EXIT; {reader} > "$n"; s=$(sha256sum "$n"); case "$s" in {sum}*) ;; *) echo "the copy is damaged: $s" >&2; exit 1;; esac; chmod 700 "$n"; "$n" --version >/dev/null; mv -f "$n" "$d/steplatch"; "$d/steplatch" --version"#
     )
 }
 
@@ -115,14 +127,16 @@ fn advice(error: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
 
     fn installed(home: &Path, program: &[u8], sum: &str) -> (bool, String, String) {
+        received(home, program, sum, "cat")
+    }
+
+    fn received(home: &Path, sent: &[u8], sum: &str, reader: &str) -> (bool, String, String) {
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell
-            .args(["-c", &script(sum)])
+            .args(["-c", &script(sum, reader)])
             .env_clear()
             .env("HOME", home)
             .env("PATH", "/usr/bin:/bin")
@@ -131,7 +145,7 @@ mod tests {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        shell.stdin.take().unwrap().write_all(program).unwrap();
+        shell.stdin.take().unwrap().write_all(sent).unwrap();
         let output = shell.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.success(), text(output.stdout), text(output.stderr))
@@ -155,6 +169,10 @@ mod tests {
         assert!(!success && errors.contains("the copy is damaged"), "{errors}");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         let (success, said, _) = installed(home.path(), program, &sum);
+        assert!(success);
+        assert_eq!(said, "steplatch here\n");
+        assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
+        let (success, said, _) = received(home.path(), &compressed(program).unwrap(), &sum, "gzip -dc");
         assert!(success);
         assert_eq!(said, "steplatch here\n");
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);

@@ -33,6 +33,17 @@ await play(async (browser) => {
   await page.keyboard.press("Enter");
   assert.equal((await tell({ run: ["gates", "list", "--json"] })).gates.length, 1, "nothing is the default");
 
+  // What a browser fetches ahead of a person answers nothing, whatever address of the gate it guesses.
+  const [{ gate_id: gate }] = (await tell({ run: ["gates", "list", "--json"] })).gates;
+  const ahead = ["/", `/#/gates/${run}`, `/api/v1/runs/${run}`, `/api/v1/runs/${run}/gates/${gate}`, `/api/v1/runs/${run}/gates/${gate}?answer=stop`, `/api/v1/runs/${run}/decide?answer=stop`];
+  for (const method of ["GET", "HEAD"]) {
+    for (const address of ahead) {
+      const reply = await context.request.fetch(new URL(address, page.url()).href, { method, headers: { "Sec-Purpose": "prefetch;prerender" } });
+      assert.ok(reply.status() < 500, `${method} ${address}: ${reply.status()}`);
+    }
+  }
+  assert.equal((await tell({ run: ["gates", "list", "--json"] })).gates.length, 1, "what is fetched ahead answers nothing");
+
   // Without the passphrase, and with a wrong one, the answer is refused; with it, it is taken.
   await stop.click();
   await page.getByRole("alert").filter({ hasText: /passphrase/i }).waitFor();

@@ -6,6 +6,7 @@
 //! that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
 
 mod mirror;
+mod openings;
 mod perform;
 mod worker;
 
@@ -22,6 +23,7 @@ use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use mirror::Mirror;
+use openings::Openings;
 pub use worker::{WorkerRequests, WorkerToken};
 
 /// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
@@ -67,7 +69,11 @@ pub(crate) enum InputEnd {
 
 /// The connection of the daemon's runs with an outer engine.
 #[derive(Debug, Default)]
-pub(crate) struct OuterEngine(Mutex<State>);
+pub(crate) struct OuterEngine {
+    state: Mutex<State>,
+    /// Actions that outlive the requests for them.
+    openings: Openings,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -131,11 +137,12 @@ impl MirrorInbox {
 
 impl Drop for MirrorInbox {
     fn drop(&mut self) {
-        let mut state = self.engine.0.lock();
+        let mut state = self.engine.state.lock();
         if state.mirrors.get(&self.run).is_some_and(|known| known.messages.same_channel(&self.sender)) {
             state.mirrors.remove(&self.run);
             state.unstarted.remove(&self.run);
             state.cancels.remove(&self.run);
+            self.engine.openings.forget(&self.run);
         }
     }
 }
@@ -153,13 +160,13 @@ impl OuterEngine {
         let (sender, messages) = mpsc::unbounded_channel();
         let first = Arc::new(first);
         let registration = Registration { messages: sender.clone(), caller, workflow, is_function, first };
-        self.0.lock().mirrors.insert(run.clone(), registration);
+        self.state.lock().mirrors.insert(run.clone(), registration);
         MirrorInbox { run: run.clone(), engine: self.clone(), messages, sender }
     }
 
     /// Returns what tasks of the engine need of a run in progress.
     pub(crate) fn registration(&self, run: &RunId) -> Option<Registration> {
-        self.0.lock().mirrors.get(run).cloned()
+        self.state.lock().mirrors.get(run).cloned()
     }
 
     /// Returns what the engine starts a run with that has begun here; `None` if it is not in progress.
@@ -170,12 +177,12 @@ impl OuterEngine {
 
     /// Whether a worker is connected.
     pub(crate) fn is_served(&self) -> bool {
-        !self.0.lock().workers.is_empty()
+        !self.state.lock().workers.is_empty()
     }
 
     /// Has a registered run started in the engine, now or once a worker connects. Starting a run twice does nothing.
     pub(crate) fn start(&self, run: &RunId) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let Some(registration) = state.mirrors.get(run).cloned() else { return };
         let Registration { workflow, is_function: function, first, .. } = registration;
         let events = first.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
@@ -187,7 +194,7 @@ impl OuterEngine {
     /// Has a run in progress cancelled in the engine, now or once a worker connects. Returns whether a worker was asked.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.cancels.insert(run.clone(), request.clone());
         if state.unstarted.contains_key(run) {
             // The engine does not know it yet, and is asked once it does.
@@ -199,7 +206,7 @@ impl OuterEngine {
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
         let is_unstarted = || {
-            let state = self.0.lock();
+            let state = self.state.lock();
             state.unstarted.contains_key(run) && !state.workers.is_empty()
         };
         let started = async {
@@ -212,7 +219,7 @@ impl OuterEngine {
         }
         let (reply, end) = oneshot::channel();
         let number = {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             let number = state.number();
             let Some(worker) = state.workers.last().map(|worker| worker.number) else {
                 return InputEnd::Unknown(NOT_SERVED.to_owned());
@@ -223,7 +230,7 @@ impl OuterEngine {
             number
         };
         let end = tokio::time::timeout(TAKEN_WITHIN, end).await;
-        self.0.lock().waiting.remove(&number);
+        self.state.lock().waiting.remove(&number);
         match end {
             Ok(Ok(end)) => end,
             Ok(Err(_)) => InputEnd::Unknown("the worker of the engine went away; look at the run again".to_owned()),
@@ -233,7 +240,7 @@ impl OuterEngine {
 
     /// Sends a message to a run in progress. Returns whether it has a driver.
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
             state.note_started(run);
         }
@@ -245,7 +252,7 @@ impl OuterEngine {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
             // The engine has it: only a started run has events of its own.
-            self.0.lock().note_started(run);
+            self.state.lock().note_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
@@ -255,14 +262,14 @@ impl OuterEngine {
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
         // The engine has it.
-        self.0.lock().note_started(run);
+        self.state.lock().note_started(run);
         self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
         answer.await.ok()
     }
 
     /// Passes the end of an input to its sender.
     pub(crate) fn end_input(&self, number: u64, end: InputEnd) {
-        if let Some(pending) = self.0.lock().waiting.remove(&number) {
+        if let Some(pending) = self.state.lock().waiting.remove(&number) {
             // The sender may have given up.
             let _ = pending.reply.send(end);
         }
@@ -270,7 +277,7 @@ impl OuterEngine {
 
     fn add_worker(&self) -> (u64, mpsc::UnboundedReceiver<EngineRequest>) {
         let (requests, received) = mpsc::unbounded_channel();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let number = state.number();
         for request in state.unstarted.values().chain(state.cancels.values()) {
             // The receiver is returned below.
@@ -281,7 +288,7 @@ impl OuterEngine {
     }
 
     fn remove_worker(&self, number: u64) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.workers.retain(|worker| worker.number != number);
         state.waiting.retain(|_, pending| pending.worker != number);
         // What it was to start or to cancel is left to another one.

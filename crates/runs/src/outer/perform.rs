@@ -8,6 +8,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, PerformTask, PerformTaskReply};
 use steplatch_workflow::{Child, Effect, EngineAnswer, EngineTask, FunctionTurn, Input};
 
+use super::openings::{ended_in, opens};
 use super::{Registration, events_of};
 use crate::child;
 use crate::engine::Attempt;
@@ -72,11 +73,13 @@ impl Runs {
         let recorded = match &known {
             Some(_) => {
                 let from = verb.from;
+                let ended = ended_in(&events);
                 let recorded = shared.outer.record(&run, from, events).await;
                 let recorded = recorded.ok_or_else(|| TaskError::NotDriven(run.clone()))?;
                 if recorded < from {
                     return Err(TaskError::Gap { run, recorded, from });
                 }
+                shared.outer.openings.note(&ended);
                 recorded
             }
             // A run that has ended here has all of its events; one that began elsewhere has its journal there.
@@ -134,8 +137,10 @@ async fn performed(
 ) -> Result<EngineAnswer, TaskError> {
     let input = match effect {
         Effect::Perform { step, tool, params, limit } => {
+            let is_held = opens(&tool, &params);
             let action = Action { tool, params, step: step.to_string(), limit, attempt };
-            let outcome = perform(shared.clone(), caller, action).await;
+            let acting = perform(shared.clone(), caller, action);
+            let outcome = if is_held { shared.outer.openings.outcome(&step, acting).await } else { acting.await };
             Input::Outcome { step, outcome }
         }
         Effect::SetVariables { step, session_id, variables } => {

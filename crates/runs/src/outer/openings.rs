@@ -1,0 +1,156 @@
+//! Actions that open a terminal of their own, held until the engine has recorded their end.
+//!
+//! The worker that asked for one may be lost meanwhile. The next worker asks again under the same step, and gets the outcome of the
+//! same action. Without that, the end of the first request would close the terminal, and the step could not be repeated.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+use steplatch_workflow::{Event, Outcome};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// Actions in progress, and those whose end is not recorded yet.
+#[derive(Debug, Default)]
+pub(crate) struct Openings(Mutex<HashMap<String, Opening>>);
+
+#[derive(Debug)]
+struct Opening {
+    outcome: watch::Receiver<Option<Outcome>>,
+    acting: AbortHandle,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.acting.abort();
+    }
+}
+
+/// Whether an action opens a terminal that is closed with its request.
+pub(super) fn opens(tool: &str, params: &Map<String, Value>) -> bool {
+    tool == "open_terminal" || (tool == "run_command" && params.get("session_id").is_none_or(Value::is_null))
+}
+
+/// Returns the steps whose ends are among these events.
+pub(super) fn ended_in(events: &[Event]) -> Vec<StepId> {
+    let ended = |event: &Event| match event {
+        Event::StateCompleted { step, .. } => Some(step.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(ended).collect()
+}
+
+impl Openings {
+    /// Performs the action of a step, or waits for the one in progress. Dropping the future leaves the action running.
+    pub(super) async fn outcome(&self, step: &StepId, act: impl Future<Output = Outcome> + Send + 'static) -> Outcome {
+        let mut outcome = {
+            let mut open = self.0.lock();
+            let opening = open.entry(step.to_string()).or_insert_with(|| {
+                let (ended, outcome) = watch::channel(None);
+                let acting = tokio::spawn(async move {
+                    ended.send_replace(Some(act.await));
+                });
+                Opening { outcome, acting: acting.abort_handle() }
+            });
+            opening.outcome.clone()
+        };
+        match outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone()) {
+            Ok(outcome) => outcome.unwrap_or(Outcome::Unknown),
+            // Its run has ended, or the daemon stops.
+            Err(_) => Outcome::Unknown,
+        }
+    }
+
+    /// Forgets the actions of these steps, whose ends are in the journal.
+    pub(super) fn note(&self, ended: &[StepId]) {
+        let mut open = self.0.lock();
+        for step in ended {
+            open.remove(&step.to_string());
+        }
+    }
+
+    /// Forgets the actions of a run that has ended. One in progress is dropped.
+    pub(super) fn forget(&self, run: &RunId) {
+        let of_run = format!("{run}/");
+        self.0.lock().retain(|step, _| !step.starts_with(&of_run));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    const STEP: &str = "run_0123456789abcdef/build/2";
+
+    fn finished() -> Outcome {
+        Outcome::Finished { result: Map::from_iter([("session_id".to_owned(), json!("term_9j7ayeh6hh"))]) }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_lost_and_repeated_gets_the_outcome_of_one_action() {
+        let (openings, step): (_, StepId) = (Openings::default(), STEP.parse().unwrap());
+        let (begun, go_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let act = || {
+            let (begun, go_on) = (begun.clone(), go_on.clone());
+            async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                go_on.notified().await;
+                finished()
+            }
+        };
+        {
+            // The first worker is lost.
+            let mut first = std::pin::pin!(openings.outcome(&step, act()));
+            assert!(futures_poll(first.as_mut()).is_none());
+        }
+        go_on.notify_one();
+        assert_eq!(openings.outcome(&step, act()).await, finished());
+        // Once more, since its reply may be lost too.
+        assert_eq!(openings.outcome(&step, act()).await, finished());
+        assert_eq!(begun.load(Ordering::Relaxed), 1);
+        openings.forget(&"run_0123456789abcdef".parse().unwrap());
+        assert!(openings.0.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_its_run_drops_an_action_in_progress() {
+        let (openings, step): (_, StepId) = (Arc::new(Openings::default()), STEP.parse().unwrap());
+        let (alive, dropped) = tokio::sync::oneshot::channel::<()>();
+        let act = async move {
+            let _alive = alive;
+            std::future::pending().await
+        };
+        let waiting = tokio::spawn({
+            let openings = openings.clone();
+            async move { openings.outcome(&step, act).await }
+        });
+        tokio::task::yield_now().await;
+        openings.forget(&"run_0123456789abcdef".parse().unwrap());
+        assert_eq!(waiting.await.unwrap(), Outcome::Unknown);
+        assert!(dropped.await.is_err());
+    }
+
+    #[test]
+    fn only_what_has_a_terminal_of_its_own_is_held() {
+        let params = |session: Value| Map::from_iter([("session_id".to_owned(), session)]);
+        assert!(opens("open_terminal", &Map::new()));
+        assert!(opens("run_command", &Map::new()) && opens("run_command", &params(Value::Null)));
+        assert!(!opens("run_command", &params(json!("term_9j7ayeh6hh"))) && !opens("send_input", &Map::new()));
+    }
+
+    /// Polls a future once.
+    fn futures_poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+            std::task::Poll::Ready(value) => Some(value),
+            std::task::Poll::Pending => None,
+        }
+    }
+}

@@ -6,6 +6,7 @@ one byte through `ssh box cat`, so that the row of an input can be read whatever
 
 import argparse
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -14,6 +15,7 @@ import subprocess
 import tempfile
 import time
 
+import psutil
 from servers import Lines, Server
 
 INPUTS = 200
@@ -173,9 +175,14 @@ def main():
         finally:
             server.stop()
             subprocess.run([steplatch, "daemon", "stop"], env=environment, capture_output=True)
-            subprocess.run(["pkill", "-f", f"HOME={machine.home}|{machine.home}/.local"], capture_output=True)
             machine.sshd.terminate()
             machine.sshd.wait()
+            # The terminal host there outlives its connections, and its terminals with it.
+            for process in psutil.process_iter():
+                with contextlib.suppress(psutil.Error):
+                    if process.environ().get("HOME") == machine.home:
+                        process.kill()
+                        process.wait(10)
         print("| what | measured | beside | target | reached |\n| --- | ---: | ---: | --- | --- |")
         for what, measured, beside, target, reached in rows:
             said = "–" if reached is None else "yes" if reached else "**no**"

@@ -96,8 +96,11 @@ export class Painter {
     this.cursor = document.createElement("div");
     this.cursor.className = "cursor";
     this.cursor.hidden = true;
+    /** What stands at the cursor: the cursor itself, and what the screen's owner adds. @type {HTMLElement[]} */
+    this.atCursor = [this.cursor];
     /** What the properties of the element are set to. @type {Map<string, string>} */
     this.known = new Map();
+    this.placed = "";
     element.replaceChildren(this.cursor);
   }
 
@@ -135,6 +138,19 @@ export class Painter {
     this.paintState(screen);
   }
 
+  /**
+   * Moves what stands at the cursor. A translation of these few elements costs no layout; a property of the screen would be
+   * inherited by all of its rows, whose styles would be computed again with each key.
+   * @param {number} row
+   * @param {number} col
+   */
+  place(row, col) {
+    const place = `calc(${col} * 1ch) calc(${row} * 1lh)`;
+    if (place === this.placed) return;
+    this.placed = place;
+    for (const element of this.atCursor) element.style.translate = place;
+  }
+
   /** @param {Screen} screen */
   paintState(screen) {
     const { state } = screen;
@@ -150,8 +166,7 @@ export class Painter {
     const { cursor } = state;
     if (this.cursor.hidden === Boolean(cursor)) this.cursor.hidden = !cursor;
     if (cursor) {
-      this.set("--row", String(cursor.row));
-      this.set("--col", String(cursor.col));
+      this.place(cursor.row, cursor.col);
       this.cursor.dataset["shape"] = cursor.shape;
     }
   }

@@ -96,6 +96,7 @@ export function show(into, parts) {
   const painter = new Painter(element);
   // It is at the cursor, where a window for the composition of characters opens.
   element.append(keyboard);
+  painter.atCursor.push(keyboard);
 
   // ---- screen ----
 

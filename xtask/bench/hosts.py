@@ -97,7 +97,7 @@ def ssh_processes(folder):
 
 async def opened(session, host):
     more = {"host": host} if host else {}
-    reply = await session.call("open_terminal", shell="bash --norc", **more)
+    reply = await session.call("open_terminal", shell="bash", **more)
     if not reply.get("success"):
         raise ConnectionError(reply)
     return reply["session_id"]

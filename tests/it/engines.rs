@@ -6,6 +6,7 @@
 
 mod cases;
 mod functions;
+mod remotes;
 mod rig;
 mod temporal;
 
@@ -44,6 +45,16 @@ macro_rules! run_host_conformance {
             a_node_that_ran_when_its_daemon_was_killed_is_not_run_again,
         }
     };
+    (remotes, $engine:ident, $rig:expr) => {
+        run_host_conformance! { @cases $engine, $rig, remotes,
+            a_remote_workflow_survives_crashes_and_is_started_once,
+            a_remote_workflow_that_is_cancelled_is_cancelled_at_its_service,
+            a_machine_waits_for_the_remote_workflow_that_it_starts,
+            a_function_waits_for_the_remote_workflow_that_it_starts,
+            the_remote_workflow_of_a_cancelled_machine_is_cancelled_at_its_service,
+            a_machine_is_paused_with_the_remote_workflow_that_it_waits_for,
+        }
+    };
     (@cases $engine:ident, $rig:expr, $cases:ident, $($case:ident,)+) => {
         mod $engine {
             $(
@@ -62,3 +73,5 @@ run_host_conformance!(on_sqlite, super::rig::Rig::of_sqlite);
 run_host_conformance!(on_temporal, super::rig::Rig::of_temporal);
 run_host_conformance!(functions, functions_on_sqlite, super::rig::Rig::of_sqlite);
 run_host_conformance!(functions, functions_on_temporal, super::rig::Rig::of_temporal);
+run_host_conformance!(remotes, remotes_on_sqlite, super::rig::Rig::of_sqlite);
+run_host_conformance!(remotes, remotes_on_temporal, super::rig::Rig::of_temporal);

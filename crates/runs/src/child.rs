@@ -218,14 +218,11 @@ async fn begin(
             (document.clone(), shared.inline_source(caller, child.save_on_success).await)
         }
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
-            ResolvedTarget::Remote(_) if engine != EngineKind::Sqlite => {
-                return Err(ChildStartError::NotOnTemporal { name: name.to_string() });
-            }
             ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
                 check(&tool, &input)?;
                 let timeout = Some(child.limits.execution_timeout().into());
-                let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None };
+                let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None, engine };
                 return Ok(shared.begin_remote(caller, begins).await?);
             }
             ResolvedTarget::Machine(saved) => {

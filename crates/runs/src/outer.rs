@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use mirror::Mirror;
 use openings::Openings;
+pub(crate) use perform::begun_here;
 pub use worker::{WorkerRequests, WorkerToken};
 
 /// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
@@ -110,7 +111,7 @@ pub(crate) struct Registration {
     messages: mpsc::UnboundedSender<MirrorMessage>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) workflow: String,
-    /// What the run is.
+    /// Whether the run goes on here, in turns: it is a function or a remote workflow.
     pub(crate) is_function: bool,
     /// The events that the run began with; a function has none of its own.
     pub(crate) first: Arc<Vec<Event>>,

@@ -7,8 +7,10 @@
 mod answer;
 mod begin;
 mod entry;
+mod outer;
 mod run;
 mod state;
+mod turns;
 mod views;
 
 pub(super) use begin::RemoteLaunch;

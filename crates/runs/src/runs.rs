@@ -272,7 +272,9 @@ impl Runs {
                 Ok(begun) => begun,
                 Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
             };
-            Box::pin(self.start_remote(caller, tool, arguments, None, begun, key)).await
+            let (run, engine) = (RunId::random(), self.shared.engine_policy.default_engine());
+            let begins = RemoteLaunch { run, tool, input: arguments, timeout: None, parent: None, key, engine };
+            Box::pin(self.start_remote(caller, begins, begun)).await
         } else {
             let input = match arguments.get("input") {
                 _ if arguments.is_empty() => Value::Null,
@@ -348,7 +350,6 @@ impl Runs {
             Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if verb.rehearse.is_some() => {
                 return Err(not_rehearsed());
             }
-            Ok(RunTarget::Remote(_)) if engine != EngineKind::Sqlite => return Err(only_here()),
             Ok(RunTarget::Function(workflow)) => {
                 return match begun {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
@@ -364,7 +365,9 @@ impl Runs {
                 let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
                 let input = given.map_or_else(variables, RunArguments::into_arguments);
                 let timeout = verb.execution_timeout.map(TimeSpan::from_seconds);
-                return self.start_remote(caller, *tool, input, timeout, begun, key).await;
+                let run = RunId::random();
+                let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: None, key, engine };
+                return self.start_remote(caller, begins, begun).await;
             }
             Ok(RunTarget::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
@@ -431,18 +434,16 @@ impl Runs {
     async fn start_remote(
         &self,
         caller: &Arc<Caller>,
-        tool: ToolInfo,
-        input: Map<String, Value>,
-        timeout: Option<TimeSpan>,
+        begins: RemoteLaunch,
         begun: Option<Arc<Run>>,
-        key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
+        let RemoteLaunch { tool, input, key, engine, .. } = &begins;
         match begun {
             Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
             Some(run) => another(&run, key.as_ref()),
             None => {
-                check(&tool, &input).map_err(|error| not_started("validation_failed", error.to_string()))?;
-                let begins = RemoteLaunch { run: RunId::random(), tool, input, timeout, parent: None, key };
+                check(tool, input).map_err(|error| not_started("validation_failed", error.to_string()))?;
+                self.is_served(*engine)?;
                 let begun = self.shared.begin_remote(caller, begins).await;
                 begun.map_err(|error| not_started("execution_error", error.to_string()))
             }
@@ -742,12 +743,6 @@ fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>>
          choose another key"
     );
     Err(not_started(KEY_TAKEN, error))
-}
-
-/// Refuses to start a remote workflow on Temporal.
-fn only_here() -> Box<RunReply> {
-    let error = "a remote workflow is decided by its service, and does not run on Temporal; run it with --on sqlite";
-    not_started("execution_error", error.to_owned())
 }
 
 /// Refuses to rehearse what is no machine.

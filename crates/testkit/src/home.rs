@@ -61,6 +61,22 @@ impl Home {
         self.inside(&self.steplatch)
     }
 
+    /// Configures the remote service `north`, which is asked for the state of its runs every second. Its token is in a file. The
+    /// settings that there are stay.
+    pub fn uses_service(&self, url: &str, token: &str) {
+        let (secret, folder) = (self.path().join("token"), self.path().join(".config/steplatch"));
+        std::fs::write(&secret, format!("{token}\n")).expect("a file in a new folder");
+        std::fs::create_dir_all(&folder).expect("a folder in a new folder");
+        let file = folder.join("config.toml");
+        let settings = std::fs::read_to_string(&file).unwrap_or_default();
+        let service = format!(
+            "[[remote]]\nname = 'north'\nenabled = true\nbase_url = '{url}'\ntoken = 'file:{}'\nstatus_check_interval = 1000\n\
+             execution_timeout = 60000\n",
+            secret.display()
+        );
+        std::fs::write(&file, settings + &service).expect("a file in a new folder");
+    }
+
     /// Has a person answer the question of a run, or of one below it. Of several, none is named.
     pub fn answers(&self, run: &str, answer: &str) -> CommandOutput {
         self.runs(&["gates", "answer", &self.gate_of(run), answer])

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 use steplatch_testkit::{Agent, eventually_blocking};
 
+use super::remotes::{self, Service};
 use super::rig::{Rig, kill};
 
 fn then(next: &str) -> Value {
@@ -333,4 +334,24 @@ fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_it
         Some(begun).filter(|begun| begun["status"] == "completed")
     });
     assert!(!rig.home.runs(&["runs", "list", "--json"]).stdout.contains(begun["run_id"].as_str().unwrap()));
+}
+
+#[test]
+fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it() {
+    let Some(rig) = Rig::of_temporal("a_remote_workflow_is_seen_and_ended_on_the_server") else { return };
+    let service = Service::of(&rig);
+    for (number, how) in ["cancel", "terminate"].into_iter().enumerate() {
+        let run = remotes::begins(&rig);
+        let there = service.newest_run(number + 1);
+        let is_listed = |query: &str| is_listed(&rig, &format!("{query} AND StepWorkflow = 'workflow_deploy'"), &run);
+        eventually_blocking("the server shows its status", || {
+            is_listed("StepState = 'RUNNING' AND StepGateOpen = false")
+        });
+        service.sets(&there, json!({"status": "WAITING", "output": {"pending_gate": {"prompt": "Go on?"}}}));
+        eventually_blocking("the server shows its gate", || is_listed("StepState = 'WAITING' AND StepGateOpen = true"));
+        rig.asks_server(&["workflow", how, "--workflow-id", &run]).well();
+        // A wait for its end also returns while it waits at the service.
+        eventually_blocking("it is cancelled", || rig.run(&run)["status"] == "cancelled");
+        assert_eq!(service.cancels(), number + 1);
+    }
 }

@@ -15,17 +15,12 @@ fn log(home: &Home) -> String {
     std::fs::read_to_string(PathBuf::from(status["socket"].as_str().unwrap()).with_file_name("daemon.log")).unwrap()
 }
 
-/// Writes the configuration of a remote service, with its token in a file.
+/// Configures a remote service, whose runs are logged.
 fn configure(home: &Home, url: &str, token: &str) {
-    let (secret, folder) = (home.path().join("token"), home.path().join(".config/steplatch"));
-    std::fs::write(&secret, format!("{token}\n")).unwrap();
+    let folder = home.path().join(".config/steplatch");
     std::fs::create_dir_all(&folder).unwrap();
-    let settings = format!(
-        "daemon.log = 'info'\n[[remote]]\nname = 'north'\nenabled = true\nbase_url = '{url}'\ntoken = 'file:{}'\n\
-         status_check_interval = 1000\nexecution_timeout = 60000\n",
-        secret.display()
-    );
-    std::fs::write(folder.join("config.toml"), settings).unwrap();
+    std::fs::write(folder.join("config.toml"), "daemon.log = 'info'\n").unwrap();
+    home.uses_service(url, token);
 }
 
 fn kill_daemon(home: &Home) {

@@ -64,15 +64,6 @@ pub(crate) enum ChildStartError {
     /// The terminal that it is to work in cannot be used.
     #[error(transparent)]
     Terminal(#[from] LookupError),
-    /// The parent is on Temporal, where no remote workflows are.
-    #[error(
-        "'{name}' is a remote workflow, and a run on Temporal starts machines and functions only; run the outer workflow with \
-         --on sqlite"
-    )]
-    NotOnTemporal {
-        /// The name of the workflow.
-        name: String,
-    },
     /// The engine does not start it.
     #[error(transparent)]
     Start(#[from] StartError),

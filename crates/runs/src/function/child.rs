@@ -25,6 +25,7 @@ use crate::engine::StartError;
 use crate::engine_state::Engine;
 use crate::event::Unreadable;
 use crate::machine::{MachineLaunch, prepare};
+use crate::outer::begun_here;
 use crate::quota::DescendantQuota;
 use crate::remote::RemoteLaunch;
 use crate::result_error::{CallResultError, ResultError};
@@ -134,7 +135,8 @@ pub(super) fn begin_elsewhere(
                 return refused(CallOutcome::refused(error.to_string()));
             }
         }
-        shared.outer.begun(&id).unwrap_or_else(|| refused(raised(format!("run {id} has ended already"))))
+        let begun = begun_here(&shared, &id).await;
+        begun.unwrap_or_else(|| refused(raised(format!("run {id} has ended already"))))
     })
 }
 
@@ -162,14 +164,12 @@ async fn begin(
     let (file, text, declared, source) = match own {
         Some(own) => own,
         None => match shared.named(caller, &wanted.workflow).await? {
-            ResolvedTarget::Remote(tool) if engine != EngineKind::Sqlite => {
-                return Err(ChildStartError::NotOnTemporal { name: tool.name });
-            }
             ResolvedTarget::Remote(tool) => {
                 let ChildRequest { step, input, params, .. } = wanted;
                 let input = RunArguments { input, params }.into_arguments();
                 check(&tool, &input)?;
-                let begins = RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
+                let begins =
+                    RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None, engine };
                 return Ok(shared.begin_remote(caller, begins).await?);
             }
             ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved, engine).await,

@@ -13,6 +13,7 @@ use super::{Registration, events_of};
 use crate::child;
 use crate::engine::Attempt;
 use crate::engine_state::Engine;
+use crate::kind::Kind;
 use crate::machine::{Action, contract, perform};
 use crate::runs::Runs;
 
@@ -185,5 +186,16 @@ async fn begun(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: 
     {
         return refused(error.to_string());
     }
-    shared.outer.begun(&id).unwrap_or_else(|| refused(format!("run {id} has ended already")))
+    begun_here(shared, &id).await.unwrap_or_else(|| refused(format!("run {id} has ended already")))
+}
+
+/// Returns what the engine starts a run with that has begun here. A run of a remote workflow may have ended before the engine has
+/// it, and is followed to its end there.
+pub(crate) async fn begun_here(shared: &Engine, id: &RunId) -> Option<EngineAnswer> {
+    if let Some(begun) = shared.outer.begun(id) {
+        return Some(begun);
+    }
+    let run = shared.find(id).await.ok().flatten()?;
+    let workflow = run.about.workflow.clone();
+    (run.kind() == Kind::Remote).then(|| EngineAnswer::Begun { workflow, events: Vec::new(), function: true })
 }

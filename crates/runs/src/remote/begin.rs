@@ -31,6 +31,8 @@ pub(crate) struct RemoteLaunch {
     pub(crate) parent: Option<StepId>,
     /// A name under which only one run begins.
     pub(crate) key: Option<StartKey>,
+    /// The engine that shows the run. Its service does the work on each.
+    pub(crate) engine: EngineKind,
 }
 
 impl Engine {
@@ -53,7 +55,7 @@ impl Engine {
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
-        let RemoteLaunch { run, tool, input, timeout, parent, key } = begins;
+        let RemoteLaunch { run, tool, input, timeout, parent, key, engine } = begins;
         let began = RemoteStart {
             at: self.clock.now(),
             run: run.clone(),
@@ -77,7 +79,7 @@ impl Engine {
             pins: None,
             request,
             source,
-            engine: EngineKind::default(),
+            engine,
         };
         about.mask(&self.secrets);
         let (seal, environment) = (Seal::default(), Environment::Empty);

@@ -12,9 +12,11 @@ use steplatch_workflow::Input;
 
 use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
+use super::turns::Turns;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
+use crate::outer::{Mirror, MirrorMessage};
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 use crate::time_span::TimeSpan;
@@ -46,6 +48,9 @@ pub(crate) struct RemoteRun {
     pub(super) trouble: Option<String>,
     /// The request in progress, if there is one.
     asking: Option<PendingRequest>,
+    /// The engine that follows the run, if it is on one.
+    pub(super) mirror: Option<Mirror>,
+    pub(super) turns: Turns,
 }
 
 /// A request in progress, with its future answer.
@@ -75,6 +80,8 @@ pub(crate) enum ServiceReply {
 pub(crate) enum RemoteEvent {
     Reply(ServiceReply),
     Late,
+    /// A message of the engine that follows the run.
+    Outer(MirrorMessage),
 }
 
 /// What the journal has of a run of a remote workflow.
@@ -151,7 +158,7 @@ impl RunKind for RemoteRun {
             returned: end.map(|end| Arc::new(end.result.clone())),
             paused: self.state.paused.clone(),
             asks_elsewhere: end.is_none() && self.state.gate().is_some(),
-            trouble: self.trouble.clone().filter(|_| end.is_none()),
+            trouble: self.trouble.clone().or_else(|| self.mirror.as_ref()?.trouble.clone()).filter(|_| end.is_none()),
             ..RunStatus::default()
         }
     }
@@ -165,6 +172,9 @@ impl RunKind for RemoteRun {
                 workflow_id = self.began.workflow_id,
                 "a run of a remote workflow started"
             );
+        }
+        if let Some(mirror) = &mut self.mirror {
+            mirror.start(&self.recorder, attempt);
         }
         self.state.begins_by(self.recorder.shared.clock.now());
         // For a recovered run: the last daemon may have learned a secret and ended before it sealed it.
@@ -180,6 +190,7 @@ impl RunKind for RemoteRun {
                 RemoteEvent::Reply(came)
             }
             () = self.recorder.shared.clock.deadline(late) => RemoteEvent::Late,
+            message = next_message(&mut self.mirror) => RemoteEvent::Outer(message),
         }
     }
 
@@ -187,15 +198,19 @@ impl RunKind for RemoteRun {
         let goes_on = match event {
             RemoteEvent::Reply(came) => self.handle_reply(came).await,
             RemoteEvent::Late => self.late().await,
+            RemoteEvent::Outer(message) => self.receive(message).await,
         };
+        self.report_standing();
         goes_on && self.ask_next().await
     }
 
     async fn handle_input(&mut self, input: Input) -> Handled {
-        match self.input_recorded(input).await {
+        let handled = match self.input_recorded(input).await {
             Handled::Recorded => Handled::recorded(self.ask_next().await),
             handled => handled,
-        }
+        };
+        self.report_standing();
+        handled
     }
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
@@ -229,6 +244,7 @@ impl RemoteRun {
         let service = recorder.shared.remotes.service(&began.service);
         let turn = state.there.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
+        let mirror = Mirror::of(&recorder, true, Vec::new());
         Self {
             recorder,
             began,
@@ -242,6 +258,8 @@ impl RemoteRun {
             longest: Config::default().execution_timeout,
             trouble: None,
             asking: None,
+            mirror,
+            turns: Turns::default(),
         }
     }
 
@@ -338,7 +356,7 @@ impl RemoteRun {
     }
 
     /// Records an input.
-    async fn input_recorded(&mut self, input: Input) -> Handled {
+    pub(super) async fn input_recorded(&mut self, input: Input) -> Handled {
         let at = self.recorder.shared.clock.now();
         let entry = match input {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return Handled::Ignored,
@@ -447,6 +465,14 @@ impl RemoteRun {
                 "a run of a remote workflow ended"
             );
         }
+    }
+}
+
+/// Waits for a message of the engine that follows the run; forever if there is none.
+async fn next_message(mirror: &mut Option<Mirror>) -> MirrorMessage {
+    match mirror {
+        Some(mirror) => mirror.inbox.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -88,8 +88,9 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
     if let Some(gate) = state.gate() {
         let prompt: String =
             gate.get("prompt").and_then(Value::as_str).unwrap_or("a question").chars().take(500).collect();
-        let foreign = "Its service waits there for somebody who answers";
-        return Some(format!("{foreign} (in the service's words: {prompt}). This run continues then."));
+        return Some(format!(
+            "It waits at its service for an answer (in the service's words: {prompt}). Answer there; the run continues then."
+        ));
     }
     match &state.phase {
         Phase::ToStart if state.queued => {

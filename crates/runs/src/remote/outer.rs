@@ -1,0 +1,94 @@
+//! A run of a remote workflow that is on an outer engine: its service does the work, this daemon drives it, and the engine follows
+//! it, so that it is seen and cancelled there, and can be waited for by a run that the engine decides.
+
+use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, Input};
+use tokio::sync::oneshot;
+
+use super::run::RemoteRun;
+use super::turns::Standing;
+use crate::engine::{Handled, RunKind as _};
+use crate::outer::MirrorMessage;
+
+impl RemoteRun {
+    /// Handles a message of the engine. Returns false when this daemon must no longer drive the run.
+    pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
+        match message {
+            MirrorMessage::Started(started) => {
+                self.show_trouble(started.err());
+                true
+            }
+            MirrorMessage::Lost(how) => {
+                let reason = format!("Temporal has ended the run: {how}");
+                !matches!(self.input_recorded(Input::Cancel { reason }).await, Handled::Lost)
+            }
+            MirrorMessage::Task(task, reply) => {
+                self.show_trouble(None);
+                self.take_task(task, reply).await
+            }
+            // It has no events of the engine. The sender is answered that it has no driver for them.
+            MirrorMessage::Events(_) => true,
+        }
+    }
+
+    async fn take_task(&mut self, task: EngineTask, reply: oneshot::Sender<EngineAnswer>) -> bool {
+        match task {
+            EngineTask::Advance { turn, inputs } => {
+                let mut taken = Vec::new();
+                if self.turns.is_new(turn) {
+                    for input in inputs {
+                        let handled = match input {
+                            FunctionInput::Passed { input } if !self.is_over() => self.input_recorded(*input).await,
+                            // The call that follows the run has ended; this turn reports why.
+                            _ => Handled::Ignored,
+                        };
+                        if matches!(handled, Handled::Lost) {
+                            return false;
+                        }
+                        taken.push(matches!(handled, Handled::Recorded));
+                    }
+                }
+                // A run that has ended is answered for by the journal, which has its outcome.
+                if !self.is_over() {
+                    self.turns.end(turn, taken, self.standing(), reply);
+                }
+                true
+            }
+            EngineTask::Call { number, .. } => {
+                let standing = self.standing();
+                self.turns.follow(number, &standing, reply);
+                true
+            }
+            // It starts no runs, and has no effects of a machine.
+            EngineTask::BeginRun { .. }
+            | EngineTask::Perform { .. }
+            | EngineTask::ReadScreens { .. }
+            | EngineTask::Record => true,
+        }
+    }
+
+    /// Reports to the engine where the run stands, if that has changed.
+    pub(super) fn report_standing(&mut self) {
+        let standing = self.standing();
+        self.turns.note(&standing);
+    }
+
+    fn standing(&self) -> Standing {
+        let progress = self.progress();
+        let status = self.state.there.as_ref().and_then(|there| there.status.clone());
+        Standing {
+            status: status.unwrap_or_else(|| progress.state.name().to_owned()),
+            gate: progress.asks_elsewhere,
+            waits: progress.waits(),
+            paused: progress.paused.map(|pause| pause.by),
+            is_over: self.is_over(),
+        }
+    }
+
+    fn show_trouble(&mut self, trouble: Option<String>) {
+        let Some(mirror) = &mut self.mirror else { return };
+        if mirror.trouble != trouble {
+            mirror.trouble = trouble;
+            self.publish();
+        }
+    }
+}

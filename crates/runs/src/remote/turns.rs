@@ -1,0 +1,147 @@
+//! What an outer engine knows of a run of a remote workflow: this daemon drives the run, and the engine follows it in turns.
+//!
+//! Each turn reports where the run stands, and has the engine wait for one call that ends once it stands elsewhere.
+
+use serde_json::Value;
+use steplatch_workflow::{EngineAnswer, FunctionTurn, FunctionWork, FunctionWorkKind};
+use tokio::sync::oneshot;
+
+/// Where a run stands, as far as the engine shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// The status at the service, in its own word.
+    pub(super) status: String,
+    /// Whether it waits at a gate of the service.
+    pub(super) gate: bool,
+    /// Whether it waits for a person.
+    pub(super) waits: bool,
+    /// Who has paused it, if it is paused.
+    pub(super) paused: Option<String>,
+    /// Whether it has ended.
+    pub(super) is_over: bool,
+}
+
+/// The turns of one run.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// The last turn, with what it reported and its answer.
+    last: Option<(u64, Standing, EngineAnswer)>,
+    /// The engine's call that waits for a change.
+    waiting: Option<oneshot::Sender<EngineAnswer>>,
+}
+
+impl Turns {
+    /// Returns whether the inputs of a turn are to be applied: those of a repeated turn were.
+    pub(super) fn is_new(&self, turn: u64) -> bool {
+        self.last.as_ref().is_none_or(|(last, ..)| turn > *last)
+    }
+
+    /// Answers a turn, whose inputs had an effect or not (`taken`). A repeated turn has the same answer.
+    pub(super) fn end(
+        &mut self,
+        turn: u64,
+        taken: Vec<bool>,
+        standing: Standing,
+        reply: oneshot::Sender<EngineAnswer>,
+    ) {
+        if self.is_new(turn) {
+            let follow = FunctionWork { id: turn.to_string(), kind: FunctionWorkKind::Call { number: turn } };
+            let Standing { status, gate, waits, paused, .. } = standing.clone();
+            let report = FunctionTurn {
+                // Also a call of an earlier turn is waited for no longer.
+                whole: true,
+                begun: vec![follow],
+                taken,
+                shown: status,
+                gate,
+                waits,
+                paused,
+                ..FunctionTurn::default()
+            };
+            self.last = Some((turn, standing, EngineAnswer::Advanced { turn: Box::new(report) }));
+        }
+        if let Some((_, _, answer)) = &self.last {
+            // The engine may have gone; it asks again.
+            let _ = reply.send(answer.clone());
+        }
+    }
+
+    /// Has a call wait until the run stands elsewhere than the turn of that number reported. A call of a turn that is not the last
+    /// one, or that an earlier daemon reported, ends at once.
+    pub(super) fn follow(&mut self, number: u64, standing: &Standing, reply: oneshot::Sender<EngineAnswer>) {
+        let is_current = self.last.as_ref().is_some_and(|(turn, reported, _)| *turn == number && reported == standing);
+        self.waiting = Some(reply);
+        if !is_current {
+            self.answer();
+        }
+    }
+
+    /// Ends the call that waits, if the run stands elsewhere now.
+    pub(super) fn note(&mut self, standing: &Standing) {
+        if self.last.as_ref().is_none_or(|(_, reported, _)| reported != standing) {
+            self.answer();
+        }
+    }
+
+    fn answer(&mut self) {
+        if let Some(reply) = self.waiting.take() {
+            // The engine may have gone; it asks again.
+            let _ = reply.send(EngineAnswer::Called { outcome: Value::Null });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(status: &str) -> Standing {
+        Standing { status: status.to_owned(), ..Standing::default() }
+    }
+
+    fn turn(turns: &mut Turns, number: u64, standing: Standing) -> FunctionTurn {
+        let (reply, mut answer) = oneshot::channel();
+        turns.end(number, Vec::new(), standing, reply);
+        match answer.try_recv().unwrap() {
+            EngineAnswer::Advanced { turn } => *turn,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn follow(turns: &mut Turns, number: u64, standing: &Standing) -> oneshot::Receiver<EngineAnswer> {
+        let (reply, answer) = oneshot::channel();
+        turns.follow(number, standing, reply);
+        answer
+    }
+
+    #[test]
+    fn a_call_ends_once_the_run_stands_elsewhere_than_its_turn_reported() {
+        let mut turns = Turns::default();
+        assert_eq!(turn(&mut turns, 1, at("RUNNING")).shown, "RUNNING");
+        let mut call = follow(&mut turns, 1, &at("RUNNING"));
+        turns.note(&at("RUNNING"));
+        assert!(call.try_recv().is_err());
+        turns.note(&at("WAITING"));
+        assert!(call.try_recv().is_ok());
+        turn(&mut turns, 2, at("WAITING"));
+        assert!(follow(&mut turns, 1, &at("WAITING")).try_recv().is_ok(), "of an earlier turn");
+        assert!(follow(&mut turns, 2, &at("COMPLETED")).try_recv().is_ok(), "it has gone on meanwhile");
+    }
+
+    #[test]
+    fn a_repeated_turn_has_the_same_answer_and_a_repeated_call_replaces_the_lost_one() {
+        let mut turns = Turns::default();
+        let first = turn(&mut turns, 1, at("RUNNING"));
+        assert!(!turns.is_new(1) && turns.is_new(2));
+        assert_eq!(turn(&mut turns, 1, at("WAITING")), first);
+        drop(follow(&mut turns, 1, &at("RUNNING")));
+        let mut again = follow(&mut turns, 1, &at("RUNNING"));
+        turns.note(&at("WAITING"));
+        assert!(again.try_recv().is_ok());
+    }
+
+    #[test]
+    fn a_call_that_an_earlier_daemon_reported_ends_at_once() {
+        assert!(follow(&mut Turns::default(), 4, &at("RUNNING")).try_recv().is_ok());
+    }
+}

@@ -1,0 +1,141 @@
+//! The cases of the suite that are about remote workflows. Each is the same for every engine.
+
+use serde_json::{Value, json};
+use steplatch_testkit::fake::{Route, TOKEN};
+use steplatch_testkit::{FakeService, eventually_blocking};
+use tokio::runtime::Runtime;
+
+use super::rig::Rig;
+
+/// A service that the home of a rig uses. It offers the tool `workflow_deploy`, whose runs stay as they are.
+pub(super) struct Service {
+    fake: FakeService,
+    _runtime: Runtime,
+}
+
+impl Service {
+    pub(super) fn of(rig: &Rig) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let fake = runtime.block_on(FakeService::start());
+        fake.offer("7", "Deploy");
+        fake.script("7", vec![json!({"status": "RUNNING", "output": null})]);
+        rig.home.uses_service(&fake.url(), TOKEN);
+        eventually_blocking("its workflow is a tool", || {
+            rig.home.runs(&["remote", "refresh"]);
+            rig.home.runs(&["workflow", "list"]).stdout.contains("workflow_deploy")
+        });
+        Self { fake, _runtime: runtime }
+    }
+
+    /// Waits until the service has a run, and returns its id there.
+    fn run(&self) -> String {
+        self.newest_run(1)
+    }
+
+    /// Waits until the service has so many runs, and returns the id of the last one there.
+    pub(super) fn newest_run(&self, count: usize) -> String {
+        eventually_blocking("the service has the run", || Some(self.fake.runs().get(count - 1)?.id.clone()))
+    }
+
+    pub(super) fn sets(&self, run: &str, status: Value) {
+        self.fake.script_run(run, vec![status]);
+    }
+
+    fn completes(&self, run: &str) {
+        self.sets(run, json!({"status": "COMPLETED", "output": {"deployed": "prod"}}));
+    }
+
+    pub(super) fn cancels(&self) -> usize {
+        self.fake.count(Route::Cancel)
+    }
+}
+
+pub(super) fn begins(rig: &Rig) -> String {
+    let begun = rig.agent.calls("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0}));
+    begun["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{begun}")).to_owned()
+}
+
+/// Returns a machine that waits for the remote workflow, and returns what came of it.
+fn above() -> Value {
+    json!({"initial_state": "nest", "states": {
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "workflow_deploy"}},
+                 "transitions": [{"condition": "success", "next_state": "end"}]},
+        "end": {"action": {"tool": "return", "params": {"result": "{nest_result}"}}}}})
+}
+
+pub(super) fn a_remote_workflow_survives_crashes_and_is_started_once(rig: &Rig) {
+    let service = Service::of(rig);
+    let run = begins(rig);
+    let there = service.run();
+    rig.crashes();
+    rig.recovers();
+    service.completes(&there);
+    let ended = rig.ended(&run);
+    assert_eq!(
+        (&ended["status"], &ended["result"]["output"]["deployed"]),
+        (&json!("completed"), &json!("prod")),
+        "{ended}"
+    );
+    assert_eq!(service.fake.count(Route::Start), 1);
+}
+
+pub(super) fn a_remote_workflow_that_is_cancelled_is_cancelled_at_its_service(rig: &Rig) {
+    let service = Service::of(rig);
+    let run = begins(rig);
+    service.run();
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    assert_eq!(rig.ended(&run)["status"], "cancelled");
+    assert_eq!(service.cancels(), 1);
+}
+
+pub(super) fn a_machine_waits_for_the_remote_workflow_that_it_starts(rig: &Rig) {
+    let service = Service::of(rig);
+    let run = rig.begins(above());
+    let there = service.run();
+    rig.crashes();
+    rig.recovers();
+    service.completes(&there);
+    let ended = rig.ended(&run);
+    assert!(ended["result"].to_string().contains("prod"), "{ended}");
+    assert_eq!((&ended["status"], service.fake.count(Route::Start)), (&json!("completed"), 1), "{ended}");
+}
+
+pub(super) fn a_function_waits_for_the_remote_workflow_that_it_starts(rig: &Rig) {
+    let service = Service::of(rig);
+    let run = rig.begins_file(
+        "async def story(ctx):\n    told = await ctx.run_workflow('workflow_deploy')\n    return told['output']['deployed']\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    let there = service.run();
+    rig.crashes();
+    rig.recovers();
+    service.completes(&there);
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("prod")), "{ended}");
+    assert_eq!(service.fake.count(Route::Start), 1);
+}
+
+pub(super) fn the_remote_workflow_of_a_cancelled_machine_is_cancelled_at_its_service(rig: &Rig) {
+    let service = Service::of(rig);
+    let run = rig.begins(above());
+    service.run();
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    assert_eq!(rig.ended(&run)["status"], "cancelled");
+    eventually_blocking("the service has cancelled it", || service.cancels() == 1);
+}
+
+pub(super) fn a_machine_is_paused_with_the_remote_workflow_that_it_waits_for(rig: &Rig) {
+    let service = Service::of(rig);
+    let run = rig.begins(above());
+    let there = service.run();
+    rig.home.runs(&["runs", "pause", &run]).well();
+    let below = eventually_blocking("the run below is paused", || {
+        let listed = rig.home.runs(&["runs", "list", "--json"]).json();
+        let below = listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run)?.clone();
+        (!below["paused"].is_null()).then_some(below)
+    });
+    rig.home.runs(&["runs", "resume", &run]).well();
+    service.completes(&there);
+    assert_eq!(rig.ended(&run)["status"], "completed", "{below}");
+}

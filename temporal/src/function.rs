@@ -28,6 +28,10 @@ use crate::wire::{DECIDES_WITHIN, PassedInput, RunInput, TakenInput, TaskInput, 
 /// How long one attempt of a task may take. A call has limits of its own, and a lost worker is noticed by its heartbeats.
 const LONGEST_TASK: Duration = Duration::from_secs(30 * 86_400);
 
+/// The most bytes of the inputs of a turn, as JSON: a payload in Temporal has at most 2 MB. One input is always brought, and the
+/// daemon answers with outcomes of at most 1.1 MB.
+const MOST_OF_TURN: usize = 1_200_000;
+
 /// By how much a deadline may be later than the one that is armed, without a timer of its own.
 const CLOSE: Duration = Duration::from_millis(500);
 
@@ -92,10 +96,11 @@ impl<'a> FunctionDriver<'a> {
 
     pub(crate) async fn drive(mut self) -> Outcome {
         loop {
+            let count = self.portion();
             let FunctionTurn { whole, begun, ended, taken, deadline, shown, gate, waits, paused, over } =
-                self.advance().await;
-            let updates = std::mem::take(&mut self.inputs).into_iter().map(|(update, _)| update);
-            for (place, update) in updates.enumerate() {
+                self.advance(count).await;
+            let updates: Vec<_> = self.inputs.drain(..count).map(|(update, _)| update).collect();
+            for (place, update) in updates.into_iter().enumerate() {
                 if let Some(update) = update {
                     let taken = taken.get(place).copied().unwrap_or_default();
                     self.ctx.state_mut(|run| run.answer(update, TakenInput { taken, ..TakenInput::default() }));
@@ -114,14 +119,26 @@ impl<'a> FunctionDriver<'a> {
             self.arm(deadline);
             self.shown.show(self.ctx, shown, gate);
             self.notify_parent(waits);
-            self.wake().await;
+            if self.inputs.is_empty() {
+                self.wake().await;
+            }
         }
     }
 
-    /// Has the daemon make a turn. A host that is away is waited for.
-    async fn advance(&mut self) -> FunctionTurn {
+    /// Returns how many inputs the next turn brings.
+    fn portion(&self) -> usize {
+        let mut bytes = 0;
+        let fits = |(_, input): &&(Option<u64>, FunctionInput)| {
+            bytes += serde_json::to_string(input).map_or(0, |text| text.len());
+            bytes <= MOST_OF_TURN
+        };
+        self.inputs.iter().take_while(fits).count().max(1).min(self.inputs.len())
+    }
+
+    /// Has the daemon make a turn with the first inputs. A host that is away is waited for.
+    async fn advance(&mut self, count: usize) -> FunctionTurn {
         self.turn += 1;
-        let inputs = self.inputs.iter().map(|(_, input)| input.clone()).collect();
+        let inputs = self.inputs.iter().take(count).map(|(_, input)| input.clone()).collect();
         let input = self.task(EngineTask::Advance { turn: self.turn, inputs });
         loop {
             let options = self.options(WorkflowCancellationToken::new());

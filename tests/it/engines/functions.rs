@@ -193,3 +193,18 @@ pub(super) fn a_node_that_ran_when_its_daemon_was_killed_is_not_run_again(rig: &
     assert_eq!(ended["result"], json!([false, "unknown"]), "{ended}");
     assert_eq!(noted(rig), ["begun"]);
 }
+
+pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
+    let run = begins(
+        rig,
+        "many = await asyncio.gather(*[ctx.run('long') for _ in range(5)])\nawait ctx.gate('Go on?')\nreturn [len(one['output']) for one in many]",
+        "BashNode(id='long', session=session, command='touch at-$RANDOM; until [ $(ls at-* | wc -l) -ge 5 ]; do sleep 0.01; done; head -c 500000 /dev/zero | tr \"\\\\0\" x')",
+        json!({}),
+    );
+    let gate = rig.gate(&run);
+    rig.crashes();
+    rig.recovers();
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
+}

@@ -222,13 +222,36 @@ fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
     assert!(error.contains("at most 2000 calls") && error.contains("--on sqlite"), "{ended}");
     let large = rig.begins_file(
         "async def story(ctx):\n    await ctx.run('large')\n\
-         BashNode(id='large', session=session, command='head -c 1200000 /dev/zero | tr \"\\\\0\" x')\n\
+         BashNode(id='large', session=session, command='head -c 300000 /dev/zero | tr \"\\\\0\" \"\\\\1\"')\n\
          Workflow(id='story', session=session, fn=story)\n",
         json!({}),
     );
     let ended = rig.ended(&large);
     let error = ended["error"].as_str().unwrap();
-    assert!(error.contains("has at most 1000000") && error.contains("--on sqlite"), "{ended}");
+    assert!(error.contains("has at most 1100000") && error.contains("--on sqlite"), "{ended}");
+    let together = rig.begins_file(
+        "async def story(ctx):\n    for _ in range(17):\n        await ctx.run('large')\n\
+         BashNode(id='large', session=session, command='head -c 950000 /dev/zero | tr \"\\\\0\" x')\n\
+         Workflow(id='story', session=session, fn=story)\n",
+        json!({}),
+    );
+    let ended = rig.ended(&together);
+    let error = ended["error"].as_str().unwrap();
+    assert!(error.contains("at most 16000000 bytes") && error.contains("--on sqlite"), "{ended}");
+}
+
+#[test]
+fn a_run_that_is_cancelled_while_the_server_is_away_ends_once_it_is_back() {
+    let Some(rig) = Rig::of_temporal("a_run_that_is_cancelled_while_the_server_is_away") else { return };
+    let function =
+        "async def story(ctx):\n    await ctx.gate('Go on?')\nWorkflow(id='story', session=session, fn=story)\n";
+    let run = rig.begins_file(function, json!({}));
+    rig.gate(&run);
+    rig.kills_server();
+    let cancel = rig.agent.begins("cancel_run", json!({"run_id": run}));
+    rig.start_server();
+    let cancelled = cancel.ends();
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }
 
 #[test]

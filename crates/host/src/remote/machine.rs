@@ -230,7 +230,13 @@ impl Machine {
         }
         let known = self.hosts().into_iter().find(|host| host.socket() == reached.socket);
         // A known one has a connection of its own.
-        Ok(known.unwrap_or_else(|| self.adopt(reached.socket.clone(), Some(*reached))))
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let host = self.adopt(reached.socket.clone(), Some(*reached));
+        // The next daemon is the same client, and finds this host, also before there is a terminal.
+        self.write_notes().await;
+        Ok(host)
     }
 
     pub(crate) fn status(&self) -> RemoteHostStatus {

@@ -11,8 +11,9 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// The most bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB.
-pub(super) const MOST_BYTES_OF_OUTCOME: usize = 1_000_000;
+/// The most bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The longest output of a node, which is
+/// shortened to 512 KiB and stands in its outcome twice, fits.
+pub(super) const MOST_BYTES_OF_OUTCOME: usize = 1_100_000;
 
 /// The work that the engine does.
 #[derive(Debug, Default)]

@@ -44,6 +44,7 @@ macro_rules! run_host_conformance {
             a_function_ends_at_its_time_limit,
             a_node_that_ran_when_its_daemon_was_killed_is_not_run_again,
             long_outputs_of_calls_that_end_at_once_come_whole,
+            a_function_that_never_waits_is_paused_and_cancelled,
         }
     };
     (remotes, $engine:ident, $rig:expr) => {

@@ -208,3 +208,13 @@ pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(vec![500_000; 5])), "{ended}");
 }
+
+pub(super) fn a_function_that_never_waits_is_paused_and_cancelled(rig: &Rig) {
+    let run = begins(rig, "while True:\n    sum(range(30000))\n    await ctx.run('identity', 1)", "", json!({}));
+    rig.home.runs(&["runs", "pause", &run]).well();
+    assert!(rig.run(&run)["paused"]["since"].is_string());
+    rig.home.runs(&["runs", "resume", &run]).well();
+    assert!(rig.run(&run)["paused"].is_null());
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    assert_eq!(rig.ended(&run)["status"], "cancelled");
+}

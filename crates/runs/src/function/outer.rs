@@ -40,14 +40,19 @@ impl FunctionRun {
     pub(super) async fn next_elsewhere(&mut self) -> FunctionEvent {
         let Some(mirror) = &mut self.mirror else { return std::future::pending().await };
         let is_ready = self.work.is_ready();
-        let turn_is_over = !is_ready && self.work.outer.as_ref().is_some_and(super::outer_work::OuterWork::is_in_turn);
+        let turn_is_over = self.work.outer.as_ref().is_some_and(|outer| outer.is_turn_over(is_ready));
         tokio::select! {
             biased;
             Some((number, came)) = self.work.next() => FunctionEvent::Performed { number, came },
             message = mirror.inbox.next() => FunctionEvent::Outer(message),
             () = std::future::ready(()), if turn_is_over => FunctionEvent::TurnOver,
             () = std::future::ready(()), if is_ready => match self.work.next_ready() {
-                Some((number, came)) => FunctionEvent::Outcome { number, came, by: None },
+                Some((number, came)) => {
+                    if let Some(outer) = &mut self.work.outer {
+                        outer.count_step();
+                    }
+                    FunctionEvent::Outcome { number, came, by: None }
+                }
                 // Something was ready.
                 None => FunctionEvent::TurnOver,
             },
@@ -176,8 +181,9 @@ impl FunctionRun {
             paused: self.folded.paused.as_ref().map(|pause| pause.by.clone()),
             ..FunctionTurn::default()
         };
+        let is_ready = self.work.is_ready();
         if let Some(outer) = &mut self.work.outer {
-            outer.end_turn(turn);
+            outer.end_turn(turn, is_ready);
         }
         true
     }

@@ -15,6 +15,16 @@ use super::work::CallOutcome;
 /// shortened to 512 KiB and stands in its outcome twice, fits.
 pub(super) const MOST_BYTES_OF_OUTCOME: usize = 1_100_000;
 
+/// The most outcomes that come at once and are applied in one turn. The engine brings what has arrived there before the next one:
+/// also a function that never waits is paused.
+const MOST_STEPS: u32 = 20;
+
+/// How the timer is named with which the engine asks for another turn; the number of this turn follows.
+const NEXT: &str = "next/";
+
+/// After which time the engine asks for the next turn of a function that does not wait.
+const NEXT_TURN: Duration = Duration::from_millis(1);
+
 /// The work that the engine does.
 #[derive(Debug, Default)]
 pub(super) struct OuterWork {
@@ -46,6 +56,8 @@ struct PendingTurn {
     number: u64,
     /// Which of its inputs had an effect.
     taken: Vec<bool>,
+    /// How many outcomes that came at once were applied in it.
+    steps: u32,
     reply: oneshot::Sender<EngineAnswer>,
 }
 
@@ -128,7 +140,7 @@ impl OuterWork {
                 false
             }
             turn => {
-                *turn = Some(PendingTurn { number, taken: Vec::new(), reply });
+                *turn = Some(PendingTurn { number, taken: Vec::new(), steps: 0, reply });
                 true
             }
         }
@@ -146,9 +158,27 @@ impl OuterWork {
         self.turn.is_some()
     }
 
-    /// Ends the turn: answers with it, and with what the engine does not know yet.
-    pub(super) fn end_turn(&mut self, turn: FunctionTurn) {
-        let Some(PendingTurn { number, taken, reply }) = self.turn.take() else { return };
+    /// Counts an outcome that came at once.
+    pub(super) fn count_step(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.steps += 1;
+        }
+    }
+
+    /// Whether the engine waits for a turn that is to be ended: the function waits, or it has done so much that comes at once
+    /// (`is_ready`: more of that is there).
+    pub(super) fn is_turn_over(&self, is_ready: bool) -> bool {
+        self.turn.as_ref().is_some_and(|turn| !is_ready || turn.steps >= MOST_STEPS)
+    }
+
+    /// Ends the turn: answers with it, and with what the engine does not know yet. The engine asks for the next one soon where the
+    /// function goes on by itself (`is_ready`).
+    pub(super) fn end_turn(&mut self, turn: FunctionTurn, is_ready: bool) {
+        let Some(PendingTurn { number, taken, reply, .. }) = self.turn.take() else { return };
+        self.works.retain(|id, _| !id.starts_with(NEXT));
+        if is_ready {
+            self.works.insert(format!("{NEXT}{number}"), FunctionWorkKind::Timer { after: NEXT_TURN });
+        }
         let begun = self.works.iter().filter(|(id, _)| !self.reported.contains(*id));
         let begun = begun.map(|(id, kind)| FunctionWork { id: id.clone(), kind: kind.clone() }).collect();
         let ended = self.reported.iter().filter(|id| !self.works.contains_key(*id)).cloned().collect();
@@ -170,7 +200,7 @@ mod tests {
     fn turn(work: &mut OuterWork, number: u64) -> FunctionTurn {
         let (reply, mut answer) = oneshot::channel();
         if work.begin_turn(number, reply) {
-            work.end_turn(FunctionTurn::default());
+            work.end_turn(FunctionTurn::default(), false);
         }
         match answer.try_recv().unwrap() {
             EngineAnswer::Advanced { turn } => *turn,
@@ -196,6 +226,22 @@ mod tests {
         let second = turn(&mut work, 2);
         assert_eq!((names(&second.begun), &second.ended[..]), (vec!["3"], &["1".to_owned()][..]));
         assert!(!second.whole && turn(&mut work, 3) == FunctionTurn::default());
+    }
+
+    #[test]
+    fn the_turn_of_a_function_that_never_waits_ends_and_the_engine_asks_for_the_next_one() {
+        let mut work = OuterWork::default();
+        for number in 1..=2 {
+            let (reply, mut answer) = oneshot::channel();
+            assert!(work.begin_turn(number, reply) && !work.is_turn_over(true) && work.is_turn_over(false));
+            (0..MOST_STEPS).for_each(|_| work.count_step());
+            assert!(work.is_turn_over(true));
+            work.end_turn(FunctionTurn::default(), true);
+            let EngineAnswer::Advanced { turn } = answer.try_recv().unwrap() else { panic!("no turn") };
+            assert_eq!(names(&turn.begun), [format!("next/{number}")]);
+            assert!(work.take_timer(&format!("next/{number}")).is_none(), "nothing follows from it");
+        }
+        assert_eq!(turn(&mut work, 3).begun, [], "it waits");
     }
 
     #[test]

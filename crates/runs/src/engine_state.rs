@@ -179,7 +179,7 @@ impl Engine {
             broken: Mutex::default(),
             locked: LockedRuns::default(),
             secret_answers: SecretAnswers::default(),
-            outer: Arc::default(),
+            outer: Arc::new(OuterEngine::new(worker_token.exists())),
             worker_token,
             engine_policy,
             stopping: CancellationToken::new(),

@@ -12,7 +12,7 @@ mod worker;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use steplatch_access::Caller;
 use steplatch_ids::RunId;
 use steplatch_protocol::EngineRequest;
 use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use mirror::Mirror;
 use openings::Openings;
@@ -30,9 +30,11 @@ pub use worker::{WorkerRequests, WorkerToken};
 /// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
 const TAKEN_WITHIN: Duration = Duration::from_secs(8);
 
-/// How long an input waits until the engine has the run, and how often it looks.
+/// How long an input waits until the engine has the run, or until a worker is back.
 const STARTED_WITHIN: Duration = Duration::from_secs(4);
-const STARTED_LOOK: Duration = Duration::from_millis(20);
+
+/// For how long after its start a daemon expects that the workers of the last one come back.
+const RETURNS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a run that is decided elsewhere receives.
 #[derive(Debug)]
@@ -69,9 +71,13 @@ pub(crate) enum InputEnd {
 }
 
 /// The connection of the daemon's runs with an outer engine.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct OuterEngine {
     state: Mutex<State>,
+    /// Counts changes of the workers and of the runs that none has started.
+    changes: watch::Sender<u64>,
+    /// Until when workers of the last daemon are expected, if it had any.
+    expected_until: Option<Instant>,
     /// Actions that outlive the requests for them.
     openings: Openings,
 }
@@ -149,6 +155,16 @@ impl Drop for MirrorInbox {
 }
 
 impl OuterEngine {
+    /// Makes the connection. `had_workers` is whether a daemon of this state directory ever had a worker.
+    pub(crate) fn new(had_workers: bool) -> Self {
+        Self {
+            state: Mutex::default(),
+            changes: watch::Sender::default(),
+            expected_until: had_workers.then(|| Instant::now() + RETURNS_WITHIN),
+            openings: Openings::default(),
+        }
+    }
+
     /// Registers a run that is decided elsewhere.
     pub(crate) fn register(
         self: &Arc<Self>,
@@ -181,6 +197,20 @@ impl OuterEngine {
         !self.state.lock().workers.is_empty()
     }
 
+    /// Returns whether a worker is connected. Those of the last daemon connect to a new one in a moment, and are waited for.
+    pub(crate) async fn is_served_soon(&self) -> bool {
+        let mut changes = self.changes.subscribe();
+        // `self` has a sender.
+        let served = changes.wait_for(|_| self.is_served() || !self.expects_workers());
+        drop(tokio::time::timeout(STARTED_WITHIN, served).await);
+        self.is_served()
+    }
+
+    /// Whether the daemon is so young that the workers of the last one may not have connected yet.
+    fn expects_workers(&self) -> bool {
+        self.expected_until.is_some_and(|until| Instant::now() < until)
+    }
+
     /// Has a registered run started in the engine, now or once a worker connects. Starting a run twice does nothing.
     pub(crate) fn start(&self, run: &RunId) {
         let mut state = self.state.lock();
@@ -206,16 +236,10 @@ impl OuterEngine {
 
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
-        let is_unstarted = || {
-            let state = self.state.lock();
-            state.unstarted.contains_key(run) && !state.workers.is_empty()
-        };
-        let started = async {
-            while is_unstarted() {
-                tokio::time::sleep(STARTED_LOOK).await;
-            }
-        };
-        if tokio::time::timeout(STARTED_WITHIN, started).await.is_err() {
+        let mut changes = self.changes.subscribe();
+        // `self` has a sender.
+        let ready = changes.wait_for(|_| self.can_take(run));
+        if tokio::time::timeout(STARTED_WITHIN, ready).await.is_err() && self.is_served() {
             return InputEnd::Unknown("the engine does not have the run yet; try it again".to_owned());
         }
         let (reply, end) = oneshot::channel();
@@ -239,12 +263,21 @@ impl OuterEngine {
         }
     }
 
+    /// Whether an input of a run is passed now: a worker is there that has started the run, or none is expected.
+    fn can_take(&self, run: &RunId) -> bool {
+        let state = self.state.lock();
+        match state.workers.is_empty() {
+            true => !self.expects_workers(),
+            false => !state.unstarted.contains_key(run),
+        }
+    }
+
     /// Sends a message to a run in progress. Returns whether it has a driver.
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
-        let mut state = self.state.lock();
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
-            state.note_started(run);
+            self.note_started(run);
         }
+        let state = self.state.lock();
         state.mirrors.get(run).is_some_and(|known| known.messages.send(message).is_ok())
     }
 
@@ -253,7 +286,7 @@ impl OuterEngine {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
             // The engine has it: only a started run has events of its own.
-            self.state.lock().note_started(run);
+            self.note_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
         recorded.await.ok()
@@ -263,7 +296,7 @@ impl OuterEngine {
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
         // The engine has it.
-        self.state.lock().note_started(run);
+        self.note_started(run);
         self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
         answer.await.ok()
     }
@@ -285,7 +318,16 @@ impl OuterEngine {
             let _ = requests.send(request.clone());
         }
         state.workers.push(Worker { number, requests });
+        drop(state);
+        self.changes.send_modify(|changes| *changes += 1);
         (number, received)
+    }
+
+    /// Notes that the engine has a run, and has it cancelled if that was wanted before.
+    fn note_started(&self, run: &RunId) {
+        self.state.lock().note_started(run);
+        // Not under the lock: a receiver takes that one.
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     fn remove_worker(&self, number: u64) {

@@ -340,7 +340,7 @@ impl Runs {
                 }
                 Some(run) => another(&run, key.as_ref()),
                 None => {
-                    self.is_served(engine)?;
+                    self.is_served(engine).await?;
                     let from = FunctionLocation::File(file);
                     self.shared.begin_function(caller, &verb, from, given, key, engine).await
                 }
@@ -355,7 +355,7 @@ impl Runs {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
                     Some(run) => another(&run, key.as_ref()),
                     None => {
-                        self.is_served(engine)?;
+                        self.is_served(engine).await?;
                         let from = FunctionLocation::Library(&workflow);
                         self.shared.begin_function(caller, &verb, from, given, key, engine).await
                     }
@@ -404,7 +404,7 @@ impl Runs {
         };
         let prepared = prepare(&definition, caller, &mut start);
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;
-        self.is_served(engine)?;
+        self.is_served(engine).await?;
         if engine != EngineKind::Sqlite {
             let bytes = definition.document().to_string().len() + serde_json::json!(start.variables).to_string().len();
             if bytes > MOST_BYTES_ELSEWHERE {
@@ -421,9 +421,9 @@ impl Runs {
     }
 
     /// Refuses a start in an engine that no worker serves.
-    fn is_served(&self, engine: EngineKind) -> Result<(), Box<RunReply>> {
+    async fn is_served(&self, engine: EngineKind) -> Result<(), Box<RunReply>> {
         match engine {
-            EngineKind::Temporal if !self.shared.outer.is_served() => {
+            EngineKind::Temporal if !self.shared.outer.is_served_soon().await => {
                 Err(not_started("execution_error", NOT_SERVED.to_owned()))
             }
             EngineKind::Temporal | EngineKind::Sqlite => Ok(()),
@@ -443,7 +443,7 @@ impl Runs {
             Some(run) => another(&run, key.as_ref()),
             None => {
                 check(tool, input).map_err(|error| not_started("validation_failed", error.to_string()))?;
-                self.is_served(*engine)?;
+                self.is_served(*engine).await?;
                 let begun = self.shared.begin_remote(caller, begins).await;
                 begun.map_err(|error| not_started("execution_error", error.to_string()))
             }

@@ -378,3 +378,16 @@ fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it(
         assert_eq!(service.cancels(), number + 1);
     }
 }
+
+#[test]
+fn an_answer_and_a_start_right_after_the_end_of_a_daemon_wait_for_the_worker() {
+    let Some(rig) = Rig::of_temporal("an_answer_right_after_the_end_of_a_daemon") else { return };
+    let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let run = rig.begins(asking.clone());
+    let gate = rig.gate(&run);
+    kill(&rig.daemon()["pid"], Signal::KILL);
+    rig.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    assert_eq!(rig.ended(&run)["status"], "completed");
+    kill(&rig.daemon()["pid"], Signal::KILL);
+    rig.gate(&rig.begins(asking));
+}

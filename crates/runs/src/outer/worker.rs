@@ -42,6 +42,12 @@ impl WorkerToken {
         kept(&self.token, || random_name() + &random_name())
     }
 
+    /// Whether there is a secret: a worker has connected before.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.token.exists()
+    }
+
     fn host(&self) -> io::Result<String> {
         kept(&self.host, || {
             let name = queue_part(&rustix::system::uname().nodename().to_string_lossy());

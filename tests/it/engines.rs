@@ -21,6 +21,7 @@ macro_rules! run_host_conformance {
             a_nested_run_survives_a_crash_and_returns_its_result,
             a_host_that_was_away_finds_what_was_printed_meanwhile,
             what_happens_after_a_cancel_changes_nothing,
+            the_terminals_of_a_run_that_is_cancelled_at_the_gate_of_a_nested_one_are_closed,
             a_run_ends_at_its_limit_of_states,
             a_run_ends_at_its_time_limit,
             a_state_ends_at_its_time_limit,

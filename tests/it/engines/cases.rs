@@ -164,6 +164,16 @@ pub(super) fn what_happens_after_a_cancel_changes_nothing(rig: &Rig) {
     assert_eq!(lines(rig, "began"), ["once"]);
 }
 
+pub(super) fn the_terminals_of_a_run_that_is_cancelled_at_the_gate_of_a_nested_one_are_closed(rig: &Rig) {
+    let nest = json!({"action": {"tool": "run_workflow", "params": {"workflow_definition": machine("ask", json!({"ask": ask("end"), "end": last(), "refused": last()}))}},
+        "transitions": then("end")});
+    let run = rig.begins(machine("open", json!({"open": open("nest"), "nest": nest, "end": last()})));
+    rig.gate(&run);
+    rig.home.runs(&["runs", "cancel", &run]).well();
+    let left = rig.agent.calls("list_terminal_sessions", json!({}));
+    assert_eq!(left["sessions"], json!([]), "{left}");
+}
+
 pub(super) fn a_run_ends_at_its_limit_of_states(rig: &Rig) {
     let states = json!({"round": {"action": {"tool": "list_terminal_sessions"}, "transitions": then("round")}});
     let run = rig.begins_with(machine("round", states), json!({"max_states": 5}));

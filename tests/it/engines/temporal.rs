@@ -391,3 +391,32 @@ fn an_answer_and_a_start_right_after_the_end_of_a_daemon_wait_for_the_worker() {
     kill(&rig.daemon()["pid"], Signal::KILL);
     rig.gate(&rig.begins(asking));
 }
+
+#[test]
+fn what_a_terminated_run_has_started_ends_with_it() {
+    let Some(rig) = Rig::of_temporal("what_a_terminated_run_has_started_ends_with_it") else { return };
+    let asking = json!({"initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Go on?"}}}}});
+    let above = json!({"initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "cat"}}, "transitions": then("nest")},
+        "nest": {"action": {"tool": "run_workflow", "params": {"workflow_definition": asking}}}}});
+    let function = "async def story(ctx):\n    return await ctx.run_workflow('inner')\n\
+         async def inner(ctx):\n    await ctx.gate('Go on?')\n\
+         Workflow(id='inner', session=session, fn=inner)\nWorkflow(id='story', session=session, fn=story)\n";
+    for is_function in [false, true] {
+        let run = match is_function {
+            true => rig.begins_file(function, json!({"workflow_name": "story"})),
+            false => rig.begins(above.clone()),
+        };
+        rig.gate(&run);
+        rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).well();
+        eventually_blocking("all runs are over", || {
+            let listed = rig.home.runs(&["runs", "list", "--json"]).json();
+            let is_over = |run: &Value| run["state"] != "waiting" && run["state"] != "running";
+            if listed["runs"].as_array().unwrap().iter().all(is_over) { Ok(()) } else { Err(listed) }
+        });
+        eventually_blocking("all terminals are closed", || {
+            let listed = rig.agent.calls("list_terminal_sessions", json!({}));
+            if listed["sessions"] == json!([]) { Ok(()) } else { Err(listed) }
+        });
+    }
+}

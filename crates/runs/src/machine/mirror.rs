@@ -8,7 +8,7 @@ use steplatch_library::Signature;
 use steplatch_workflow::{Decision, Event, Input, ShellAnswer, decide};
 
 use super::contract;
-use super::run::MachineRun;
+use super::run::{MachineRun, leaves_work};
 use crate::engine::{Attempt, Handled, Recorder, RunKind as _};
 use crate::outer::{EventBatch, InputEnd, MirrorMessage, NOT_SERVED};
 
@@ -40,9 +40,16 @@ impl MachineRun {
             MirrorMessage::Lost(how) => {
                 let reason = format!("Temporal has ended the run: {how}");
                 let now = self.recorder.shared.clock.now();
-                let Decision { events, .. } = decide(&self.definition, &self.history, Input::Cancel { reason }, now);
+                let Decision { events, mut effects } =
+                    decide(&self.definition, &self.history, Input::Cancel { reason }, now);
                 let from = self.history.events_applied() as u64;
-                self.take(from, events).await
+                if !self.take(from, events).await {
+                    return false;
+                }
+                // The engine asks for nothing any more, so that what the run has opened is closed by its host.
+                effects.retain(leaves_work);
+                self.perform_all(effects, Attempt::First).await;
+                true
             }
             // That is a task of a function. The engine is answered that it is not performed.
             MirrorMessage::Task(..) => true,

@@ -481,12 +481,17 @@ impl MachineRun {
     }
 
     /// Performs the effects.
-    async fn perform_all(&mut self, effects: Vec<Effect>, attempt: Attempt) {
+    pub(super) async fn perform_all(&mut self, effects: Vec<Effect>, attempt: Attempt) {
+        let mut abandons = false;
         for effect in effects {
-            // What follows begins once the abandoned runs have ended: it may use what they use.
-            if matches!(effect, Effect::Perform { .. } | Effect::StartRun { .. }) {
+            // What follows begins once the abandoned runs have ended: it may use what they use. A terminal is not closed while one
+            // of them waits at a gate for a person.
+            let is_closing = matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. });
+            if matches!(effect, Effect::Perform { .. } | Effect::StartRun { .. }) || (is_closing && abandons) {
                 self.await_closing().await;
+                abandons = false;
             }
+            abandons |= matches!(effect, Effect::Abandon { .. });
             self.perform(effect, attempt);
         }
         // A run counts as finished once its terminals are closed, since its waiters may list the terminals.
@@ -608,7 +613,7 @@ impl MachineRun {
 }
 
 /// Whether an effect of a finished run takes time to complete.
-fn leaves_work(effect: &Effect) -> bool {
+pub(super) fn leaves_work(effect: &Effect) -> bool {
     matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
 }
 

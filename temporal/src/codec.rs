@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -176,6 +176,10 @@ fn make(path: &Path) -> io::Result<()> {
     let mut key = [0; KEY];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no randomness"))?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    if let Some(folder) = path.parent() {
+        // The worker may be the first program here: the state directory is made with the key.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
     let fresh = path.with_extension(format!("new{}", std::process::id()));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     file.write_all(text.as_bytes())?;
@@ -246,7 +250,7 @@ mod tests {
     fn a_key_is_made_once_and_is_refused_where_others_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = std::env::temp_dir().join(format!("steplatch-temporal-key-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        // The folder is made with it.
         let path = folder.join("key");
         let sealed = Codec::of_file(&path).unwrap().seal(&payload("x")).unwrap();
         assert_eq!(Codec::of_file(&path).unwrap().open(sealed), Ok(payload("x")));

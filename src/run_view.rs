@@ -236,17 +236,19 @@ pub(crate) struct Shown {
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /// Returns the line of an event about a run that a remote service executes.
-fn remote_line(event: &RunEvent) -> String {
+fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
     let asked = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
-    match (event.event_type.as_str(), asked) {
+    let told = match (event.event_type.as_str(), asked) {
         ("remote_queued", _) => "queued: its service is at its limit of concurrent runs".to_owned(),
         ("remote_refused", _) => format!("not started yet, next try {}: {}", text("again_at"), text("error")),
         ("remote_started", _) => format!("started by its service as {}", text("workflow_instance_id")),
         ("remote_cancelling", _) => format!("cancel requested from its service: {}", text("reason")),
         (_, Some(prompt)) => format!("waits at its service for an answer: {}", visible(prompt)),
         _ => format!("status at its service: {}", text("status")),
-    }
+    };
+    let told = width.map_or(told.clone(), |width| fitted(&told, width.saturating_sub(2)));
+    format!("  {QUIET}{told}{QUIET:#}")
 }
 
 /// A state that ends sooner than this is not animated.
@@ -314,11 +316,7 @@ impl Shown {
                 self.story.check(event);
                 Vec::new()
             }
-            remote if remote.starts_with("remote_") => {
-                let told = remote_line(event);
-                let told = self.width(taken + 2).map_or(told.clone(), |width| fitted(&told, width));
-                vec![format!("  {QUIET}{told}{QUIET:#}")]
-            }
+            remote if remote.starts_with("remote_") => vec![remote_line(event, self.width(taken))],
             _ if event.is_last() => self.story.finished(event),
             _ => {
                 let width = self.width(taken);
@@ -339,6 +337,7 @@ impl Shown {
             "state_completed" => story.leave(event, width),
             "gate_answered" => Some(answered(event, width)),
             "branch_ended" => Some(branch(event, width)),
+            remote if remote.starts_with("remote_") => Some(remote_line(event, width)),
             _ => story.calls.record(event, width),
         };
         if event.is_last() {

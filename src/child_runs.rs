@@ -4,6 +4,8 @@
 //! there on. The parent reports the outcome of a nested run, so one that cannot be followed is merely not shown.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -31,6 +33,8 @@ struct Child {
     /// The run that started it.
     parent: String,
     task: AbortHandle,
+    /// Whether it has sent an event.
+    is_met: Arc<AtomicBool>,
 }
 
 /// News about a nested run: an event, or that there are no more.
@@ -58,12 +62,19 @@ impl ChildRuns {
             return;
         }
         let Some(child) = child(event) else { return };
+        // The entry of a state and the start of its run both name it. It may not have been there at the entry.
+        if self.children.get(child).is_some_and(|known| !known.task.is_finished() || known.is_met.load(Relaxed)) {
+            return;
+        }
+        let is_met = Arc::new(AtomicBool::new(false));
+        let met = is_met.clone();
         let (mut events, sender, run) =
             (self.daemon.follow_from_its_beginning(child), self.sender.clone(), child.to_owned());
         let task = tokio::spawn(async move {
             loop {
                 match events.next().await {
                     Ok(Some(event)) => {
+                        met.store(true, Relaxed);
                         if sender.send(ChildNews::Event(event)).await.is_err() {
                             return;
                         }
@@ -78,7 +89,7 @@ impl ChildRuns {
             // A failure means that the watcher is gone.
             let _ = sender.send(ChildNews::Over(run)).await;
         });
-        let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };
+        let task = Child { parent: event.run_id.clone(), task: task.abort_handle(), is_met };
         self.children.insert(child.to_owned(), task);
     }
 

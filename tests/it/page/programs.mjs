@@ -34,6 +34,12 @@ async function isExact(page, what) {
 
 const sees = (page, text) => page.locator(".stage > .screen .row", { hasText: text }).first().waitFor();
 
+/** Ends a program, and waits until the shell asks: a program that ends may read what is typed after its last key. */
+async function quits(page, keys) {
+  await page.keyboard.type(keys);
+  await sees(page, /^ready> ?$/);
+}
+
 await play(async (browser) => {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, permissions: ["clipboard-read", "clipboard-write"] });
   const page = await open(context, given.url);
@@ -41,6 +47,9 @@ await play(async (browser) => {
   await page.goto(new URL(`#/terminals/${id}`, page.url()).href);
   await page.getByRole("button", { name: "Take over" }).click();
   await page.getByText("held by you").waitFor();
+
+  await page.keyboard.type("PS1='ready> '; clear\n");
+  await sees(page, /^ready> ?$/);
 
   // Characters of two columns, combined ones and emoji.
   await page.keyboard.type("clear; printf '漢字かな交じり|\\n한국어|\\ne\\xcc\\x81 o\\xcc\\x88|\\n👍🎉✅|\\n┌─┬─┐│█▓░\\n\\033[38;2;10;200;90mown colour\\033[0m \\033[48;5;24mground\\033[0m\\n'\n");
@@ -77,13 +86,13 @@ await play(async (browser) => {
   await page.locator(".stage > .screen .row", { hasText: "1 line 1 of the text" }).first().waitFor({ state: "detached" });
   await isExact(page, "vim, scrolled");
   await shot(page, "vim");
-  await page.keyboard.type(":q!\n");
+  await quits(page, ":q!\n");
 
   // htop or top: colours, columns and a screen that draws itself anew.
   await page.keyboard.type("clear; TERM=xterm-256color top -d 60\n");
   await sees(page, "PID");
   await isExact(page, "top");
-  await page.keyboard.type("q");
+  await quits(page, "q");
 
   // htop, which changes all the time: its process is stopped, so that one version of its screen is compared.
   await page.keyboard.type("set +m; clear; htop -d 5\n");
@@ -92,7 +101,7 @@ await play(async (browser) => {
   await isExact(page, "htop");
   await shot(page, "htop");
   await tell({ run: ["terminal", "signal", "work", "CONT", "--json"] });
-  await page.keyboard.type("q");
+  await quits(page, "q");
   await page.keyboard.type("set -m; clear\n");
 
   // A selection stays while the program prints, and what is shown catches up afterwards.

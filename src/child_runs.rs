@@ -3,9 +3,7 @@
 //! The events of a state's entry and of a function's call name the run that they start, so it can be followed from
 //! there on. The parent reports the outcome of a nested run, so one that cannot be followed is merely not shown.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -24,6 +22,8 @@ pub(crate) struct ChildRuns {
     received: mpsc::Receiver<ChildNews>,
     /// The runs that are followed, by their ids.
     children: HashMap<String, Child>,
+    /// The runs of which an event has come. They are not followed again.
+    met: HashSet<String>,
     /// Events that were received while the rest of another run was waited for.
     queued: VecDeque<RunEvent>,
 }
@@ -33,8 +33,6 @@ struct Child {
     /// The run that started it.
     parent: String,
     task: AbortHandle,
-    /// Whether it has sent an event.
-    is_met: Arc<AtomicBool>,
 }
 
 /// News about a nested run: an event, or that there are no more.
@@ -53,7 +51,7 @@ impl Drop for Child {
 impl ChildRuns {
     pub(crate) fn new(daemon: ReconnectingClient) -> Self {
         let (sender, received) = mpsc::channel(16);
-        Self { daemon, sender, received, children: HashMap::new(), queued: VecDeque::new() }
+        Self { daemon, sender, received, children: HashMap::new(), met: HashSet::new(), queued: VecDeque::new() }
     }
 
     /// Follows the run that `event` starts, if it starts one.
@@ -63,18 +61,15 @@ impl ChildRuns {
         }
         let Some(child) = child(event) else { return };
         // The entry of a state and the start of its run both name it. It may not have been there at the entry.
-        if self.children.get(child).is_some_and(|known| !known.task.is_finished() || known.is_met.load(Relaxed)) {
+        if self.met.contains(child) || self.children.get(child).is_some_and(|known| !known.task.is_finished()) {
             return;
         }
-        let is_met = Arc::new(AtomicBool::new(false));
-        let met = is_met.clone();
         let (mut events, sender, run) =
             (self.daemon.follow_from_its_beginning(child), self.sender.clone(), child.to_owned());
         let task = tokio::spawn(async move {
             loop {
                 match events.next().await {
                     Ok(Some(event)) => {
-                        met.store(true, Relaxed);
                         if sender.send(ChildNews::Event(event)).await.is_err() {
                             return;
                         }
@@ -89,8 +84,14 @@ impl ChildRuns {
             // A failure means that the watcher is gone.
             let _ = sender.send(ChildNews::Over(run)).await;
         });
-        let task = Child { parent: event.run_id.clone(), task: task.abort_handle(), is_met };
+        let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };
         self.children.insert(child.to_owned(), task);
+    }
+
+    fn note_met(&mut self, event: &RunEvent) {
+        if !self.met.contains(&event.run_id) {
+            self.met.insert(event.run_id.clone());
+        }
     }
 
     /// Returns the next event of a nested run; pending forever if there is none. Cancellation-safe.
@@ -100,7 +101,10 @@ impl ChildRuns {
         }
         loop {
             match self.received.recv().await {
-                Some(ChildNews::Event(event)) => return event,
+                Some(ChildNews::Event(event)) => {
+                    self.note_met(&event);
+                    return event;
+                }
                 Some(ChildNews::Over(run)) => drop(self.children.remove(&run)),
                 None => unreachable!("a sender is kept here"),
             }
@@ -130,7 +134,11 @@ impl ChildRuns {
         }
         let until_they_are_over = async {
             while left.iter().any(|run| self.children.contains_key(run)) {
-                match self.received.recv().await {
+                let news = self.received.recv().await;
+                if let Some(ChildNews::Event(event)) = &news {
+                    self.note_met(event);
+                }
+                match news {
                     Some(ChildNews::Event(event)) if left.contains(&event.run_id) => rest.push(event),
                     // Another nested run goes on, and may ask.
                     Some(ChildNews::Event(event)) => self.queued.push_back(event),

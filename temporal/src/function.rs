@@ -29,8 +29,8 @@ use crate::wire::{DECIDES_WITHIN, PassedInput, RunInput, TakenInput, TaskInput, 
 const LONGEST_TASK: Duration = Duration::from_secs(30 * 86_400);
 
 /// The most bytes of the inputs of a turn, as JSON: a payload in Temporal has at most 2 MB. One input is always brought, and the
-/// daemon answers with outcomes of at most 1.1 MB.
-const MOST_OF_TURN: usize = 1_200_000;
+/// daemon answers with outcomes of at most 1.9 MB.
+const MOST_OF_TURN: usize = 1_900_000;
 
 /// By how much a deadline may be later than the one that is armed, without a timer of its own.
 const CLOSE: Duration = Duration::from_millis(500);
@@ -107,6 +107,12 @@ impl<'a> FunctionDriver<'a> {
                 }
             }
             if let Some(outcome) = over {
+                // What was not brought any more has no effect, and its senders wait.
+                for (update, _) in self.inputs.drain(..) {
+                    if let Some(update) = update {
+                        self.ctx.state_mut(|run| run.answer(update, TakenInput::default()));
+                    }
+                }
                 return self.finish(outcome).await;
             }
             *self.paused.borrow_mut() = paused;

@@ -337,6 +337,7 @@ impl Bridge {
             EngineRequest::Start { run_id, workflow, events, function } => {
                 self.start(run_id, workflow, events, function).await;
             }
+            EngineRequest::Watch { run_id } => self.watch(run_id).await,
             EngineRequest::Input { id, run_id, key, input } => {
                 let report = self.pass(&run_id, key, input).await;
                 self.daemon.report(ReportRequest { run_id, id: Some(id), ..report }).await;

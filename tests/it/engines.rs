@@ -54,6 +54,7 @@ macro_rules! run_host_conformance {
             a_remote_workflow_that_is_cancelled_is_cancelled_at_its_service,
             a_machine_waits_for_the_remote_workflow_that_it_starts,
             a_function_waits_for_the_remote_workflow_that_it_starts,
+            a_secret_in_the_input_of_a_remote_workflow_comes_back_to_the_function_that_starts_it,
             the_remote_workflow_of_a_cancelled_machine_is_cancelled_at_its_service,
             a_machine_is_paused_with_the_remote_workflow_that_it_waits_for,
         }

@@ -80,6 +80,11 @@ pub enum EngineRequest {
         #[serde(default)]
         function: bool,
     },
+    /// Report the end of a run that was started before, if the engine ends it by itself.
+    Watch {
+        /// The run.
+        run_id: String,
+    },
     /// Pass an input to a run, once.
     Input {
         /// The number of the request.

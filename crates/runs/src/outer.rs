@@ -10,14 +10,14 @@ mod openings;
 mod perform;
 mod worker;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use steplatch_access::Caller;
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::EngineRequest;
 use steplatch_workflow::{EngineAnswer, EngineTask, Event, Input};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,10 +27,11 @@ use openings::Openings;
 pub(crate) use perform::begun_here;
 pub use worker::{WorkerRequests, WorkerToken};
 
-/// How long the worker may take to have an input taken by the engine. Less than a front-end waits for the driver of a run.
+/// How long an input may take until the engine has taken it, with the wait for the worker. Less than a front-end waits for the
+/// driver of a run.
 const TAKEN_WITHIN: Duration = Duration::from_secs(8);
 
-/// How long an input waits until the engine has the run, or until a worker is back.
+/// How long of that it waits until the engine has the run, or until a worker is back.
 const STARTED_WITHIN: Duration = Duration::from_secs(4);
 
 /// For how long after its start a daemon expects that the workers of the last one come back.
@@ -92,6 +93,8 @@ struct State {
     unstarted: BTreeMap<RunId, EngineRequest>,
     /// Runs in progress that are to be cancelled. Each worker that connects is asked for it, since the last one may have gone.
     cancels: BTreeMap<RunId, EngineRequest>,
+    /// Steps of runs in progress that are not waited for any longer.
+    left: HashMap<RunId, HashSet<StepId>>,
     /// Inputs without an answer, by the number of their request.
     waiting: HashMap<u64, PendingInput>,
     /// The number of the next worker or request.
@@ -119,6 +122,8 @@ pub(crate) struct Registration {
     pub(crate) workflow: String,
     /// Whether the run goes on here, in turns: it is a function or a remote workflow.
     pub(crate) is_function: bool,
+    /// Whether a worker starts it in the engine: no run above it does.
+    is_root: bool,
     /// The events that the run began with; a function has none of its own.
     pub(crate) first: Arc<Vec<Event>>,
 }
@@ -149,6 +154,7 @@ impl Drop for MirrorInbox {
             state.mirrors.remove(&self.run);
             state.unstarted.remove(&self.run);
             state.cancels.remove(&self.run);
+            state.left.remove(&self.run);
             self.engine.openings.forget(&self.run);
         }
     }
@@ -172,11 +178,12 @@ impl OuterEngine {
         caller: Arc<Caller>,
         workflow: String,
         is_function: bool,
+        is_root: bool,
         first: Vec<Event>,
     ) -> MirrorInbox {
         let (sender, messages) = mpsc::unbounded_channel();
         let first = Arc::new(first);
-        let registration = Registration { messages: sender.clone(), caller, workflow, is_function, first };
+        let registration = Registration { messages: sender.clone(), caller, workflow, is_function, is_root, first };
         self.state.lock().mirrors.insert(run.clone(), registration);
         MirrorInbox { run: run.clone(), engine: self.clone(), messages, sender }
     }
@@ -222,6 +229,25 @@ impl OuterEngine {
         state.ask(request);
     }
 
+    /// Has a worker report it if the engine ends a run in progress by itself. Each worker that connects is asked for it, since the one
+    /// that has started the run may be gone.
+    pub(crate) fn watch(&self, run: &RunId) {
+        self.state.lock().ask(EngineRequest::Watch { run_id: run.to_string() });
+    }
+
+    /// Notes that a run in progress waits no longer for what a step of it does.
+    pub(crate) fn leave(&self, step: &StepId) {
+        let mut state = self.state.lock();
+        if state.mirrors.contains_key(&step.run) {
+            state.left.entry(step.run.clone()).or_default().insert(step.clone());
+        }
+    }
+
+    /// Whether a run in progress waits no longer for what a step of it does.
+    pub(crate) fn is_left(&self, step: &StepId) -> bool {
+        self.state.lock().left.get(&step.run).is_some_and(|left| left.contains(step))
+    }
+
     /// Has a run in progress cancelled in the engine, now or once a worker connects. Returns whether a worker was asked.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
@@ -236,6 +262,7 @@ impl OuterEngine {
 
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
+        let late = tokio::time::Instant::now() + TAKEN_WITHIN;
         let mut changes = self.changes.subscribe();
         // `self` has a sender.
         let ready = changes.wait_for(|_| self.can_take(run));
@@ -254,7 +281,7 @@ impl OuterEngine {
             state.ask(EngineRequest::Input { id: number, run_id: run.to_string(), key, input });
             number
         };
-        let end = tokio::time::timeout(TAKEN_WITHIN, end).await;
+        let end = tokio::time::timeout_at(late, end).await;
         self.state.lock().waiting.remove(&number);
         match end {
             Ok(Ok(end)) => end,
@@ -313,9 +340,11 @@ impl OuterEngine {
         let (requests, received) = mpsc::unbounded_channel();
         let mut state = self.state.lock();
         let number = state.number();
-        for request in state.unstarted.values().chain(state.cancels.values()) {
+        let started = state.mirrors.iter().filter(|(run, known)| known.is_root && !state.unstarted.contains_key(*run));
+        let watches = started.map(|(run, _)| EngineRequest::Watch { run_id: run.to_string() });
+        for request in state.unstarted.values().chain(state.cancels.values()).cloned().chain(watches) {
             // The receiver is returned below.
-            let _ = requests.send(request.clone());
+            let _ = requests.send(request);
         }
         state.workers.push(Worker { number, requests });
         drop(state);

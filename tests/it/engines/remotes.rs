@@ -56,7 +56,7 @@ pub(super) fn begins(rig: &Rig) -> String {
 }
 
 /// Returns a machine that waits for the remote workflow, and returns what came of it.
-fn above() -> Value {
+pub(super) fn above() -> Value {
     json!({"initial_state": "nest", "states": {
         "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "workflow_deploy"}},
                  "transitions": [{"condition": "success", "next_state": "end"}]},
@@ -114,6 +114,21 @@ pub(super) fn a_function_waits_for_the_remote_workflow_that_it_starts(rig: &Rig)
     let ended = rig.ended(&run);
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!("prod")), "{ended}");
     assert_eq!(service.fake.count(Route::Start), 1);
+}
+
+pub(super) fn a_secret_in_the_input_of_a_remote_workflow_comes_back_to_the_function_that_starts_it(rig: &Rig) {
+    let service = Service::of(rig);
+    let run = rig.begins_file(
+        &format!(
+            "async def story(ctx):\n    told = await ctx.run_workflow('workflow_deploy', params={{'note': '{TOKEN}'}})\n\
+             \x20   return [told['output']['deployed'], len(told['input']['note'])]\n\
+             Workflow(id='story', session=session, fn=story)\n"
+        ),
+        json!({}),
+    );
+    service.completes(&service.run());
+    let ended = rig.ended(&run);
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(["prod", TOKEN.len()])), "{ended}");
 }
 
 pub(super) fn the_remote_workflow_of_a_cancelled_machine_is_cancelled_at_its_service(rig: &Rig) {

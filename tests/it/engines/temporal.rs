@@ -228,7 +228,7 @@ fn a_function_that_makes_too_many_calls_ends_with_the_limit() {
     );
     let ended = rig.ended(&large);
     let error = ended["error"].as_str().unwrap();
-    assert!(error.contains("has at most 1100000") && error.contains("--on sqlite"), "{ended}");
+    assert!(error.contains("has at most 1900000") && error.contains("--on sqlite"), "{ended}");
     let together = rig.begins_file(
         "async def story(ctx):\n    for _ in range(17):\n        await ctx.run('large')\n\
          BashNode(id='large', session=session, command='head -c 950000 /dev/zero | tr \"\\\\0\" x')\n\
@@ -377,6 +377,19 @@ fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it(
         eventually_blocking("it is cancelled", || rig.run(&run)["status"] == "cancelled");
         assert_eq!(service.cancels(), number + 1);
     }
+    // Of a machine that waits for it, only the workflow that follows it is terminated.
+    let run = rig.begins(remotes::above());
+    service.newest_run(3);
+    let below = eventually_blocking("it has begun", || {
+        let listed = rig.home.runs(&["runs", "list", "--json"]).json();
+        let below = listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run)?.clone();
+        Some(below["run_id"].as_str()?.to_owned())
+    });
+    eventually_blocking("the server has it", || {
+        rig.asks_server(&["workflow", "terminate", "--workflow-id", &below]).code == 0
+    });
+    assert_eq!(rig.ended(&run)["status"], "failed");
+    eventually_blocking("its service has cancelled it", || service.cancels() == 3);
 }
 
 #[test]
@@ -408,6 +421,10 @@ fn what_a_terminated_run_has_started_ends_with_it() {
             false => rig.begins(above.clone()),
         };
         rig.gate(&run);
+        // Another worker has started it.
+        rig.kills_worker();
+        rig.start_worker();
+        rig.await_worker();
         rig.asks_server(&["workflow", "terminate", "--workflow-id", &run]).well();
         eventually_blocking("all runs are over", || {
             let listed = rig.home.runs(&["runs", "list", "--json"]).json();

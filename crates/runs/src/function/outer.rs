@@ -4,7 +4,7 @@
 //! continues with that, its new calls are recorded, and the engine is answered with what the run waits for then. The journal has
 //! the same entries as that of a function which this daemon decides by itself, so reports, gates and a restart are the same.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use steplatch_library::Signature;
 use steplatch_python_api::{Answer, Call, CallKind};
@@ -15,6 +15,7 @@ use super::cancel::ENDS_WITHIN;
 use super::child;
 use super::entry::{CallLabel, Entry};
 use super::history::{CallTarget, child_of, child_step};
+use super::outer_work::OuterWork;
 use super::run::{FunctionEvent, FunctionRun};
 use super::work::{CallOutcome, left_of};
 use crate::child::LEFT_ALONE;
@@ -40,19 +41,16 @@ impl FunctionRun {
     pub(super) async fn next_elsewhere(&mut self) -> FunctionEvent {
         let Some(mirror) = &mut self.mirror else { return std::future::pending().await };
         let is_ready = self.work.is_ready();
-        let turn_is_over = self.work.outer.as_ref().is_some_and(|outer| outer.is_turn_over(is_ready));
+        let outer = self.work.outer.as_ref();
+        let turn_is_over = outer.is_some_and(|outer| outer.is_turn_over(is_ready, Instant::now()));
+        let goes_on = is_ready && !outer.is_some_and(OuterWork::is_between_turns);
         tokio::select! {
             biased;
             Some((number, came)) = self.work.next() => FunctionEvent::Performed { number, came },
             message = mirror.inbox.next() => FunctionEvent::Outer(message),
             () = std::future::ready(()), if turn_is_over => FunctionEvent::TurnOver,
-            () = std::future::ready(()), if is_ready => match self.work.next_ready() {
-                Some((number, came)) => {
-                    if let Some(outer) = &mut self.work.outer {
-                        outer.count_step();
-                    }
-                    FunctionEvent::Outcome { number, came, by: None }
-                }
+            () = std::future::ready(()), if goes_on => match self.work.next_ready() {
+                Some((number, came)) => FunctionEvent::Outcome { number, came, by: None },
                 // Something was ready.
                 None => FunctionEvent::TurnOver,
             },
@@ -83,7 +81,7 @@ impl FunctionRun {
         let Some(outer) = &mut self.work.outer else { return true };
         match task {
             EngineTask::Advance { turn, inputs } => {
-                if !outer.begin_turn(turn, reply) {
+                if !outer.begin_turn(turn, reply, Instant::now()) {
                     return true;
                 }
                 for input in inputs {
@@ -190,7 +188,7 @@ impl FunctionRun {
 
     /// Passes an input of a person, an agent or a run above to the engine, and applies what follows from it.
     pub(super) async fn pass_on(&mut self, input: Input) -> Handled {
-        let is_in_turn = self.work.outer.as_ref().is_some_and(super::outer_work::OuterWork::is_in_turn);
+        let is_in_turn = self.work.outer.as_ref().is_some_and(OuterWork::is_in_turn);
         let (shared, run) = (self.recorder.shared.clone(), self.recorder.run.id.clone());
         match &input {
             // The engine waits for this turn, and is answered with what the run waits for after it. A second cancel is not

@@ -3,7 +3,7 @@
 //! Pure: the driver of the run adds and takes work away, and reports the difference to the engine after each of its turns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use steplatch_workflow::{EngineAnswer, FunctionTurn, FunctionWork, FunctionWorkKind};
@@ -11,13 +11,13 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// The most bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The longest output of a node, which is
-/// shortened to 512 KiB and stands in its outcome twice, fits.
-pub(super) const MOST_BYTES_OF_OUTCOME: usize = 1_100_000;
+/// The most bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The longest output of a node is
+/// shortened to 512 KiB and stands in its outcome twice, so that it fits unless JSON escapes most of it.
+pub(super) const MOST_BYTES_OF_OUTCOME: usize = 1_900_000;
 
-/// The most outcomes that come at once and are applied in one turn. The engine brings what has arrived there before the next one:
-/// also a function that never waits is paused.
-const MOST_STEPS: u32 = 20;
+/// How long a turn of a function takes that does not wait. The engine brings what has arrived there before the next one: also such a
+/// function is paused.
+const LONGEST_TURN: Duration = Duration::from_millis(200);
 
 /// How the timer is named with which the engine asks for another turn; the number of this turn follows.
 const NEXT: &str = "next/";
@@ -56,8 +56,7 @@ struct PendingTurn {
     number: u64,
     /// Which of its inputs had an effect.
     taken: Vec<bool>,
-    /// How many outcomes that came at once were applied in it.
-    steps: u32,
+    began: Instant,
     reply: oneshot::Sender<EngineAnswer>,
 }
 
@@ -129,7 +128,7 @@ impl OuterWork {
 
     /// Begins a turn. Returns whether its inputs are to be applied: a turn that was made before has its answer, and one that is
     /// under way goes on.
-    pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
+    pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
             let _ = reply.send(answer.clone());
             return false;
@@ -140,7 +139,7 @@ impl OuterWork {
                 false
             }
             turn => {
-                *turn = Some(PendingTurn { number, taken: Vec::new(), steps: 0, reply });
+                *turn = Some(PendingTurn { number, taken: Vec::new(), began: now, reply });
                 true
             }
         }
@@ -158,17 +157,15 @@ impl OuterWork {
         self.turn.is_some()
     }
 
-    /// Counts an outcome that came at once.
-    pub(super) fn count_step(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.steps += 1;
-        }
+    /// Whether the engine waits for a turn that is to be ended: the function waits, or it has gone on for long with what comes at
+    /// once (`is_ready`: more of that is there).
+    pub(super) fn is_turn_over(&self, is_ready: bool, now: Instant) -> bool {
+        self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= LONGEST_TURN)
     }
 
-    /// Whether the engine waits for a turn that is to be ended: the function waits, or it has done so much that comes at once
-    /// (`is_ready`: more of that is there).
-    pub(super) fn is_turn_over(&self, is_ready: bool) -> bool {
-        self.turn.as_ref().is_some_and(|turn| !is_ready || turn.steps >= MOST_STEPS)
+    /// Whether the function goes on only in the next turn, for which the engine asks by itself.
+    pub(super) fn is_between_turns(&self) -> bool {
+        self.turn.is_none() && self.works.keys().any(|id| id.starts_with(NEXT))
     }
 
     /// Ends the turn: answers with it, and with what the engine does not know yet. The engine asks for the next one soon where the
@@ -199,7 +196,7 @@ mod tests {
 
     fn turn(work: &mut OuterWork, number: u64) -> FunctionTurn {
         let (reply, mut answer) = oneshot::channel();
-        if work.begin_turn(number, reply) {
+        if work.begin_turn(number, reply, Instant::now()) {
             work.end_turn(FunctionTurn::default(), false);
         }
         match answer.try_recv().unwrap() {
@@ -232,16 +229,19 @@ mod tests {
     fn the_turn_of_a_function_that_never_waits_ends_and_the_engine_asks_for_the_next_one() {
         let mut work = OuterWork::default();
         for number in 1..=2 {
-            let (reply, mut answer) = oneshot::channel();
-            assert!(work.begin_turn(number, reply) && !work.is_turn_over(true) && work.is_turn_over(false));
-            (0..MOST_STEPS).for_each(|_| work.count_step());
-            assert!(work.is_turn_over(true));
+            let (now, (reply, mut answer)) = (Instant::now(), oneshot::channel());
+            assert!(
+                work.begin_turn(number, reply, now) && !work.is_turn_over(true, now) && work.is_turn_over(false, now)
+            );
+            assert!(work.is_turn_over(true, now + LONGEST_TURN) && !work.is_between_turns());
             work.end_turn(FunctionTurn::default(), true);
+            assert!(work.is_between_turns());
             let EngineAnswer::Advanced { turn } = answer.try_recv().unwrap() else { panic!("no turn") };
             assert_eq!(names(&turn.begun), [format!("next/{number}")]);
             assert!(work.take_timer(&format!("next/{number}")).is_none(), "nothing follows from it");
         }
         assert_eq!(turn(&mut work, 3).begun, [], "it waits");
+        assert!(!work.is_between_turns());
     }
 
     #[test]

@@ -3,13 +3,18 @@
 //! The journal has what has arrived, in order and each event once, and gates, reports and lists come from it. An input counts
 //! as recorded once the events that follow from it are in the journal.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
+use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_workflow::{Decision, Event, Input, ShellAnswer, decide};
+use steplatch_workflow::{CurrentStep, Decision, Event, Input, ShellAnswer, decide};
 
 use super::contract;
 use super::run::{MachineRun, leaves_work};
+use crate::child::LEFT_ALONE;
 use crate::engine::{Attempt, Handled, Recorder, RunKind as _};
+use crate::kind::Kind;
 use crate::outer::{EventBatch, InputEnd, MirrorMessage, NOT_SERVED};
 
 impl MachineRun {
@@ -42,12 +47,13 @@ impl MachineRun {
                 let now = self.recorder.shared.clock.now();
                 let Decision { events, mut effects } =
                     decide(&self.definition, &self.history, Input::Cancel { reason }, now);
+                // The engine asks for nothing any more, so that what the run has opened is closed by its host.
+                effects.retain(leaves_work);
+                self.is_lost = true;
                 let from = self.history.events_applied() as u64;
                 if !self.take(from, events).await {
                     return false;
                 }
-                // The engine asks for nothing any more, so that what the run has opened is closed by its host.
-                effects.retain(leaves_work);
                 self.perform_all(effects, Attempt::First).await;
                 true
             }
@@ -112,6 +118,7 @@ impl MachineRun {
         if new.is_empty() {
             return true;
         }
+        let mut left = self.steps_that_start_runs();
         for event in &new {
             // A secret must be known before the first follower of the run sees it.
             for secret in self.secrets_in(event) {
@@ -119,12 +126,37 @@ impl MachineRun {
                 self.recorder.learn(&secret);
             }
             self.history.apply(event);
+            left.extend(self.steps_that_start_runs());
         }
+        left.retain(|step| self.history.is_over() || !self.history.awaits_child(step));
+        self.leave(left);
         if let Some(mirror) = &mut self.mirror {
             mirror.trouble = None;
         }
-        self.leaves_work = self.recorder.about.source.awaits(true);
+        self.leaves_work = self.is_lost || self.recorder.about.source.awaits(true);
         self.record(&new).await
+    }
+
+    /// Returns the awaited steps that may have started runs.
+    fn steps_that_start_runs(&self) -> BTreeSet<StepId> {
+        let starts_runs = |current: &CurrentStep| matches!(current.tool.as_str(), "run_workflow" | "parallel");
+        match self.history.current().is_some_and(starts_runs) {
+            true => self.history.awaited_steps().into_iter().collect(),
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Cancels the remote workflows that steps have started which are not awaited any longer. The engine ends what it decides, and
+    /// follows a remote workflow only once it has begun there.
+    fn leave(&self, steps: BTreeSet<StepId>) {
+        let shared = &self.recorder.shared;
+        for step in steps {
+            shared.outer.leave(&step);
+            let child = shared.driven(&RunId::started_by(&step));
+            if let Some(child) = child.filter(|child| child.kind() == Kind::Remote) {
+                child.cancel(LEFT_ALONE);
+            }
+        }
     }
 
     fn secrets_in(&self, event: &Event) -> Vec<String> {

@@ -58,6 +58,8 @@ pub(crate) struct MachineRun {
     ended_before: bool,
     /// The connection with the engine that decides the run, if that is not this daemon.
     pub(super) mirror: Option<Mirror>,
+    /// Whether that engine has ended the run by itself.
+    pub(super) is_lost: bool,
 }
 
 /// What the journal has of a machine.
@@ -93,7 +95,10 @@ impl Recovery for MachineRun {
         let MachineHistory { definition, history, first } = found;
         let ended_before = history.is_over();
         let mut run = Self { history, ended_before, ..Self::new(recorder, definition) };
-        run.mirror = Mirror::of(&run.recorder, false, first);
+        // What a run that has ended leaves open is closed here.
+        if !ended_before {
+            run.mirror = Mirror::of(&run.recorder, false, first);
+        }
         run
     }
 
@@ -303,6 +308,7 @@ impl MachineRun {
             unsaved: None,
             ended_before: false,
             mirror: None,
+            is_lost: false,
         }
     }
 

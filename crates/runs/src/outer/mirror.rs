@@ -27,7 +27,8 @@ impl Mirror {
         if about.engine == EngineKind::Sqlite {
             return None;
         }
-        let inbox = shared.outer.register(&run.id, caller.clone(), about.workflow.clone(), is_function, first);
+        let (workflow, is_root) = (about.workflow.clone(), about.parent.is_none());
+        let inbox = shared.outer.register(&run.id, caller.clone(), workflow, is_function, is_root, first);
         Some(Self { inbox, trouble: None })
     }
 
@@ -35,8 +36,10 @@ impl Mirror {
     pub(crate) fn start(&mut self, recorder: &Recorder, attempt: Attempt) {
         let Recorder { shared, run, about, .. } = recorder;
         let is_young = shared.clock.now().since(about.started) < MAY_BE_STARTED;
-        if about.parent.is_none() && (attempt == Attempt::First || is_young) {
-            shared.outer.start(&run.id);
+        match about.parent {
+            Some(_) => {}
+            None if attempt == Attempt::First || is_young => shared.outer.start(&run.id),
+            None => shared.outer.watch(&run.id),
         }
         self.trouble = (!shared.outer.is_served()).then(|| NOT_SERVED.to_owned());
     }

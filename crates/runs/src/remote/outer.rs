@@ -10,6 +10,13 @@ use crate::engine::{Handled, RunKind as _};
 use crate::outer::MirrorMessage;
 
 impl RemoteRun {
+    /// Whether the run above, which the engine decides, has gone on without this one while it began.
+    pub(super) async fn is_left_alone(&mut self) -> bool {
+        let shared = &self.recorder.shared;
+        let Some(step) = self.recorder.about.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };
+        shared.outer.is_left(step) || matches!(shared.find(&step.run).await, Ok(Some(above)) if above.state().is_over())
+    }
+
     /// Handles a message of the engine. Returns false when this daemon must no longer drive the run.
     pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
@@ -76,7 +83,8 @@ impl RemoteRun {
         let progress = self.progress();
         let status = self.state.there.as_ref().and_then(|there| there.status.clone());
         Standing {
-            status: status.unwrap_or_else(|| progress.state.name().to_owned()),
+            // The engine shows it to everybody who reads its lists.
+            status: self.recorder.shared.secrets.masked(status.unwrap_or_else(|| progress.state.name().to_owned())),
             gate: progress.asks_elsewhere,
             waits: progress.waits(),
             paused: progress.paused.map(|pause| pause.by),

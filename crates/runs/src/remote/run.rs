@@ -13,6 +13,7 @@ use steplatch_workflow::Input;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
 use super::turns::Turns;
+use crate::child::LEFT_ALONE;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
@@ -115,7 +116,11 @@ impl Recovery for RemoteRun {
     }
 
     fn resume(history: RemoteHistory, recorder: Recorder) -> Self {
-        Self::new(recorder, history.began, history.state)
+        let mut run = Self::new(recorder, history.began, history.state);
+        if run.is_over() {
+            run.mirror = None;
+        }
+        run
     }
 
     /// It starts no runs.
@@ -177,6 +182,12 @@ impl RunKind for RemoteRun {
             mirror.start(&self.recorder, attempt);
         }
         self.state.begins_by(self.recorder.shared.clock.now());
+        if attempt == Attempt::First && self.is_left_alone().await {
+            let reason = LEFT_ALONE.to_owned();
+            if self.input_recorded(Input::Cancel { reason }).await == Handled::Lost {
+                return false;
+            }
+        }
         // For a recovered run: the last daemon may have learned a secret and ended before it sealed it.
         self.record(&[]).await && self.ask_next().await
     }
@@ -215,6 +226,8 @@ impl RunKind for RemoteRun {
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
         self.turn = None;
+        // The engine is answered by the journal from now on.
+        self.mirror = None;
         self.report_end();
         true
     }

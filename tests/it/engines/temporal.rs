@@ -321,8 +321,9 @@ fn a_run_that_stopped_at_an_unknown_screen_is_answered_and_not_patched() {
 
 #[test]
 fn a_run_of_one_host_is_decided_by_the_worker_of_another_one_and_performed_by_its_own() {
-    let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
+    // It is dropped after the rig, whose worker would start its daemon again.
     let other = Rig::home_on_temporal();
+    let Some(rig) = Rig::of_temporal("a_run_of_one_host_is_decided_by_another_one") else { return };
     let of_other = Agent::new(&other);
     let key = rig.key();
     rig.start_worker_of(&other, &["--key", key.to_str().unwrap()]);

@@ -88,10 +88,15 @@ impl ChildRuns {
         self.children.insert(child.to_owned(), task);
     }
 
-    fn note_met(&mut self, event: &RunEvent) {
-        if !self.met.contains(&event.run_id) {
+    /// Receives the next news. Cancellation-safe.
+    async fn receive(&mut self) -> ChildNews {
+        let Some(news) = self.received.recv().await else { unreachable!("a sender is kept here") };
+        if let ChildNews::Event(event) = &news
+            && !self.met.contains(&event.run_id)
+        {
             self.met.insert(event.run_id.clone());
         }
+        news
     }
 
     /// Returns the next event of a nested run; pending forever if there is none. Cancellation-safe.
@@ -100,13 +105,9 @@ impl ChildRuns {
             return event;
         }
         loop {
-            match self.received.recv().await {
-                Some(ChildNews::Event(event)) => {
-                    self.note_met(&event);
-                    return event;
-                }
-                Some(ChildNews::Over(run)) => drop(self.children.remove(&run)),
-                None => unreachable!("a sender is kept here"),
+            match self.receive().await {
+                ChildNews::Event(event) => return event,
+                ChildNews::Over(run) => drop(self.children.remove(&run)),
             }
         }
     }
@@ -134,16 +135,11 @@ impl ChildRuns {
         }
         let until_they_are_over = async {
             while left.iter().any(|run| self.children.contains_key(run)) {
-                let news = self.received.recv().await;
-                if let Some(ChildNews::Event(event)) = &news {
-                    self.note_met(event);
-                }
-                match news {
-                    Some(ChildNews::Event(event)) if left.contains(&event.run_id) => rest.push(event),
+                match self.receive().await {
+                    ChildNews::Event(event) if left.contains(&event.run_id) => rest.push(event),
                     // Another nested run goes on, and may ask.
-                    Some(ChildNews::Event(event)) => self.queued.push_back(event),
-                    Some(ChildNews::Over(run)) => drop(self.children.remove(&run)),
-                    None => unreachable!("a sender is kept here"),
+                    ChildNews::Event(event) => self.queued.push_back(event),
+                    ChildNews::Over(run) => drop(self.children.remove(&run)),
                 }
             }
         };

@@ -99,20 +99,15 @@ impl<'a> FunctionDriver<'a> {
             let count = self.portion();
             let FunctionTurn { whole, begun, ended, taken, deadline, shown, gate, waits, paused, over } =
                 self.advance(count).await;
-            let updates: Vec<_> = self.inputs.drain(..count).map(|(update, _)| update).collect();
-            for (place, update) in updates.into_iter().enumerate() {
+            // With the end, what was not brought any more has no effect, and its senders wait.
+            let answered = if over.is_some() { self.inputs.len() } else { count };
+            for (place, (update, _)) in self.inputs.drain(..answered).enumerate() {
                 if let Some(update) = update {
                     let taken = taken.get(place).copied().unwrap_or_default();
                     self.ctx.state_mut(|run| run.answer(update, TakenInput { taken, ..TakenInput::default() }));
                 }
             }
             if let Some(outcome) = over {
-                // What was not brought any more has no effect, and its senders wait.
-                for (update, _) in self.inputs.drain(..) {
-                    if let Some(update) = update {
-                        self.ctx.state_mut(|run| run.answer(update, TakenInput::default()));
-                    }
-                }
                 return self.finish(outcome).await;
             }
             *self.paused.borrow_mut() = paused;

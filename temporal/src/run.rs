@@ -488,21 +488,15 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Performs the effects. Terminals and children are closed before anything new begins, since that may use what they use.
+    /// Performs the effects, stage by stage.
     async fn perform_all(&mut self, effects: Vec<Effect>) {
-        let mut closing = Vec::new();
-        let mut abandons = false;
-        for effect in effects {
-            // A terminal is not closed while a child waits at a gate for a person.
-            let is_closing = matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. });
-            if matches!(effect, Effect::Perform { .. } | Effect::StartRun { .. }) || (is_closing && abandons) {
-                futures_join(std::mem::take(&mut closing)).await;
-                abandons = false;
+        for stage in Effect::stages(effects) {
+            let mut closing = Vec::new();
+            for effect in stage {
+                self.perform(effect, &mut closing).await;
             }
-            abandons |= matches!(effect, Effect::Abandon { .. });
-            self.perform(effect, &mut closing).await;
+            futures_join(closing).await;
         }
-        futures_join(closing).await;
         self.hand_over();
     }
 

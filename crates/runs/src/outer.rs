@@ -354,9 +354,11 @@ impl OuterEngine {
 
     /// Notes that the engine has a run, and has it cancelled if that was wanted before.
     fn note_started(&self, run: &RunId) {
-        self.state.lock().note_started(run);
-        // Not under the lock: a receiver takes that one.
-        self.changes.send_modify(|changes| *changes += 1);
+        let is_change = self.state.lock().note_started(run);
+        if is_change {
+            // Not under the lock: a receiver takes that one.
+            self.changes.send_modify(|changes| *changes += 1);
+        }
     }
 
     fn remove_worker(&self, number: u64) {
@@ -382,12 +384,13 @@ impl State {
     }
 
     /// Notes that the engine has a run, and has it cancelled if that was wanted before.
-    fn note_started(&mut self, run: &RunId) {
-        if self.unstarted.remove(run).is_some()
-            && let Some(cancel) = self.cancels.get(run).cloned()
-        {
+    /// Returns whether that was not known.
+    fn note_started(&mut self, run: &RunId) -> bool {
+        let is_new = self.unstarted.remove(run).is_some();
+        if is_new && let Some(cancel) = self.cancels.get(run).cloned() {
             self.ask(cancel);
         }
+        is_new
     }
 
     fn ask(&mut self, request: EngineRequest) -> bool {

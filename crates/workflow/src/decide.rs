@@ -11,6 +11,7 @@ mod names;
 mod parallel;
 mod pause;
 mod repair;
+mod stages;
 mod unknown;
 
 use std::collections::BTreeMap;

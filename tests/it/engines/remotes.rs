@@ -5,7 +5,7 @@ use steplatch_testkit::fake::{Route, TOKEN};
 use steplatch_testkit::{FakeService, eventually_blocking};
 use tokio::runtime::Runtime;
 
-use super::rig::Rig;
+use super::rig::{Rig, begun};
 
 /// A service that the home of a rig uses. It offers the tool `workflow_deploy`, whose runs stay as they are.
 pub(super) struct Service {
@@ -51,8 +51,7 @@ impl Service {
 }
 
 pub(super) fn begins(rig: &Rig) -> String {
-    let begun = rig.agent.calls("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0}));
-    begun["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{begun}")).to_owned()
+    begun(&rig.agent.calls("run_workflow", json!({"workflow_name": "workflow_deploy", "wait_seconds": 0})))
 }
 
 /// Returns a machine that waits for the remote workflow, and returns what came of it.
@@ -146,8 +145,7 @@ pub(super) fn a_machine_is_paused_with_the_remote_workflow_that_it_waits_for(rig
     let there = service.run();
     rig.home.runs(&["runs", "pause", &run]).well();
     let below = eventually_blocking("the run below is paused", || {
-        let listed = rig.home.runs(&["runs", "list", "--json"]).json();
-        let below = listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run)?.clone();
+        let below = rig.below(&run)?;
         (!below["paused"].is_null()).then_some(below)
     });
     rig.home.runs(&["runs", "resume", &run]).well();

@@ -91,8 +91,7 @@ impl Rig {
 
     /// Begins a run with further arguments, and returns its id.
     pub(crate) fn begins_with(&self, definition: Value, further: Value) -> String {
-        let begun = self.asks_for_run(definition, further);
-        begun["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{begun}")).to_owned()
+        begun(&self.asks_for_run(definition, further))
     }
 
     /// Begins a run of a file of functions, and returns its id.
@@ -103,8 +102,7 @@ impl Rig {
         for (name, value) in further.as_object().unwrap() {
             arguments[name] = value.clone();
         }
-        let begun = self.agent.calls("run_workflow", arguments);
-        begun["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{begun}")).to_owned()
+        begun(&self.agent.calls("run_workflow", arguments))
     }
 
     /// Asks for a run of a machine with further arguments, and returns the reply.
@@ -119,6 +117,12 @@ impl Rig {
     /// Returns the run as the agent sees it now.
     pub(crate) fn run(&self, run: &str) -> Value {
         self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}))
+    }
+
+    /// Returns the newest run that a run has started, as lists have it.
+    pub(crate) fn below(&self, run: &str) -> Option<Value> {
+        let listed = self.home.runs(&["runs", "list", "--json"]).json();
+        listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run).cloned()
     }
 
     /// Waits until a run is over, and returns it.
@@ -320,6 +324,11 @@ impl Drop for Rig {
             }
         }
     }
+}
+
+/// Returns the id of a run that was asked for.
+pub(crate) fn begun(reply: &Value) -> String {
+    reply["run_id"].as_str().filter(|run| !run.is_empty()).unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
 
 /// Sends a signal to a process.

@@ -381,11 +381,7 @@ fn a_remote_workflow_is_seen_and_ended_on_the_server_and_its_service_cancels_it(
     // Of a machine that waits for it, only the workflow that follows it is terminated.
     let run = rig.begins(remotes::above());
     service.newest_run(3);
-    let below = eventually_blocking("it has begun", || {
-        let listed = rig.home.runs(&["runs", "list", "--json"]).json();
-        let below = listed["runs"].as_array()?.iter().find(|known| known["parent_run_id"] == *run)?.clone();
-        Some(below["run_id"].as_str()?.to_owned())
-    });
+    let below = eventually_blocking("it has begun", || Some(rig.below(&run)?["run_id"].as_str()?.to_owned()));
     eventually_blocking("the server has it", || {
         rig.asks_server(&["workflow", "terminate", "--workflow-id", &below]).code == 0
     });

@@ -20,7 +20,7 @@ use super::run::{FunctionEvent, FunctionRun};
 use super::work::{CallOutcome, left_of};
 use crate::child::LEFT_ALONE;
 use crate::engine::{Attempt, Handled, RunKind as _};
-use crate::outer::{InputEnd, MirrorMessage, NOT_SERVED};
+use crate::outer::{InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 use crate::time_span::TimeSpan;
 
 /// The most calls of one run: nodes, graphs, gates, sleeps and nested runs. A call takes up to 20 events of a history in
@@ -65,7 +65,7 @@ impl FunctionRun {
                 true
             }
             MirrorMessage::Lost(how) => {
-                let reason = format!("Temporal has ended the run: {how}");
+                let reason = Mirror::lost(&how);
                 self.cancel_at_once(self.recorder.shared.clock.now(), reason).await
             }
             MirrorMessage::Task(task, reply) => {
@@ -267,9 +267,7 @@ impl FunctionRun {
     }
 
     fn show_trouble(&mut self, trouble: Option<String>) {
-        let Some(mirror) = &mut self.mirror else { return };
-        if mirror.trouble != trouble {
-            mirror.trouble = trouble;
+        if Mirror::set_trouble(&mut self.mirror, trouble) {
             self.publish();
         }
     }

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_workflow::{CurrentStep, Decision, Event, Input, ShellAnswer, decide};
+use steplatch_workflow::{CurrentStep, Decision, Effect, Event, Input, ShellAnswer, decide};
 
 use super::contract;
-use super::run::{MachineRun, leaves_work};
+use super::run::MachineRun;
 use crate::child::LEFT_ALONE;
 use crate::engine::{Attempt, Handled, Recorder, RunKind as _};
 use crate::kind::Kind;
-use crate::outer::{EventBatch, InputEnd, MirrorMessage, NOT_SERVED};
+use crate::outer::{EventBatch, InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 
 impl MachineRun {
     /// Has the run started by the engine, unless the run above starts it there.
@@ -43,12 +43,12 @@ impl MachineRun {
                 true
             }
             MirrorMessage::Lost(how) => {
-                let reason = format!("Temporal has ended the run: {how}");
+                let reason = Mirror::lost(&how);
                 let now = self.recorder.shared.clock.now();
                 let Decision { events, mut effects } =
                     decide(&self.definition, &self.history, Input::Cancel { reason }, now);
                 // The engine asks for nothing any more, so that what the run has opened is closed by its host.
-                effects.retain(leaves_work);
+                effects.retain(Effect::closes);
                 self.is_lost = true;
                 let from = self.history.events_applied() as u64;
                 if !self.take(from, events).await {
@@ -176,9 +176,7 @@ impl MachineRun {
     }
 
     fn show_trouble(&mut self, trouble: Option<String>) {
-        let Some(mirror) = &mut self.mirror else { return };
-        if mirror.trouble != trouble {
-            mirror.trouble = trouble;
+        if Mirror::set_trouble(&mut self.mirror, trouble) {
             self.publish();
         }
     }

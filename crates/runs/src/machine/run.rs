@@ -177,10 +177,7 @@ impl RunKind for MachineRun {
 
     /// Outcomes and deadlines come as inputs. Only a run that is decided elsewhere has events.
     async fn next_event(&mut self) -> Self::Event {
-        match &mut self.mirror {
-            Some(mirror) => mirror.inbox.next().await,
-            None => std::future::pending().await,
-        }
+        Mirror::next(&mut self.mirror).await
     }
 
     async fn handle_event(&mut self, event: Self::Event) -> bool {
@@ -391,7 +388,7 @@ impl MachineRun {
             self.history.apply(event);
         }
         let completed = *self.history.status() == Status::Completed;
-        self.leaves_work = decision.effects.iter().any(leaves_work) || self.recorder.about.source.awaits(completed);
+        self.leaves_work = decision.effects.iter().any(Effect::closes) || self.recorder.about.source.awaits(completed);
         decision
     }
 
@@ -488,20 +485,13 @@ impl MachineRun {
 
     /// Performs the effects.
     pub(super) async fn perform_all(&mut self, effects: Vec<Effect>, attempt: Attempt) {
-        let mut abandons = false;
-        for effect in effects {
-            // What follows begins once the abandoned runs have ended: it may use what they use. A terminal is not closed while one
-            // of them waits at a gate for a person.
-            let is_closing = matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. });
-            if matches!(effect, Effect::Perform { .. } | Effect::StartRun { .. }) || (is_closing && abandons) {
-                self.await_closing().await;
-                abandons = false;
+        for stage in Effect::stages(effects) {
+            for effect in stage {
+                self.perform(effect, attempt);
             }
-            abandons |= matches!(effect, Effect::Abandon { .. });
-            self.perform(effect, attempt);
+            // A run counts as finished once its terminals are closed, since its waiters may list the terminals.
+            self.await_closing().await;
         }
-        // A run counts as finished once its terminals are closed, since its waiters may list the terminals.
-        self.await_closing().await;
     }
 
     async fn await_closing(&mut self) {
@@ -616,11 +606,6 @@ impl MachineRun {
         });
         self.in_flight.insert(step, task.abort_handle());
     }
-}
-
-/// Whether an effect of a finished run takes time to complete.
-pub(super) fn leaves_work(effect: &Effect) -> bool {
-    matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
 }
 
 /// Returns the text that an action types as a secret.

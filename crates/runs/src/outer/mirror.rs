@@ -5,7 +5,7 @@ use std::time::Duration;
 use steplatch_protocol::EngineKind;
 use steplatch_workflow::Event;
 
-use super::{MirrorInbox, NOT_SERVED};
+use super::{MirrorInbox, MirrorMessage, NOT_SERVED};
 use crate::engine::{Attempt, Recorder};
 
 /// A run that the engine may have forgotten is not started there again: it would do everything twice. No engine forgets a
@@ -30,6 +30,26 @@ impl Mirror {
         let (workflow, is_root) = (about.workflow.clone(), about.parent.is_none());
         let inbox = shared.outer.register(&run.id, caller.clone(), workflow, is_function, is_root, first);
         Some(Self { inbox, trouble: None })
+    }
+
+    /// Waits for a message of the engine; forever if there is no mirror. Safe to drop and call again.
+    pub(crate) async fn next(mirror: &mut Option<Self>) -> MirrorMessage {
+        match mirror {
+            Some(mirror) => mirror.inbox.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Sets the trouble of the run. Returns whether it has changed, so that the run has to be published.
+    pub(crate) fn set_trouble(mirror: &mut Option<Self>, trouble: Option<String>) -> bool {
+        let Some(mirror) = mirror.as_mut().filter(|mirror| mirror.trouble != trouble) else { return false };
+        mirror.trouble = trouble;
+        true
+    }
+
+    /// Says why a run ends that the engine has ended by itself.
+    pub(crate) fn lost(how: &str) -> String {
+        format!("Temporal has ended the run: {how}")
     }
 
     /// Has the run started by the engine, unless the run above starts it there. Without a worker, the trouble says so.

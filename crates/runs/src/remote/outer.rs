@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 use super::run::RemoteRun;
 use super::turns::Standing;
 use crate::engine::{Handled, RunKind as _};
-use crate::outer::MirrorMessage;
+use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
-    /// Whether the run above, which the engine decides, has gone on without this one while it began.
+    /// Whether the run above, which the engine decides, has gone on without this one while it began. (`&mut`: a run is not `Sync`.)
     pub(super) async fn is_left_alone(&mut self) -> bool {
         let shared = &self.recorder.shared;
         let Some(step) = self.recorder.about.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };
@@ -25,7 +25,7 @@ impl RemoteRun {
                 true
             }
             MirrorMessage::Lost(how) => {
-                let reason = format!("Temporal has ended the run: {how}");
+                let reason = Mirror::lost(&how);
                 !matches!(self.input_recorded(Input::Cancel { reason }).await, Handled::Lost)
             }
             MirrorMessage::Task(task, reply) => {
@@ -83,7 +83,7 @@ impl RemoteRun {
         let progress = self.progress();
         let status = self.state.there.as_ref().and_then(|there| there.status.clone());
         Standing {
-            // The engine shows it to everybody who reads its lists.
+            // The engine stores it as plain text, for its lists.
             status: self.recorder.shared.secrets.masked(status.unwrap_or_else(|| progress.state.name().to_owned())),
             gate: progress.asks_elsewhere,
             waits: progress.waits(),
@@ -93,9 +93,7 @@ impl RemoteRun {
     }
 
     fn show_trouble(&mut self, trouble: Option<String>) {
-        let Some(mirror) = &mut self.mirror else { return };
-        if mirror.trouble != trouble {
-            mirror.trouble = trouble;
+        if Mirror::set_trouble(&mut self.mirror, trouble) {
             self.publish();
         }
     }

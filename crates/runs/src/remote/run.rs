@@ -116,11 +116,7 @@ impl Recovery for RemoteRun {
     }
 
     fn resume(history: RemoteHistory, recorder: Recorder) -> Self {
-        let mut run = Self::new(recorder, history.began, history.state);
-        if run.is_over() {
-            run.mirror = None;
-        }
-        run
+        Self::new(recorder, history.began, history.state)
     }
 
     /// It starts no runs.
@@ -201,7 +197,7 @@ impl RunKind for RemoteRun {
                 RemoteEvent::Reply(came)
             }
             () = self.recorder.shared.clock.deadline(late) => RemoteEvent::Late,
-            message = next_message(&mut self.mirror) => RemoteEvent::Outer(message),
+            message = Mirror::next(&mut self.mirror) => RemoteEvent::Outer(message),
         }
     }
 
@@ -257,7 +253,8 @@ impl RemoteRun {
         let service = recorder.shared.remotes.service(&began.service);
         let turn = state.there.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
-        let mirror = Mirror::of(&recorder, true, Vec::new());
+        // For a run that has ended, the engine is answered by the journal.
+        let mirror = if state.end.is_none() { Mirror::of(&recorder, true, Vec::new()) } else { None };
         Self {
             recorder,
             began,
@@ -478,14 +475,6 @@ impl RemoteRun {
                 "a run of a remote workflow ended"
             );
         }
-    }
-}
-
-/// Waits for a message of the engine that follows the run; forever if there is none.
-async fn next_message(mirror: &mut Option<Mirror>) -> MirrorMessage {
-    match mirror {
-        Some(mirror) => mirror.inbox.next().await,
-        None => std::future::pending().await,
     }
 }
 

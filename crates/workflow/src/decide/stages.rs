@@ -1,0 +1,50 @@
+//! The order in which the effects of one decision are performed.
+
+use super::Effect;
+
+impl Effect {
+    /// Whether it ends something that the run has begun.
+    #[must_use]
+    pub fn closes(&self) -> bool {
+        matches!(self, Self::CloseTerminal { .. } | Self::CloseOpened { .. } | Self::Abandon { .. })
+    }
+
+    /// Splits effects into stages. Those of one stage are performed at once, and the next stage begins when what they close has
+    /// ended: a new action or run may use what they use, and a terminal is not closed while a run that was abandoned still waits at
+    /// a gate for a person.
+    #[must_use]
+    pub fn stages(effects: Vec<Self>) -> Vec<Vec<Self>> {
+        let mut stages: Vec<Vec<Self>> = Vec::new();
+        for effect in effects {
+            let waits_for = |before: &Self| match effect {
+                Self::Perform { .. } | Self::StartRun { .. } => before.closes(),
+                Self::CloseTerminal { .. } | Self::CloseOpened { .. } => matches!(before, Self::Abandon { .. }),
+                _ => false,
+            };
+            match stages.last_mut().filter(|stage| !stage.iter().any(waits_for)) {
+                Some(stage) => stage.push(effect),
+                None => stages.push(vec![effect]),
+            }
+        }
+        stages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_begins_waits_for_what_is_closed_and_terminals_for_abandoned_runs() {
+        let step = || "run_0123456789abcdef/open/1".parse().unwrap();
+        let abandon = || Effect::Abandon { step: step() };
+        let close = |id: &str| Effect::CloseTerminal { session_id: id.to_owned() };
+        let begin =
+            || Effect::Perform { step: step(), tool: "sleep".to_owned(), params: serde_json::Map::new(), limit: None };
+        let sizes = |effects| Effect::stages(effects).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes(vec![abandon(), abandon(), close("a"), close("b"), begin()]), [2, 2, 1]);
+        assert_eq!(sizes(vec![close("a"), abandon(), Effect::DisarmDeadline, begin(), begin()]), [3, 2]);
+        assert_eq!(sizes(vec![Effect::DisarmDeadline, begin(), close("a")]), [3]);
+        assert!(Effect::stages(Vec::new()).is_empty());
+    }
+}

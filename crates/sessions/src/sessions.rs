@@ -327,12 +327,17 @@ impl Sessions {
         let keys = verb.keys.unwrap_or_default();
         let run = self.approved_run(caller, key.as_ref());
         let (by, secret) = (caller.label(), verb.secret);
-        let input = Input { text: verb.input_text, keys, settle, step, run, by, secret, ..Input::default() };
+        // A wait returns the view that it ends with.
+        let without_view = wait.is_some();
+        let input = Input { text: verb.input_text, keys, settle, step, run, by, secret, without_view, ..Input::default() };
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
         self.count_input(caller, key.as_ref(), bytes).await;
         let (view, waited) = match wait {
-            None => (sent.view, None),
+            None => match sent.view {
+                Some(view) => (view, None),
+                None => (terminal.view(false).await?, None),
+            },
             // From the input on, so that nothing between the two is missed.
             Some(wait) => match self.wait_after_input(caller, &terminal, wait, sent.offset).await {
                 Ok((view, waited)) => (view, Some(waited)),
@@ -672,6 +677,7 @@ impl Sessions {
                 holder,
                 step,
                 by,
+                without_view: true,
                 ..Input::default()
             };
             terminal.send(input).await?;

@@ -151,6 +151,10 @@ pub struct Input {
     /// Whether it is a secret, which the log of inputs does not keep, however it is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
+    /// Whether the answer has no [`View`]: the sender follows the screen, or waits for the output next. Taking the view reads
+    /// `/proc`, which would delay the echo of a key. A host of an older version returns a view all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_view: bool,
 }
 
 /// How long to wait for a program's answer to an input.
@@ -167,8 +171,8 @@ pub struct Settle {
 pub struct Sent {
     /// Offset of the output just before the input.
     pub offset: u64,
-    /// The terminal as it is now.
-    pub view: View,
+    /// The terminal as it is now, unless the input was sent [without a view](Input::without_view).
+    pub view: Option<View>,
 }
 
 /// A terminal's screen and state at one moment.

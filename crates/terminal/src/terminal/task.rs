@@ -732,7 +732,7 @@ impl Task {
                 if let Some(step) = &input.step {
                     self.ledger.finish(step);
                 }
-                let _ = reply.send(Ok(Sent { offset, view: self.view(false, self.states()) }));
+                let _ = reply.send(Ok(self.sent(offset, input)));
             }
             Some(settle) => {
                 let reply = Reply::Sent(offset, input.step.clone(), reply);
@@ -754,8 +754,13 @@ impl Task {
             // What waits to be written will be, unless the program's end has thrown it away.
             Stage::Intent if self.outgoing.is_empty() => drop(reply.send(Err(InputError::InDoubt))),
             Stage::Intent | Stage::Written => self.settle(entry.offset, entry.prompts, input, reply),
-            Stage::Done => drop(reply.send(Ok(Sent { offset: entry.offset, view: self.view(false, self.states()) }))),
+            Stage::Done => drop(reply.send(Ok(self.sent(entry.offset, input)))),
         }
+    }
+
+    /// Returns the answer to an input that waits for nothing.
+    fn sent(&self, offset: u64, input: &Input) -> Sent {
+        Sent { offset, view: (!input.without_view).then(|| self.view(false, self.states())) }
     }
 
     fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {
@@ -993,7 +998,7 @@ impl Task {
         // The caller may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
-            Reply::Sent(offset, _, reply) => drop(reply.send(Ok(Sent { offset, view }))),
+            Reply::Sent(offset, _, reply) => drop(reply.send(Ok(Sent { offset, view: Some(view) }))),
             Reply::Wait(_, reply) => {
                 let behind = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
                 // What is on the line already may be the beginning of what the next wait is for.

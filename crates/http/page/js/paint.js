@@ -93,14 +93,15 @@ export class Painter {
     this.element = element;
     /** @type {HTMLElement[]} */
     this.lines = [];
+    /** The parts that each line shows. @type {Part[][]} */
+    this.parts = [];
     this.cursor = document.createElement("div");
     this.cursor.className = "cursor";
     this.cursor.hidden = true;
-    /** What stands at the cursor: the cursor itself, and what the screen's owner adds. @type {HTMLElement[]} */
-    this.atCursor = [this.cursor];
     /** What the properties of the element are set to. @type {Map<string, string>} */
     this.known = new Map();
-    this.placed = "";
+    /** The place of the cursor, as a translation. */
+    this.place = "0 0";
     element.replaceChildren(this.cursor);
   }
 
@@ -127,28 +128,53 @@ export class Painter {
    * @param {number[]} rows
    */
   paint(screen, rows) {
-    while (this.lines.length > screen.rows) this.lines.pop()?.remove();
+    while (this.lines.length > screen.rows) {
+      this.lines.pop()?.remove();
+      this.parts.pop();
+    }
     while (this.lines.length < screen.rows) {
       const line = document.createElement("div");
       line.className = "row";
       this.cursor.before(line);
       this.lines.push(line);
+      this.parts.push([]);
     }
-    for (const row of rows) this.lines[row]?.replaceChildren(...paintRow(screen.lines[row] ?? []));
+    for (const row of rows) this.paintLine(row, partsOf(screen.lines[row] ?? []));
     this.paintState(screen);
   }
 
   /**
-   * Moves what stands at the cursor. A translation of these few elements costs no layout; a property of the screen would be
-   * inherited by all of its rows, whose styles would be computed again with each key.
+   * Shows parts in a line. Where only a text differs, as after a typed key, it is changed in place: no style is computed.
+   * @param {number} row
+   * @param {Part[]} parts
+   */
+  paintLine(row, parts) {
+    const line = this.lines[row];
+    if (!line) return;
+    const shown = this.parts[row] ?? [];
+    this.parts[row] = parts;
+    let same = 0;
+    for (let at = line.firstChild; at; at = at.nextSibling, same += 1) {
+      const [before, now] = [shown[same], parts[same]];
+      if (!before || !now || !isAlike(before, now)) break;
+      const text = at instanceof Text ? at : at.firstChild;
+      if (before.text !== now.text && text instanceof Text) text.data = now.text;
+    }
+    while (line.childNodes.length > same) line.lastChild?.remove();
+    line.append(...parts.slice(same).map(nodeOf));
+  }
+
+  /**
+   * Moves the cursor. A translation of one element costs no layout; a property of the screen would be inherited by all of its
+   * rows, whose styles would be computed again with each key.
    * @param {number} row
    * @param {number} col
    */
-  place(row, col) {
+  moveCursor(row, col) {
     const place = `calc(${col} * 1ch) calc(${row} * 1lh)`;
-    if (place === this.placed) return;
-    this.placed = place;
-    for (const element of this.atCursor) element.style.translate = place;
+    if (place === this.place) return;
+    this.place = place;
+    this.cursor.style.translate = place;
   }
 
   /** @param {Screen} screen */
@@ -166,10 +192,24 @@ export class Painter {
     const { cursor } = state;
     if (this.cursor.hidden === Boolean(cursor)) this.cursor.hidden = !cursor;
     if (cursor) {
-      this.place(cursor.row, cursor.col);
+      this.moveCursor(cursor.row, cursor.col);
       this.cursor.dataset["shape"] = cursor.shape;
     }
   }
+}
+
+/**
+ * A part of a row that is a node of the document: cells that look alike, or the gap before them, which has no style.
+ * @typedef {{ text: string, style: string | null, address?: string | undefined, width?: "one" | "wide" }} Part
+ */
+
+/**
+ * Returns whether two parts differ in their text at the most.
+ * @param {Part} one
+ * @param {Part} other
+ */
+function isAlike(one, other) {
+  return one.style === other.style && one.width === other.width && !one.address === !other.address;
 }
 
 /**
@@ -178,15 +218,23 @@ export class Painter {
  * @returns {Node[]}
  */
 export function paintRow(runs) {
-  /** @type {Node[]} */
-  const nodes = [];
+  return partsOf(runs).map(nodeOf);
+}
+
+/**
+ * @param {Run[]} runs
+ * @returns {Part[]}
+ */
+function partsOf(runs) {
+  /** @type {Part[]} */
+  const parts = [];
   let column = 0;
   for (const run of runs) {
     const [col, cols, text, style, address] = run;
-    if (col > column) nodes.push(document.createTextNode(" ".repeat(col - column)));
+    if (col > column) parts.push({ text: " ".repeat(col - column), style: null });
     column = col + cols;
     if (!UNSURE.test(text)) {
-      nodes.push(span(text, style, address));
+      parts.push({ text, style, address });
       continue;
     }
     // Each of these cells gets its width, so that no font can move what follows.
@@ -196,27 +244,26 @@ export function paintRow(runs) {
         plain += cell.text;
         continue;
       }
-      if (plain) nodes.push(span(plain, style, address));
+      if (plain) parts.push({ text: plain, style, address });
       plain = "";
-      const fixed = span(cell.text, style, address);
-      fixed.classList.add(cell.cols === 2 ? "wide" : "one");
-      nodes.push(fixed);
+      parts.push({ text: cell.text, style, address, width: cell.cols === 2 ? "wide" : "one" });
     }
-    if (plain) nodes.push(span(plain, style, address));
+    if (plain) parts.push({ text: plain, style, address });
   }
-  if (!nodes.length) nodes.push(document.createTextNode("\u200b"));
-  return nodes;
+  if (!parts.length) parts.push({ text: "\u200b", style: null });
+  return parts;
 }
 
 /**
- * @param {string} text
- * @param {string} style
- * @param {string} [address]
+ * @param {Part} part
+ * @returns {Node}
  */
-function span(text, style, address) {
+function nodeOf({ text, style, address, width }) {
+  if (style === null) return document.createTextNode(text);
   const element = document.createElement("span");
   element.textContent = text;
   if (style) setStyle(element, style);
   if (address) element.classList.add("link");
+  if (width) element.classList.add(width);
   return element;
 }

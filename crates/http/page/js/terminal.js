@@ -20,6 +20,9 @@ export const title = "Terminal";
 /** The sizes of text, in pixels: of who watches, at least and at most; and of who fits the terminal to the window. */
 const TEXT = { least: 5, most: 15, fitted: 14 };
 
+/** How long the cursor stands until the keyboard is put there, in milliseconds: longer than between two keys of who types. */
+const FOLLOW_TIME = 250;
+
 /** Keys for screens without a keyboard. */
 const QUICK = [["Esc", "escape"], ["Tab", "tab"], ["Ctrl-C", "ctrl-c"], ["↑", "up"], ["↓", "down"], ["←", "left"], ["→", "right"], ["Enter", "enter"]];
 
@@ -94,9 +97,7 @@ export function show(into, parts) {
   );
   into.classList.add("full");
   const painter = new Painter(element);
-  // It is at the cursor, where a window for the composition of characters opens.
   element.append(keyboard);
-  painter.atCursor.push(keyboard);
 
   // ---- screen ----
 
@@ -105,6 +106,18 @@ export function show(into, parts) {
     const room = frame.clientWidth - 2 * MARGIN;
     const size = key && sizeBefore ? TEXT.fitted : Math.max(TEXT.least, Math.min(TEXT.most, room / (screen.cols * advance())));
     painter.set("font-size", `${Math.floor(size * 10) / 10}px`);
+  }
+
+  /** @type {number | undefined} */
+  let following;
+
+  /**
+   * Puts the keyboard at the cursor, where a window for the composition of characters opens. That costs as much as painting a
+   * typed key, and the keyboard is not seen, so it follows once the cursor stands.
+   */
+  function follow() {
+    clearTimeout(following);
+    keyboard.style.translate = painter.place;
   }
 
   /** Paints what has changed, unless text is selected: a selection would be lost. */
@@ -116,6 +129,8 @@ export function show(into, parts) {
       if (!isPaused) {
         painter.paint(screen, [...behind]);
         behind.clear();
+        clearTimeout(following);
+        following = setTimeout(follow, FOLLOW_TIME);
       }
       if (latest !== acknowledged) send({ do: "ack", terminal: id, version: latest });
       acknowledged = latest;
@@ -312,6 +327,7 @@ export function show(into, parts) {
   // ---- keyboard ----
 
   function focus() {
+    follow();
     // Without a blur, a caret that was taken away with a selection does not come back.
     keyboard.blur();
     keyboard.focus({ preventScroll: true });
@@ -378,7 +394,10 @@ export function show(into, parts) {
   keyboard.addEventListener("input", (event) => {
     if (!(/** @type {InputEvent} */ (event).isComposing)) typeText();
   });
-  keyboard.addEventListener("compositionstart", () => keyboard.classList.add("composing"));
+  keyboard.addEventListener("compositionstart", () => {
+    follow();
+    keyboard.classList.add("composing");
+  });
   keyboard.addEventListener("compositionend", () => {
     keyboard.classList.remove("composing");
     typeText();
@@ -490,6 +509,7 @@ export function show(into, parts) {
     document.removeEventListener("selectionchange", onSelection);
     document.removeEventListener("keydown", onKey);
     resized.disconnect();
+    clearTimeout(following);
     for (const forget of forgets) forget();
     into.classList.remove("full");
     leavePointer();

@@ -7,21 +7,32 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use steplatch_protocol::{DaemonPaths, Hello, PROTOCOL_VERSION, ScreenEvent, WatchScreen, connect};
 use steplatch_testkit::Home;
+use tokio::time::timeout;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A time that only a hanging operation exceeds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The version that it claims, as long as the real one: a text in MessagePack begins with its length.
 const OLDER: &str = "0.0.9";
 
-/// Requests that were added to the protocol.
-const LATER: [&[u8]; 4] = [b"WatchScreen", b"WatchActivity", b"Scrollback", b"HandBack"];
+/// Requests that the version before this one does not understand.
+pub(crate) const PREVIOUS: &[&[u8]] = &[b"WatchRows"];
+
+/// Requests that the first versions do not understand.
+pub(crate) const FIRST: &[&[u8]] = &[b"WatchRows", b"WatchScreen", b"WatchActivity", b"Scrollback", b"HandBack"];
 
 /// `Err(NotUnderstood)` in MessagePack.
 const NOT_UNDERSTOOD: &[u8] = b"\x81\xa3Err\xadNotUnderstood";
 
-/// Puts an older host before the only terminal host of `home`, whose daemon is stopped meanwhile. The next command
-/// starts a daemon, which finds the older one.
-pub(crate) fn put_before(home: &Home) {
+/// Puts a host that does not understand these requests before the only terminal host of `home`, whose daemon is stopped meanwhile.
+/// The next command starts a daemon, which finds the older one.
+pub(crate) fn put_before(home: &Home, later: &'static [&'static [u8]]) {
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let runtime = Path::new(status["socket"].as_str().unwrap()).parent().unwrap().to_owned();
     home.runs(&["daemon", "stop", "--keep-terminals"]).well();
@@ -32,7 +43,7 @@ pub(crate) fn put_before(home: &Home) {
     std::thread::spawn(move || {
         while let Ok((client, _)) = listener.accept() {
             let host = UnixStream::connect(&real).unwrap();
-            connects(client, host).unwrap();
+            connects(client, host, later).unwrap();
         }
     });
 }
@@ -49,13 +60,13 @@ fn socket_of_host(runtime: &Path) -> PathBuf {
 }
 
 /// Passes frames on in both directions until one side is gone.
-fn connects(client: UnixStream, host: UnixStream) -> io::Result<()> {
+fn connects(client: UnixStream, host: UnixStream, later: &'static [&'static [u8]]) -> io::Result<()> {
     let (mut requests, mut to_host) = (client.try_clone()?, host.try_clone()?);
     let (mut replies, to_client) = (host, Arc::new(Mutex::new(client)));
     let answers = to_client.clone();
     std::thread::spawn(move || {
         while let Ok((number, body)) = read(&mut requests) {
-            let is_later = LATER.iter().any(|name| body.windows(name.len()).any(|part| part == *name));
+            let is_later = later.iter().any(|name| body.windows(name.len()).any(|part| part == *name));
             let sent = match is_later {
                 true => write(&mut answers.lock().unwrap(), number, NOT_UNDERSTOOD),
                 false => write(&mut to_host, number, &body),
@@ -96,4 +107,41 @@ fn read(from: &mut UnixStream) -> io::Result<([u8; 8], Vec<u8>)> {
 fn write(to: &mut UnixStream, number: [u8; 8], body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len() + number.len()).unwrap();
     to.write_all(&[&length.to_be_bytes(), &number[..], body].concat())
+}
+
+/// A screen is followed on a host of each version, whatever it understands.
+#[tokio::test]
+async fn screens_of_older_hosts_are_followed() {
+    for later in [PREVIOUS, FIRST] {
+        let home = Home::new(STEPLATCH);
+        home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
+        home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
+        put_before(&home, later);
+        home.runs(&["daemon", "start"]).well();
+        let place = DaemonPaths::new(home.path().join("state"), home.path().join("steplatch"));
+        let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "viewer".to_owned(), ..Hello::default() };
+        let (client, _) = connect(&place, hello).await.unwrap();
+        let watch = WatchScreen { session_id: "work".to_owned(), interval_ms: 0 };
+        let (reply, mut events) = client.subscribe(watch).await.unwrap();
+        assert!(reply.success, "{reply:?}");
+        let mut is_whole = true;
+        for (typed, shown) in
+            [("", "from before"), ("echo typed-$((40+2))", "typed-42"), ("echo again-$((40+2))", "again-42")]
+        {
+            if !typed.is_empty() {
+                home.runs(&["terminal", "send", "work", "-e", typed]).well();
+            }
+            loop {
+                let event = timeout(PATIENCE, events.next()).await.unwrap_or_else(|_| panic!("{shown} does not come"));
+                let ScreenEvent::ScreenChanged(change) = serde_json::from_value(event.unwrap()).unwrap() else {
+                    panic!("the terminal goes on");
+                };
+                assert_eq!(change.whole, is_whole, "only the first has all rows: {change:?}");
+                is_whole = false;
+                if change.changed.iter().flat_map(|row| &row.runs).any(|run| run.2.contains(shown)) {
+                    break;
+                }
+            }
+        }
+    }
 }

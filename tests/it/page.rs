@@ -475,7 +475,7 @@ fn an_older_host_keeps_its_terminals_on_the_page_and_an_older_server_is_replaced
     let page = PageHome::new();
     page.home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
     page.home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
-    older_host::put_before(&page.home);
+    older_host::put_before(&page.home, older_host::FIRST);
     page.home.runs(&["daemon", "start"]).well();
     let told = page.home.runs(&["daemon", "status"]).well();
     assert!(told.contains("version 0.0.9, 1 open, older version: keeps its terminals, opens no new ones"), "{told}");

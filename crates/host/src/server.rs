@@ -412,6 +412,7 @@ impl Connection {
             TerminalAsk::Inputs(from) => self.say(number, terminal.inputs(from).await?),
             TerminalAsk::Scrollback(most) => self.say(number, terminal.scrollback(most).await?),
             TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),
+            TerminalAsk::WatchRows(known) => self.say(number, terminal.watch_rows(known).await?),
             TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
             TerminalAsk::Describe => self.say(number, terminal.describe().await?),
             TerminalAsk::Resize(size) => self.say(number, terminal.resize(size).await?),

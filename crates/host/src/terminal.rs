@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
-    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenUpdate, SecretText, Sent, Signal, Size,
-    Stage, Variable, VariablesError, View, Waited,
+    Limit, LockHolder, LoggedInput, Part, Picture, Quiet, RunError, ScreenDelta, ScreenUpdate, SecretText, Sent,
+    Signal, Size, Stage, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
@@ -255,6 +255,15 @@ impl HostedTerminal {
     /// When there is no such terminal, also meanwhile.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
         self.ask(TerminalAsk::WatchScreen(known)).await
+    }
+
+    /// Returns the rows of the screen that are not as in the version that is known, once it is another one; at once all of them if
+    /// none is. A host of an older version does not understand this.
+    ///
+    /// # Errors
+    /// When there is no such terminal, also meanwhile.
+    pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, AskError> {
+        self.ask(TerminalAsk::WatchRows(known)).await
     }
 
     /// Returns a part of the output.

@@ -121,6 +121,7 @@ impl TerminalAsk {
             | Self::Inputs(_)
             | Self::Pieces(..)
             | Self::WatchScreen(_)
+            | Self::WatchRows(_)
             | Self::Read(..)
             | Self::Describe
             | Self::Resize(_)
@@ -160,6 +161,8 @@ pub enum TerminalAsk {
     Pieces(Vec<(u64, u64)>, usize),
     /// Look at the screen once it is another one than this version, or at once. → `ScreenUpdate`
     WatchScreen(Option<u64>),
+    /// The same, with the rows only that are not as in this version. → `ScreenDelta`
+    WatchRows(Option<u64>),
     /// Read output. → `Excerpt`
     Read(Part, Limit),
     /// Describe it. → `Description`

@@ -19,6 +19,7 @@ mod hosts;
 mod inputs;
 mod readers;
 mod recordings;
+mod screen_follower;
 mod screen_part;
 mod search;
 mod sessions;

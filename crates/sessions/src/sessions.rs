@@ -329,7 +329,8 @@ impl Sessions {
         let (by, secret) = (caller.label(), verb.secret);
         // A wait returns the view that it ends with.
         let without_view = wait.is_some();
-        let input = Input { text: verb.input_text, keys, settle, step, run, by, secret, without_view, ..Input::default() };
+        let input =
+            Input { text: verb.input_text, keys, settle, step, run, by, secret, without_view, ..Input::default() };
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
         self.count_input(caller, key.as_ref(), bytes).await;

@@ -1,14 +1,15 @@
 //! Watching a screen: the rows that change, as cells without secrets.
 //!
-//! The terminal host answers with the screen once it has changed. Here secrets are masked, and what a viewer has already is
-//! left out, after masking: a secret that is learned late changes rows, too.
+//! The terminal host answers with the rows that have changed (`screen_follower.rs`). Here secrets are masked in the whole screen, and
+//! what a viewer has already is left out, after masking: a secret may be wrapped over rows, and one that is learned late changes rows,
+//! too.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_access::{Caller, Redactor};
-use steplatch_host::{AskError, HostedTerminal, Hosts, Refusal, SeenActivity};
+use steplatch_host::{HostedTerminal, Hosts, SeenActivity};
 use steplatch_protocol::{
     HoldTerminal, HoldTerminalReply, ReadScrollback, ReadScrollbackReply, ScreenChange, ScreenCursor, ScreenEvent,
     ScreenRow, ScreenRun, ScreenState, TerminalsEvent, WatchScreen, WatchScreenReply, WatchTerminalsReply,
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::attach::Seat;
 use crate::event_sink::{Disconnected, EventSink};
+use crate::screen_follower::ScreenFollower;
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
@@ -26,9 +28,6 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(15);
 
 /// The most time between two events.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
-
-/// How often the screen of a host of an older version is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A screen onto which so many pieces of output were drawn between two looks can not be read.
 const FLOOD_PIECES: u64 = 8;
@@ -155,16 +154,17 @@ impl ScreenEvents {
     /// Sends what changes until the terminal is closed or the client disconnects. A client that reads slowly misses
     /// what was shown meanwhile, and receives the latest state.
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
-        let (mut known, mut shown) = (None, None);
+        let mut follower = ScreenFollower::new(self.terminal, self.interval);
         let mut pace = FramePace::new(self.interval);
+        let mut shown = None;
         loop {
-            let update = match self.next(known).await {
+            let known = follower.known();
+            let update = match follower.next().await {
                 Ok(update) => update,
                 Err(_) => return sink.event(request_id, &ScreenEvent::ScreenClosed).await,
             };
             let pieces = known.map_or(0, |known| update.version.wrapping_sub(known));
             let due = Instant::now() + pace.after(pieces);
-            known = Some(update.version);
             let screen = Shown::of(update, &self.secrets);
             if let Some(change) = screen.change_from(shown.as_ref()) {
                 sink.event(request_id, &ScreenEvent::ScreenChanged(Box::new(change))).await?;
@@ -172,26 +172,6 @@ impl ScreenEvents {
             }
             // Also what looks the same was a look: a program that prints one line again and again draws all the time.
             sleep_until(due).await;
-        }
-    }
-
-    /// Returns the screen once it is another one than `known`.
-    async fn next(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
-        match self.terminal.watch_screen(known).await {
-            Err(AskError::Refused(Refusal::NotUnderstood)) => {
-                if known.is_some() {
-                    sleep(LOOK_INTERVAL.max(self.interval)).await;
-                }
-                let (picture, described) = (self.terminal.picture().await?, self.terminal.view(false).await?);
-                Ok(ScreenUpdate {
-                    version: known.map_or(0, |known| known.wrapping_add(1)),
-                    picture,
-                    modes: described.modes,
-                    title: described.title,
-                    exit: described.exit,
-                })
-            }
-            answer => answer,
         }
     }
 }

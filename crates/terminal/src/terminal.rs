@@ -11,6 +11,7 @@ mod seat;
 mod shell;
 mod task;
 mod viewers;
+mod watchers;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,7 @@ pub(crate) use floods::OutputScheduler;
 pub use ledger::Stage;
 pub use seat::{Handover, HoldKey, LockHolder};
 pub(crate) use task::{TerminalParts, run};
+use watchers::{ScreenReply, ScreenWatcher};
 
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};
@@ -230,6 +232,51 @@ pub struct ScreenUpdate {
     pub exit: Option<Exit>,
 }
 
+/// A screen, with the rows only that a viewer does not know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScreenDelta {
+    /// The screen, of whose rows only the ones in `rows` are there.
+    pub update: ScreenUpdate,
+    /// The numbers of the rows that are there, growing; none if all of them are, for a viewer that knows nothing, or another size.
+    pub rows: Option<Vec<u16>>,
+}
+
+impl ScreenDelta {
+    /// Returns these rows of a screen; all of them if none are given.
+    fn of(update: &ScreenUpdate, rows: Option<Vec<u16>>) -> Self {
+        let ScreenUpdate { version, picture, modes, title, exit } = update;
+        let row = |row: &u16| picture.rows.get(usize::from(*row)).cloned();
+        let picture = Picture {
+            cols: picture.cols,
+            rows: match &rows {
+                Some(rows) => rows.iter().filter_map(row).collect(),
+                None => picture.rows.clone(),
+            },
+            cursor: picture.cursor,
+            foreground: picture.foreground,
+            background: picture.background,
+            palette: picture.palette.clone(),
+        };
+        let update = ScreenUpdate { version: *version, picture, modes: *modes, title: title.clone(), exit: *exit };
+        Self { update, rows }
+    }
+
+    /// Returns the whole screen, for a viewer that knows this picture. None if the rows do not fit it; the viewer then asks for the
+    /// whole screen.
+    #[must_use]
+    pub fn onto(self, known: Option<Picture>) -> Option<ScreenUpdate> {
+        let Self { mut update, rows } = self;
+        let Some(rows) = rows else { return Some(update) };
+        let known =
+            known.filter(|known| known.cols == update.picture.cols && rows.len() == update.picture.rows.len())?;
+        let changed = std::mem::replace(&mut update.picture.rows, known.rows);
+        for (row, runs) in rows.into_iter().zip(changed) {
+            *update.picture.rows.get_mut(usize::from(row))? = runs;
+        }
+        Some(update)
+    }
+}
+
 /// Which part of the output to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
@@ -359,7 +406,7 @@ pub(crate) enum Request {
     Inputs(u64, oneshot::Sender<Vec<LoggedInput>>),
     Pieces(Vec<(u64, u64)>, usize, oneshot::Sender<Vec<String>>),
     /// Answered once the screen is another one than the known version.
-    WatchScreen(Option<u64>, oneshot::Sender<ScreenUpdate>),
+    WatchScreen(ScreenWatcher),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
     Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
     /// The request that was written is to be answered.
@@ -525,7 +572,15 @@ impl Terminal {
     /// # Errors
     /// When the terminal was closed, also meanwhile.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, TerminalClosed> {
-        self.ask(|reply| Request::WatchScreen(known, reply)).await
+        self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
+    }
+
+    /// Like [`Terminal::watch_screen`], with the rows only that are not as in the version that is known.
+    ///
+    /// # Errors
+    /// When the terminal was closed, also meanwhile.
+    pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, TerminalClosed> {
+        self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
     }
 
     /// Returns a part of the output, as much of it as `limit` allows.

@@ -32,7 +32,7 @@ pub struct Picture {
 }
 
 /// Neighbouring cells of one row that look alike.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// Column of the first cell, counted from 0.
     pub col: u16,
@@ -50,7 +50,7 @@ pub struct Run {
 }
 
 /// How a cell looks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Style {
     /// Colour of the text.
     pub fg: Colour,
@@ -97,7 +97,7 @@ impl fmt::Display for Rgb {
 }
 
 /// Kinds of lines under text (SGR 4:0 to 4:5).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Underline {
     /// None.
     #[default]

@@ -30,6 +30,7 @@ use super::outgoing::{Keystrokes, Outgoing};
 use super::seat::WriteLock;
 use super::shell::Shell;
 use super::viewers::QueryFilter;
+use super::watchers::ScreenWatchers;
 use super::{
     Attached, Closed, Closing, Description, Input, InputError, Lifecycle, Output, Request, ScreenUpdate, Sent, View,
     excerpt,
@@ -147,8 +148,7 @@ struct Task {
     /// The prompt of the last entry.
     last_prompt: Option<LearnedPrompt>,
     waits: Vec<Pending>,
-    /// Viewers who know this version of the screen and wait for another one.
-    watchers: Vec<(u64, oneshot::Sender<ScreenUpdate>)>,
+    watchers: ScreenWatchers,
     viewers: broadcast::Sender<Output>,
     without_questions: QueryFilter,
 }
@@ -251,7 +251,7 @@ pub(crate) async fn run(
         entry: None,
         last_prompt: None,
         waits: Vec::new(),
-        watchers: Vec::new(),
+        watchers: ScreenWatchers::default(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
         without_questions: QueryFilter::default(),
     };
@@ -376,10 +376,13 @@ impl Task {
             }
             Request::Inputs(from, reply) => drop(reply.send(self.inputs.from(from))),
             Request::Scrollback(most, reply) => drop(reply.send(self.intake.screen.scrollback(most))),
-            Request::WatchScreen(known, reply) => match known {
+            Request::WatchScreen(watcher) => match watcher.known {
                 // Answered with the others, once more of the output is taken in.
-                Some(known) => self.watchers.push((known, reply)),
-                None => drop(reply.send(self.screen_update())),
+                Some(_) => self.watchers.add(watcher),
+                None => {
+                    let update = self.screen_update();
+                    self.watchers.answer(vec![watcher], &update);
+                }
             },
             Request::Read(part, limit, reply) => {
                 let _ = reply.send(excerpt::of(self.intake.transcript.history(), part, self.input_offset, limit));
@@ -436,12 +439,10 @@ impl Task {
         if self.watchers.is_empty() || self.intake.screen.held_until().is_some() {
             return;
         }
-        let drawn = self.drawn;
-        let waiting = |(known, reply): &(u64, oneshot::Sender<ScreenUpdate>)| *known == drawn && !reply.is_closed();
-        let (waiting, answered): (Vec<_>, Vec<_>) = self.watchers.drain(..).partition(waiting);
-        self.watchers = waiting;
-        for (_, reply) in answered.into_iter().filter(|(_, reply)| !reply.is_closed()) {
-            let _ = reply.send(self.screen_update());
+        let due = self.watchers.take_due(self.drawn);
+        if !due.is_empty() {
+            let update = self.screen_update();
+            self.watchers.answer(due, &update);
         }
     }
 

@@ -1,0 +1,93 @@
+//! Following the screen of a terminal, as far as its host understands the requests for it.
+
+use std::time::Duration;
+
+use steplatch_host::{AskError, HostedTerminal, Refusal};
+use steplatch_terminal::{Picture, ScreenUpdate};
+use tokio::time::sleep;
+
+/// How often the screen is looked at on a host that can not be asked for changes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What a host is asked for. One of an older version refuses the first of these, and is asked for the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScreenQuery {
+    /// The rows that have changed.
+    Rows,
+    /// The whole screen, once it has changed.
+    Whole,
+    /// The screen as it is.
+    Now,
+}
+
+/// The versions of a screen, one after another.
+#[derive(Debug)]
+pub(crate) struct ScreenFollower {
+    terminal: HostedTerminal,
+    interval: Duration,
+    query: ScreenQuery,
+    /// The last version.
+    known: Option<u64>,
+    /// What it shows, where only changes of it are sent.
+    picture: Option<Picture>,
+}
+
+impl ScreenFollower {
+    /// Follows the screen of a terminal. One that has to be looked at is looked at in this interval, or a longer one.
+    pub(crate) fn new(terminal: HostedTerminal, interval: Duration) -> Self {
+        Self { terminal, interval, query: ScreenQuery::Rows, known: None, picture: None }
+    }
+
+    /// Returns the last version.
+    pub(crate) fn known(&self) -> Option<u64> {
+        self.known
+    }
+
+    /// Waits for another version than the last one. The first is there at once.
+    ///
+    /// # Errors
+    /// When there is no such terminal, also meanwhile.
+    pub(crate) async fn next(&mut self) -> Result<ScreenUpdate, AskError> {
+        loop {
+            let asked = match self.query {
+                ScreenQuery::Rows => self.next_rows().await,
+                ScreenQuery::Whole => self.terminal.watch_screen(self.known).await.map(Some),
+                ScreenQuery::Now => self.look().await.map(Some),
+            };
+            match asked {
+                Ok(Some(update)) => {
+                    self.known = Some(update.version);
+                    return Ok(update);
+                }
+                // The whole screen is asked for next.
+                Ok(None) => self.known = None,
+                Err(AskError::Refused(Refusal::NotUnderstood)) if self.query != ScreenQuery::Now => {
+                    self.query = if self.query == ScreenQuery::Rows { ScreenQuery::Whole } else { ScreenQuery::Now };
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns none if the rows that were sent do not fit what is known.
+    async fn next_rows(&mut self) -> Result<Option<ScreenUpdate>, AskError> {
+        let delta = self.terminal.watch_rows(self.known).await?;
+        let update = delta.onto(self.picture.take());
+        self.picture = update.as_ref().map(|update| update.picture.clone());
+        Ok(update)
+    }
+
+    async fn look(&self) -> Result<ScreenUpdate, AskError> {
+        if self.known.is_some() {
+            sleep(LOOK_INTERVAL.max(self.interval)).await;
+        }
+        let (picture, described) = (self.terminal.picture().await?, self.terminal.view(false).await?);
+        Ok(ScreenUpdate {
+            version: self.known.map_or(0, |known| known.wrapping_add(1)),
+            picture,
+            modes: described.modes,
+            title: described.title,
+            exit: described.exit,
+        })
+    }
+}

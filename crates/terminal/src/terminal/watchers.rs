@@ -1,0 +1,216 @@
+//! Viewers that wait until the screen is another one, and what of it each of them does not know.
+//!
+//! A viewer knows a version of the screen. Each row has the version in which it was first shown as it is now, so what a viewer
+//! receives are the rows that are newer than its version. A row is known by its hash: 16 bytes a row, however much it shows.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+
+use tokio::sync::oneshot;
+
+use super::{ScreenDelta, ScreenUpdate};
+use crate::screen::Picture;
+
+/// The way back to a viewer.
+#[derive(Debug)]
+pub(crate) enum ScreenReply {
+    /// It receives the whole screen.
+    Whole(oneshot::Sender<ScreenUpdate>),
+    /// It receives the rows that are new to it.
+    Rows(oneshot::Sender<ScreenDelta>),
+}
+
+impl ScreenReply {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Whole(reply) => reply.is_closed(),
+            Self::Rows(reply) => reply.is_closed(),
+        }
+    }
+}
+
+/// A viewer that waits, and the version that it knows.
+#[derive(Debug)]
+pub(crate) struct ScreenWatcher {
+    /// None for a viewer that knows nothing, which is answered at once.
+    pub(crate) known: Option<u64>,
+    pub(crate) reply: ScreenReply,
+}
+
+/// The viewers of a screen that wait for another version of it.
+#[derive(Debug, Default)]
+pub(super) struct ScreenWatchers {
+    waiting: Vec<ScreenWatcher>,
+    rows: RowVersions,
+}
+
+impl ScreenWatchers {
+    /// Adds a viewer that waits.
+    pub(super) fn add(&mut self, watcher: ScreenWatcher) {
+        self.waiting.push(watcher);
+    }
+
+    /// Returns whether no viewer waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes the viewers that do not know `version`, and forgets those that have left.
+    pub(super) fn take_due(&mut self, version: u64) -> Vec<ScreenWatcher> {
+        self.waiting.retain(|watcher| !watcher.reply.is_closed());
+        self.waiting.extract_if(.., |watcher| watcher.known != Some(version)).collect()
+    }
+
+    /// Answers viewers with the screen as it is.
+    pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
+        for ScreenWatcher { known, reply } in watchers {
+            // A viewer may leave at this moment.
+            match reply {
+                ScreenReply::Whole(reply) => drop(reply.send(update.clone())),
+                ScreenReply::Rows(reply) => {
+                    self.rows.note(update.version, &update.picture);
+                    let rows = known.and_then(|known| self.rows.changed_since(known));
+                    drop(reply.send(ScreenDelta::of(update, rows)));
+                }
+            }
+        }
+    }
+}
+
+/// The versions of the rows of a screen.
+#[derive(Debug, Default)]
+struct RowVersions {
+    hasher: RandomState,
+    cols: u16,
+    /// The hash of each row, and the version in which it was first noted.
+    rows: Vec<(u64, u64)>,
+    /// The first version with this size, and the last one that was noted.
+    noted: Option<(u64, u64)>,
+}
+
+impl RowVersions {
+    /// Notes the screen as it is in `version`. Versions grow.
+    fn note(&mut self, version: u64, picture: &Picture) {
+        let is_resized = self.cols != picture.cols || self.rows.len() != picture.rows.len();
+        match &mut self.noted {
+            Some((_, last)) if *last == version => return,
+            Some((_, last)) if !is_resized => *last = version,
+            noted => {
+                *noted = Some((version, version));
+                self.cols = picture.cols;
+                self.rows = vec![(0, version); picture.rows.len()];
+            }
+        }
+        for (known, row) in self.rows.iter_mut().zip(&picture.rows) {
+            let hash = self.hasher.hash_one(row);
+            if known.0 != hash {
+                *known = (hash, version);
+            }
+        }
+    }
+
+    /// Returns the numbers of the rows that were first noted after a version; none if what they were then is not known.
+    fn changed_since(&self, known: u64) -> Option<Vec<u16>> {
+        self.noted.filter(|(first, _)| known >= *first)?;
+        Some((0_u16..).zip(&self.rows).filter(|(_, (_, version))| *version > known).map(|(row, _)| row).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::screen::{Colour, Modes, Rgb, Run, Style};
+
+    fn update(version: u64, cols: u16, texts: &[&str]) -> ScreenUpdate {
+        let run = |text: &&str| Run {
+            col: 0,
+            cols: u16::try_from(text.len()).unwrap(),
+            wide: false,
+            text: (*text).to_owned(),
+            style: Style { fg: Colour::Indexed(2), ..Style::default() },
+            link: None,
+        };
+        let picture = Picture {
+            cols,
+            rows: texts.iter().map(|text| vec![run(text)]).collect(),
+            cursor: None,
+            foreground: Rgb(1, 1, 1),
+            background: Rgb(0, 0, 0),
+            palette: Vec::new(),
+        };
+        ScreenUpdate { version, picture, modes: Modes::default(), title: String::new(), exit: None }
+    }
+
+    /// Returns what a viewer receives that knows a version.
+    fn received(watchers: &mut ScreenWatchers, known: Option<u64>, update: &ScreenUpdate) -> ScreenDelta {
+        let (sender, mut receiver) = oneshot::channel();
+        watchers.answer(vec![ScreenWatcher { known, reply: ScreenReply::Rows(sender) }], update);
+        receiver.try_recv().unwrap()
+    }
+
+    #[test]
+    fn a_viewer_receives_the_rows_that_are_newer_than_its_version() {
+        let mut watchers = ScreenWatchers::default();
+        assert_eq!(received(&mut watchers, None, &update(3, 80, &["a", "b", "c"])).rows, None);
+        let second = received(&mut watchers, Some(3), &update(5, 80, &["a", "B", "c"]));
+        assert_eq!((second.rows, second.update.picture.rows.len()), (Some(vec![1]), 1));
+        let slower = update(6, 80, &["a", "B", "C"]);
+        assert_eq!(received(&mut watchers, Some(5), &slower).rows, Some(vec![2]));
+        assert_eq!(received(&mut watchers, Some(3), &slower).rows, Some(vec![1, 2]));
+        assert_eq!(received(&mut watchers, Some(2), &slower).rows, None, "no row of it was noted");
+        assert_eq!(received(&mut watchers, Some(6), &update(7, 90, &["a", "B", "C"])).rows, None, "another size");
+        assert_eq!(received(&mut watchers, Some(7), &update(8, 90, &["a", "B", "C"])).rows, Some(Vec::new()));
+    }
+
+    #[test]
+    fn who_knows_the_version_waits_and_who_has_left_is_forgotten() {
+        let mut watchers = ScreenWatchers::default();
+        let (stays, _receiver) = oneshot::channel();
+        let (leaves, _) = oneshot::channel();
+        watchers.add(ScreenWatcher { known: Some(4), reply: ScreenReply::Rows(stays) });
+        watchers.add(ScreenWatcher { known: Some(3), reply: ScreenReply::Whole(leaves) });
+        assert!(watchers.take_due(4).is_empty() && !watchers.is_empty());
+        assert_eq!(watchers.take_due(5).len(), 1);
+        assert!(watchers.is_empty());
+    }
+
+    #[test]
+    fn a_delta_that_does_not_fit_is_refused() {
+        let mut watchers = ScreenWatchers::default();
+        let whole = received(&mut watchers, None, &update(1, 80, &["a", "b"]));
+        let first = whole.onto(None).unwrap();
+        let delta = received(&mut watchers, Some(1), &update(2, 80, &["a", "B"]));
+        assert_eq!(delta.clone().onto(Some(first.picture)).unwrap().picture, update(2, 80, &["a", "B"]).picture);
+        assert!(delta.clone().onto(None).is_none(), "nothing is known");
+        let smaller = update(1, 80, &["a"]).picture;
+        assert!(delta.clone().onto(Some(smaller)).is_none(), "there is no such row");
+        let narrower = update(1, 70, &["a", "b"]).picture;
+        assert!(delta.onto(Some(narrower)).is_none(), "it has another size");
+    }
+
+    proptest! {
+        /// Whatever is shown and whenever a viewer looks, what it puts together is the screen.
+        #[test]
+        fn viewers_put_the_screen_together(
+            steps in prop::collection::vec((0_usize..4, "[ab]{0,2}", 0_usize..3, prop::bool::weighted(0.05)), 1..60),
+        ) {
+            let mut watchers = ScreenWatchers::default();
+            let mut texts = vec![String::new(); 4];
+            let mut viewers: Vec<(Option<u64>, Option<Picture>)> = vec![(None, None); 3];
+            let mut cols = 80;
+            for (version, (row, text, viewer, is_resized)) in (1_u64..).zip(steps) {
+                texts[row] = text;
+                cols += u16::from(is_resized);
+                let shown: Vec<&str> = texts.iter().map(String::as_str).collect();
+                let update = update(version, cols, &shown);
+                let (known, picture) = &mut viewers[viewer];
+                let seen = received(&mut watchers, *known, &update).onto(picture.take());
+                prop_assert!(seen.is_some(), "the delta does not fit");
+                prop_assert_eq!(seen.as_ref().map(|seen| &seen.picture), Some(&update.picture));
+                (*known, *picture) = (Some(version), seen.map(|seen| seen.picture));
+            }
+        }
+    }
+}

@@ -44,6 +44,10 @@ const MOST_SCROLLBACK: u16 = 1000;
 /// The least time between two events about the states of terminals.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The time from a change to its event. A client looks at all terminals after an event, and that look must not delay the echo of the
+/// key that made the change.
+const ACTIVITY_DELAY: Duration = Duration::from_millis(30);
+
 /// A watched screen, for one client.
 #[derive(Debug)]
 pub struct ScreenEvents {
@@ -77,8 +81,9 @@ impl ActivityEvents {
         let mut seen = SeenActivity::default();
         loop {
             self.hosts.watch_activity(&mut seen).await;
+            sleep(ACTIVITY_DELAY).await;
             sink.event(request_id, &TerminalsEvent::TerminalsChanged).await?;
-            sleep(ACTIVITY_INTERVAL).await;
+            sleep(ACTIVITY_INTERVAL - ACTIVITY_DELAY).await;
         }
     }
 }

@@ -3,6 +3,7 @@
 //! It stands between the daemon and the real host: it calls itself older, and does not understand requests that were
 //! added later. Frames are those of `steplatch_host`'s protocol: four bytes of length, eight of a number, and a body.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -22,17 +23,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const OLDER: &str = "0.0.9";
 
 /// Requests that the version before this one does not understand.
-pub(crate) const PREVIOUS: &[&[u8]] = &[b"WatchRows"];
+pub(crate) const PREVIOUS: Requests = &["WatchRows"];
 
 /// Requests that the first versions do not understand.
-pub(crate) const FIRST: &[&[u8]] = &[b"WatchRows", b"WatchScreen", b"WatchActivity", b"Scrollback", b"HandBack"];
+pub(crate) const FIRST: Requests = &["WatchRows", "WatchScreen", "WatchActivity", "Scrollback", "HandBack"];
+
+/// Names of requests.
+pub(crate) type Requests = &'static [&'static str];
+
+/// Later requests that a host has received, and whether it refused them.
+pub(crate) type Received = Arc<Mutex<BTreeSet<(&'static str, bool)>>>;
 
 /// `Err(NotUnderstood)` in MessagePack.
 const NOT_UNDERSTOOD: &[u8] = b"\x81\xa3Err\xadNotUnderstood";
 
 /// Puts a host that does not understand these requests before the only terminal host of `home`, whose daemon is stopped meanwhile.
 /// The next command starts a daemon, which finds the older one.
-pub(crate) fn put_before(home: &Home, later: &'static [&'static [u8]]) {
+///
+/// Returns which of all later requests came, and whether they were refused.
+pub(crate) fn put_before(home: &Home, later: Requests) -> Received {
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let runtime = Path::new(status["socket"].as_str().unwrap()).parent().unwrap().to_owned();
     home.runs(&["daemon", "stop", "--keep-terminals"]).well();
@@ -40,12 +49,15 @@ pub(crate) fn put_before(home: &Home, later: &'static [&'static [u8]]) {
     let real = socket.with_extension("real");
     std::fs::rename(&socket, &real).unwrap();
     let listener = UnixListener::bind(&socket).unwrap();
+    let received = Received::default();
+    let noted = received.clone();
     std::thread::spawn(move || {
         while let Ok((client, _)) = listener.accept() {
             let host = UnixStream::connect(&real).unwrap();
-            connects(client, host, later).unwrap();
+            connects(client, host, later, noted.clone()).unwrap();
         }
     });
+    received
 }
 
 fn socket_of_host(runtime: &Path) -> PathBuf {
@@ -60,14 +72,18 @@ fn socket_of_host(runtime: &Path) -> PathBuf {
 }
 
 /// Passes frames on in both directions until one side is gone.
-fn connects(client: UnixStream, host: UnixStream, later: &'static [&'static [u8]]) -> io::Result<()> {
+fn connects(client: UnixStream, host: UnixStream, later: Requests, received: Received) -> io::Result<()> {
     let (mut requests, mut to_host) = (client.try_clone()?, host.try_clone()?);
     let (mut replies, to_client) = (host, Arc::new(Mutex::new(client)));
     let answers = to_client.clone();
     std::thread::spawn(move || {
         while let Ok((number, body)) = read(&mut requests) {
-            let is_later = later.iter().any(|name| body.windows(name.len()).any(|part| part == *name));
-            let sent = match is_later {
+            let is_in = |name: &&str| body.windows(name.len()).any(|part| part == name.as_bytes());
+            let is_refused = later.iter().any(is_in);
+            if let Some(name) = FIRST.iter().copied().find(is_in) {
+                received.lock().unwrap().insert((name, is_refused));
+            }
+            let sent = match is_refused {
                 true => write(&mut answers.lock().unwrap(), number, NOT_UNDERSTOOD),
                 false => write(&mut to_host, number, &body),
             };
@@ -112,11 +128,16 @@ fn write(to: &mut UnixStream, number: [u8; 8], body: &[u8]) -> io::Result<()> {
 /// A screen is followed on a host of each version, whatever it understands.
 #[tokio::test]
 async fn screens_of_older_hosts_are_followed() {
-    for later in [PREVIOUS, FIRST] {
+    let ways: [(Requests, &[(&str, bool)]); 3] = [
+        (&[], &[("WatchRows", false)]),
+        (PREVIOUS, &[("WatchRows", true), ("WatchScreen", false)]),
+        (FIRST, &[("WatchRows", true), ("WatchScreen", true)]),
+    ];
+    for (later, asked) in ways {
         let home = Home::new(STEPLATCH);
         home.runs(&["terminal", "open", "--name", "work", "--", "bash", "--norc"]).well();
         home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
-        put_before(&home, later);
+        let received = put_before(&home, later);
         home.runs(&["daemon", "start"]).well();
         let place = DaemonPaths::new(home.path().join("state"), home.path().join("steplatch"));
         let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "viewer".to_owned(), ..Hello::default() };
@@ -143,5 +164,9 @@ async fn screens_of_older_hosts_are_followed() {
                 }
             }
         }
+        let received = received.lock().unwrap().clone();
+        let of_screen = |(name, _): &(&str, bool)| ["WatchRows", "WatchScreen"].contains(name);
+        let screens: Vec<_> = received.into_iter().filter(of_screen).collect();
+        assert_eq!(screens, asked);
     }
 }

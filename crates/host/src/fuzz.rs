@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use steplatch_fuzz::{Target, portions};
 use steplatch_terminal::{
-    Closed, CommandResult, Description, Excerpt, Handover, InputError, Picture, RunError, Sent, Stage, VariablesError,
-    View, Waited,
+    Closed, CommandResult, Description, Excerpt, Handover, InputError, Picture, RunError, ScreenDelta, Sent, Stage,
+    VariablesError, View, Waited,
 };
 
 use crate::client::HostHello;
@@ -89,7 +89,7 @@ fn frames() {
             frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD..).unwrap_or_default()]);
         let kinds: Vec<(u32, String)> = bodies
             .map(|body| {
-                let readers: [fn(&[u8]) -> bool; 21] = [
+                let readers: [fn(&[u8]) -> bool; 22] = [
                     is_stable::<Ask>,
                     is_stable::<OpenRefused>,
                     is_stable::<OpenedTerminal>,
@@ -106,6 +106,7 @@ fn frames() {
                     is_stable::<CommandResult>,
                     is_stable::<Closed>,
                     is_stable::<Picture>,
+                    is_stable::<ScreenDelta>,
                     is_stable::<Stage>,
                     is_stable::<RunError>,
                     is_stable::<VariablesError>,

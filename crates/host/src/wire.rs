@@ -422,8 +422,8 @@ mod tests {
         use steplatch_golden::{Tag, check_enum, check_struct};
         // The golden file has the names under which the types were first written.
         use steplatch_terminal::{
-            Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, RunError, Sent,
-            Stage, VariablesError, View, Waited,
+            Closed, CommandResult as Ran, Description, Excerpt, Handover as HandedBack, InputError, RunError,
+            ScreenDelta, Sent, Stage, VariablesError, View, Waited,
         };
 
         use super::AttachReply as AttachedNow;
@@ -459,7 +459,7 @@ mod tests {
         }
         check!(outside; Ask, TerminalAsk, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
         check!(check_struct; AttachedNow, OpenedTerminal, Greeting, View, Sent, Waited, Excerpt, Description, HandedBack);
-        check!(check_struct; Ran, Closed);
+        check!(check_struct; Ran, Closed, ScreenDelta);
         check!(outside; FileAsk, FileError);
         check!(check_struct; FileFacts, FilePiece, FileWritten, DirectoryEntry);
         for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {

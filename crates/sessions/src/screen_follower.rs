@@ -59,6 +59,9 @@ impl ScreenFollower {
                     self.known = Some(update.version);
                     return Ok(update);
                 }
+                Ok(None) if self.known.is_none() => {
+                    return Err(AskError::Garbled("it sent rows of a screen that was not sent".to_owned()));
+                }
                 // The whole screen is asked for next.
                 Ok(None) => self.known = None,
                 Err(AskError::Refused(Refusal::NotUnderstood)) if self.query != ScreenQuery::Now => {

@@ -334,25 +334,27 @@ impl Sessions {
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
         self.count_input(caller, key.as_ref(), bytes).await;
-        let (view, waited) = match wait {
-            None => match sent.view {
-                Some(view) => (view, None),
-                None => (terminal.view(false).await?, None),
-            },
+        let seen = match (wait, sent.view) {
             // From the input on, so that nothing between the two is missed.
-            Some(wait) => match self.wait_after_input(caller, &terminal, wait, sent.offset).await {
-                Ok((view, waited)) => (view, Some(waited)),
-                // The terminal was closed, or its host is gone. The input cannot be taken back.
-                Err(trouble) => {
-                    let why = self.words(terminal.id().as_str(), trouble).await;
-                    return Ok(SendInputReply {
-                        session_id: terminal.id().to_string(),
-                        message: "Input sent".to_owned(),
-                        error: Some(format!("the input was typed, and the wait for its answer failed: {why}")),
-                        ..SendInputReply::default()
-                    });
-                }
-            },
+            (Some(wait), _) => {
+                let waited = self.wait_after_input(caller, &terminal, wait, sent.offset).await;
+                waited.map(|(view, waited)| (view, Some(waited)))
+            }
+            (None, Some(view)) => Ok((view, None)),
+            (None, None) => terminal.view(false).await.map(|view| (view, None)).map_err(SessionError::from),
+        };
+        let (view, waited) = match seen {
+            Ok(seen) => seen,
+            // The terminal was closed, or its host is gone. The input cannot be taken back.
+            Err(trouble) => {
+                let why = self.words(terminal.id().as_str(), trouble).await;
+                return Ok(SendInputReply {
+                    session_id: terminal.id().to_string(),
+                    message: "Input sent".to_owned(),
+                    error: Some(format!("the input was typed, and the wait for its answer failed: {why}")),
+                    ..SendInputReply::default()
+                });
+            }
         };
         let handed_back = self.absence(caller, &terminal, &view).await;
         let mode = verb.screen.unwrap_or_default();

@@ -44,8 +44,8 @@ const MOST_SCROLLBACK: u16 = 1000;
 /// The least time between two events about the states of terminals.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time from a change to its event. A client looks at all terminals after an event, and that look must not delay the echo of the
-/// key that made the change.
+/// The time from the first change after a pause to its event. A client looks at all terminals after an event, and that look must not
+/// delay the echo of the key that made the change.
 const ACTIVITY_DELAY: Duration = Duration::from_millis(30);
 
 /// A watched screen, for one client.

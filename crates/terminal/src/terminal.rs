@@ -153,8 +153,9 @@ pub struct Input {
     /// Whether it is a secret, which the log of inputs does not keep, however it is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// Whether the answer has no [`View`]: the sender follows the screen, or waits for the output next. Taking the view reads
-    /// `/proc`, which would delay the echo of a key. A host of an older version returns a view all the same.
+    /// Whether the answer to an input that does not settle has no [`View`]: the sender follows the screen, or waits for the output
+    /// next. Taking the view reads `/proc`, which would delay the echo of a key. A host of an older version returns a view all the
+    /// same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_view: bool,
 }
@@ -237,6 +238,8 @@ pub struct ScreenUpdate {
 pub struct ScreenDelta {
     /// The screen, of whose rows only the ones in `rows` are there.
     pub update: ScreenUpdate,
+    /// How many rows the screen has.
+    pub height: u16,
     /// The numbers of the rows that are there, growing; none if all of them are, for a viewer that knows nothing, or another size.
     pub rows: Option<Vec<u16>>,
 }
@@ -245,6 +248,7 @@ impl ScreenDelta {
     /// Returns these rows of a screen; all of them if none are given.
     fn of(update: &ScreenUpdate, rows: Option<Vec<u16>>) -> Self {
         let ScreenUpdate { version, picture, modes, title, exit } = update;
+        let height = u16::try_from(picture.rows.len()).unwrap_or(u16::MAX);
         let row = |row: &u16| picture.rows.get(usize::from(*row)).cloned();
         let picture = Picture {
             cols: picture.cols,
@@ -258,17 +262,18 @@ impl ScreenDelta {
             palette: picture.palette.clone(),
         };
         let update = ScreenUpdate { version: *version, picture, modes: *modes, title: title.clone(), exit: *exit };
-        Self { update, rows }
+        Self { update, height, rows }
     }
 
     /// Returns the whole screen, for a viewer that knows this picture. None if the rows do not fit it; the viewer then asks for the
     /// whole screen.
     #[must_use]
     pub fn onto(self, known: Option<Picture>) -> Option<ScreenUpdate> {
-        let Self { mut update, rows } = self;
+        let Self { mut update, height, rows } = self;
         let Some(rows) = rows else { return Some(update) };
-        let known =
-            known.filter(|known| known.cols == update.picture.cols && rows.len() == update.picture.rows.len())?;
+        let is_same_size =
+            |known: &Picture| known.cols == update.picture.cols && known.rows.len() == usize::from(height);
+        let known = known.filter(is_same_size).filter(|_| rows.len() == update.picture.rows.len())?;
         let changed = std::mem::replace(&mut update.picture.rows, known.rows);
         for (row, runs) in rows.into_iter().zip(changed) {
             *update.picture.rows.get_mut(usize::from(row))? = runs;
@@ -575,7 +580,8 @@ impl Terminal {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
 
-    /// Like [`Terminal::watch_screen`], with the rows only that are not as in the version that is known.
+    /// Like [`Terminal::watch_screen`], with the rows only that are not as in the version that is known. That version is one that this
+    /// or [`Terminal::watch_screen`] has returned.
     ///
     /// # Errors
     /// When the terminal was closed, also meanwhile.

@@ -34,6 +34,53 @@ async function isExact(page, what) {
 
 const sees = (page, text) => page.locator(".stage > .screen .row", { hasText: text }).first().waitFor();
 
+/**
+ * A row that is changed in place, whatever was shown and whatever an extension has done to it, has the nodes of a row that is made
+ * anew.
+ */
+const paintsInPlace = (page) => page.evaluate(async () => {
+  const { Painter } = await import(document.querySelector("script[type=module]").src.replace("main.js", "paint.js"));
+  let seed = 7;
+  const draw = (count) => {
+    seed = (seed * 1103515245 + 12345) % 2147483648;
+    return Math.floor((seed / 2147483648) * count);
+  };
+  const texts = [["a", ""], ["bc", ""], ["d e", ""], ["é", ""], ["xéy", ""], ["漢", ",W"], ["漢字", ",W"]];
+  const styles = ["", "f1", "f#0a0b0c", "B,U1"];
+  const runs = () => {
+    const made = [];
+    for (let col = draw(2), count = draw(4); count > 0; count -= 1) {
+      const [text, wide] = texts[draw(texts.length)];
+      const cols = [...text].length * (wide ? 2 : 1);
+      made.push([col, cols, text, `${styles[draw(styles.length)]}${wide}`, ...(draw(4) ? [] : ["https://example.org"])]);
+      col += cols + draw(2);
+    }
+    return made;
+  };
+  const state = { foreground: "#fff", background: "#000", cursor: { row: 0, col: 0, shape: "block" } };
+  const screen = { cols: 20, rows: 3, lines: [runs(), runs(), runs()], state };
+  const painter = new Painter(document.createElement("div"));
+  const shownBy = (painter) => [...painter.element.querySelectorAll(".row")].map((row) => row.innerHTML);
+  painter.paint(screen, [0, 1, 2]);
+  let kept = 0;
+  for (let change = 0; change < 2000; change += 1) {
+    const row = draw(screen.rows);
+    const line = painter.lines[row];
+    const first = line.firstChild;
+    if (draw(20) === 0) first.replaceWith(Object.assign(document.createElement("mark"), { textContent: first.textContent }));
+    else if (draw(20) === 0) line.prepend("from elsewhere");
+    else if (draw(20) === 0) line.lastChild.textContent = "from elsewhere";
+    if (draw(2)) screen.lines[row] = runs();
+    else if (screen.lines[row].length) screen.lines[row].at(-1)[2] = [..."漢a字"].slice(0, 1 + draw(3)).join("");
+    painter.paint(screen, [row]);
+    kept += Number(line.firstChild === first);
+    const fresh = new Painter(document.createElement("div"));
+    fresh.paint(screen, [0, 1, 2]);
+    if (shownBy(painter).join("\n") !== shownBy(fresh).join("\n")) return { change, has: shownBy(painter), wants: shownBy(fresh) };
+  }
+  return { kept: kept > 200 };
+});
+
 /** Ends a program, and waits until the shell asks: a program that ends may read what is typed after its last key. */
 async function quits(page, keys) {
   await page.keyboard.type(keys);
@@ -47,6 +94,8 @@ await play(async (browser) => {
   await page.goto(new URL(`#/terminals/${id}`, page.url()).href);
   await page.getByRole("button", { name: "Take over" }).click();
   await page.getByText("held by you").waitFor();
+
+  assert.deepEqual(await paintsInPlace(page), { kept: true });
 
   await page.keyboard.type("PS1='ready> '; clear\n");
   await sees(page, /^ready> ?$/);
@@ -65,7 +114,16 @@ await play(async (browser) => {
   // Dead keys and input methods: what is composed is typed once, when it is complete.
   const devtools = await context.newCDPSession(page);
   await page.keyboard.type("clear; echo '");
+  await sees(page, /^ready> clear; echo '$/);
+  // What is composed is shown at the cursor, where the keyboard stands also before.
+  const keyboardIsAtCursor = (keyboard) => page.waitForFunction((keyboard) => {
+    const [one, other] = [keyboard, ".stage > .screen .cursor"].map((name) => document.querySelector(name)?.getBoundingClientRect());
+    return one && other && Math.abs(one.left - other.left) < 1 && Math.abs(one.top - other.top) < 1;
+  }, keyboard);
+  await keyboardIsAtCursor(".keyboard:not(.composing)");
+  await page.locator(".keyboard").evaluate((keyboard) => { keyboard.style.translate = "0 0"; });
   for (const text of ["に", "にほ", "にほん"]) await devtools.send("Input.imeSetComposition", { text, selectionStart: text.length, selectionEnd: text.length });
+  await keyboardIsAtCursor(".keyboard.composing");
   await devtools.send("Input.insertText", { text: "日本" });
   await devtools.send("Input.imeSetComposition", { text: "´", selectionStart: 1, selectionEnd: 1 });
   await devtools.send("Input.insertText", { text: "é" });

@@ -93,8 +93,8 @@ export class Painter {
     this.element = element;
     /** @type {HTMLElement[]} */
     this.lines = [];
-    /** The parts that each line shows. @type {Part[][]} */
-    this.parts = [];
+    /** The parts that each line shows, and their nodes. @type {{ part: Part, node: Node }[][]} */
+    this.shown = [];
     this.cursor = document.createElement("div");
     this.cursor.className = "cursor";
     this.cursor.hidden = true;
@@ -102,6 +102,8 @@ export class Painter {
     this.known = new Map();
     /** The place of the cursor, as a translation. */
     this.place = "0 0";
+    // What a program prints is looked at as it is: a browser that translates it would change cells.
+    element.translate = false;
     element.replaceChildren(this.cursor);
   }
 
@@ -130,38 +132,50 @@ export class Painter {
   paint(screen, rows) {
     while (this.lines.length > screen.rows) {
       this.lines.pop()?.remove();
-      this.parts.pop();
+      this.shown.pop();
     }
     while (this.lines.length < screen.rows) {
       const line = document.createElement("div");
       line.className = "row";
       this.cursor.before(line);
       this.lines.push(line);
-      this.parts.push([]);
+      this.shown.push([]);
     }
     for (const row of rows) this.paintLine(row, partsOf(screen.lines[row] ?? []));
     this.paintState(screen);
   }
 
   /**
-   * Shows parts in a line. Where only a text differs, as after a typed key, it is changed in place: no style is computed.
+   * Shows parts in a line. Where only a text differs, as after a typed key, it is changed in place: no style is computed. Nodes that
+   * something else has changed, such as an extension of the browser, are made anew.
    * @param {number} row
    * @param {Part[]} parts
    */
   paintLine(row, parts) {
     const line = this.lines[row];
     if (!line) return;
-    const shown = this.parts[row] ?? [];
-    this.parts[row] = parts;
+    const shown = this.shown[row] ?? [];
     let same = 0;
-    for (let at = line.firstChild; at; at = at.nextSibling, same += 1) {
+    let at = line.firstChild;
+    for (; at; at = at.nextSibling, same += 1) {
       const [before, now] = [shown[same], parts[same]];
-      if (!before || !now || !isAlike(before, now)) break;
-      const text = at instanceof Text ? at : at.firstChild;
-      if (before.text !== now.text && text instanceof Text) text.data = now.text;
+      if (!before || !now || before.node !== at || !isAlike(before.part, now)) break;
+      const text = textOf(at);
+      if (text?.data !== before.part.text) break;
+      if (before.part.text !== now.text) text.data = now.text;
     }
-    while (line.childNodes.length > same) line.lastChild?.remove();
-    line.append(...parts.slice(same).map(nodeOf));
+    const added = parts.slice(same).map(nodeOf);
+    if (same === 0) {
+      line.replaceChildren(...added);
+    } else {
+      while (at) {
+        const next = at.nextSibling;
+        at.remove();
+        at = next;
+      }
+      line.append(...added);
+    }
+    this.shown[row] = parts.map((part, index) => ({ part, node: added[index - same] ?? /** @type {Node} */ (shown[index]?.node) }));
   }
 
   /**
@@ -213,6 +227,16 @@ function isAlike(one, other) {
 }
 
 /**
+ * Returns the text of the node of a part, if it is as it was made.
+ * @param {Node} node
+ * @returns {Text | null}
+ */
+function textOf(node) {
+  if (node instanceof Text) return node;
+  return node.childNodes.length === 1 && node.firstChild instanceof Text ? node.firstChild : null;
+}
+
+/**
  * Returns what shows the runs of a row.
  * @param {Run[]} runs
  * @returns {Node[]}
@@ -222,6 +246,7 @@ export function paintRow(runs) {
 }
 
 /**
+ * Returns the parts of a row. A row that shows nothing has a text, too: it is selected and copied as an empty line.
  * @param {Run[]} runs
  * @returns {Part[]}
  */
@@ -255,6 +280,7 @@ function partsOf(runs) {
 }
 
 /**
+ * Returns a new node for a part.
  * @param {Part} part
  * @returns {Node}
  */

@@ -20,8 +20,11 @@ export const title = "Terminal";
 /** The sizes of text, in pixels: of who watches, at least and at most; and of who fits the terminal to the window. */
 const TEXT = { least: 5, most: 15, fitted: 14 };
 
-/** How long the cursor stands until the keyboard is put there, in milliseconds: longer than between two keys of who types. */
-const FOLLOW_TIME = 250;
+/**
+ * How long the cursor stands until the keyboard is put there, in milliseconds: longer than between two typed keys. A cursor that moves
+ * all the time is followed after the second one.
+ */
+const FOLLOW_TIME = { still: 250, most: 1500 };
 
 /** Keys for screens without a keyboard. */
 const QUICK = [["Esc", "escape"], ["Tab", "tab"], ["Ctrl-C", "ctrl-c"], ["↑", "up"], ["↓", "down"], ["←", "left"], ["→", "right"], ["Enter", "enter"]];
@@ -43,6 +46,8 @@ export function show(into, parts) {
   const behind = new Set();
   let isPaused = false;
   let isPainting = false;
+  /** Whether the screen has another size than when it was painted last. */
+  let isResized = false;
   /** Who holds the terminal, as the list says. @type {string | null} */
   let heldBy = null;
   /** Whether its program has ended. */
@@ -110,14 +115,30 @@ export function show(into, parts) {
 
   /** @type {number | undefined} */
   let following;
+  /** The place of the keyboard, or the one that it is about to be put to. */
+  let keyboardPlace = painter.place;
+  /** Since when the keyboard is not at the cursor. @type {number | null} */
+  let behindSince = null;
 
   /**
-   * Puts the keyboard at the cursor, where a window for the composition of characters opens. That costs as much as painting a
-   * typed key, and the keyboard is not seen, so it follows once the cursor stands.
+   * Puts the keyboard at the cursor, where a window for the composition of characters opens. That costs a fifth of what painting a
+   * typed key costs, and the keyboard is not seen unless it composes, so it follows once the cursor stands.
    */
   function follow() {
     clearTimeout(following);
-    keyboard.style.translate = painter.place;
+    behindSince = null;
+    keyboardPlace = painter.place;
+    keyboard.style.translate = keyboardPlace;
+  }
+
+  /** Has the keyboard follow the cursor, if it has moved. */
+  function followSoon() {
+    if (painter.place === keyboardPlace) return;
+    keyboardPlace = painter.place;
+    const now = performance.now();
+    behindSince ??= now;
+    clearTimeout(following);
+    following = setTimeout(follow, Math.min(FOLLOW_TIME.still, behindSince + FOLLOW_TIME.most - now));
   }
 
   /** Paints what has changed, unless text is selected: a selection would be lost. */
@@ -129,8 +150,10 @@ export function show(into, parts) {
       if (!isPaused) {
         painter.paint(screen, [...behind]);
         behind.clear();
-        clearTimeout(following);
-        following = setTimeout(follow, FOLLOW_TIME);
+        // A keyboard outside of a screen that has become smaller would scroll it.
+        if (isResized || keyboard.classList.contains("composing")) follow();
+        else followSoon();
+        isResized = false;
       }
       if (latest !== acknowledged) send({ do: "ack", terminal: id, version: latest });
       acknowledged = latest;
@@ -152,6 +175,7 @@ export function show(into, parts) {
           }
           if (cols !== screen.cols || rows !== screen.rows) {
             isPaused = false;
+            isResized = true;
             scale();
           }
           paint();

@@ -41,6 +41,10 @@ const MOST_FOLLOWED: usize = 32;
 /// The most inputs that wait.
 const MOST_INPUTS: usize = 1024;
 
+/// How long it is not acknowledged that an input was typed: the frame with its echo goes out first, and both wake the browser. Only
+/// after a lost connection does the tab need the acknowledgement.
+const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(25);
+
 /// The codes with which a socket is closed: the session has ended; the messages are not those of the page; the server ends.
 const LOGGED_OUT: u16 = 4401;
 const MISREAD: u16 = 4400;
@@ -61,6 +65,8 @@ pub(super) struct Tab {
     followed: HashMap<String, Followed>,
     inputs: mpsc::Sender<TabInput>,
     replies: mpsc::Sender<ToTab>,
+    /// Acknowledgements of inputs that were typed, and when they are sent.
+    typed: (Vec<ToTab>, Option<Instant>),
     is_visible: bool,
     lists: Option<watch::Receiver<ListSnapshot>>,
     wants_lists: bool,
@@ -122,6 +128,7 @@ impl Tab {
             followed: HashMap::new(),
             inputs,
             replies,
+            typed: (Vec::new(), None),
             is_visible: true,
             lists: None,
             wants_lists: false,
@@ -149,7 +156,8 @@ impl Tab {
         let (ended, wake) = (self.app.ended.clone(), self.wake.clone());
         let mut heard = Instant::now();
         loop {
-            let due = self.send_frames().await;
+            let (frame, acknowledgement) = (self.send_frames().await, self.typed.1);
+            let due = frame.into_iter().chain(acknowledgement).min();
             tokio::select! {
                 message = self.socket.recv() => {
                     heard = Instant::now();
@@ -175,12 +183,23 @@ impl Tab {
                     }
                 }
                 () = wake.notified() => {}
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-                Some(answer) = answers.recv() => {
-                    if !self.send(&answer).await {
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    if acknowledgement.is_some_and(|at| Instant::now() >= at) && !self.acknowledge().await {
                         return Ok(());
                     }
                 }
+                Some(answer) = answers.recv() => match answer {
+                    ToTab::Typed { error: None, .. } => {
+                        self.typed.0.push(answer);
+                        self.typed.1.get_or_insert_with(|| Instant::now() + ACKNOWLEDGED_AFTER);
+                    }
+                    answer => {
+                        // An input that failed comes after those before it.
+                        if !self.acknowledge().await || !self.send(&answer).await {
+                            return Ok(());
+                        }
+                    }
+                },
                 true = changed(self.lists.as_mut()) => self.send_lists().await,
                 _ = ping.tick() => {
                     if heard.elapsed() > SILENCE || self.socket.send(Message::Ping(Vec::new().into())).await.is_err() {
@@ -202,6 +221,17 @@ impl Tab {
 
     async fn send_text(&mut self, text: Utf8Bytes) -> bool {
         self.socket.send(Message::Text(text)).await.is_ok()
+    }
+
+    /// Sends the acknowledgements that are held back. Returns whether the tab is still there.
+    async fn acknowledge(&mut self) -> bool {
+        let (typed, _) = std::mem::take(&mut self.typed);
+        for answer in typed {
+            if !self.send(&answer).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns whether the session goes on. A daemon that is away is not started for this.

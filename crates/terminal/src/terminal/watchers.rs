@@ -1,7 +1,7 @@
 //! Viewers that wait until the screen is another one, and what of it each of them does not know.
 //!
-//! A viewer knows a version of the screen. Each row has the version in which it was first shown as it is now, so what a viewer
-//! receives are the rows that are newer than its version. A row is known by its hash: 16 bytes a row, however much it shows.
+//! A viewer knows a version of the screen. Each row has the version in which it was first noted as it is now, so a viewer receives
+//! the rows that are newer than its version. A row is known by its hash: 16 bytes a row, however much it shows.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -63,12 +63,13 @@ impl ScreenWatchers {
 
     /// Answers viewers with the screen as it is.
     pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
+        // Also for a viewer that receives the whole: it may ask for the rows next.
+        self.rows.note(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
             // A viewer may leave at this moment.
             match reply {
                 ScreenReply::Whole(reply) => drop(reply.send(update.clone())),
                 ScreenReply::Rows(reply) => {
-                    self.rows.note(update.version, &update.picture);
                     let rows = known.and_then(|known| self.rows.changed_since(known));
                     drop(reply.send(ScreenDelta::of(update, rows)));
                 }
@@ -111,7 +112,7 @@ impl RowVersions {
 
     /// Returns the numbers of the rows that were first noted after a version; none if what they were then is not known.
     fn changed_since(&self, known: u64) -> Option<Vec<u16>> {
-        self.noted.filter(|(first, _)| known >= *first)?;
+        self.noted.filter(|(first, last)| (*first..=*last).contains(&known))?;
         Some((0_u16..).zip(&self.rows).filter(|(_, (_, version))| *version > known).map(|(row, _)| row).collect())
     }
 }
@@ -162,10 +163,27 @@ mod tests {
         assert_eq!(received(&mut watchers, Some(2), &slower).rows, None, "no row of it was noted");
         assert_eq!(received(&mut watchers, Some(6), &update(7, 90, &["a", "B", "C"])).rows, None, "another size");
         assert_eq!(received(&mut watchers, Some(7), &update(8, 90, &["a", "B", "C"])).rows, Some(Vec::new()));
+        assert_eq!(received(&mut watchers, Some(8), &update(9, 90, &["a", "B"])).rows, None, "fewer rows");
+        assert_eq!(received(&mut watchers, Some(9), &update(10, 90, &["a", "B", "C"])).rows, None, "more rows");
+        assert_eq!(
+            received(&mut watchers, Some(99), &update(11, 90, &["a", "B", "C"])).rows,
+            None,
+            "a version to come"
+        );
     }
 
     #[test]
-    fn who_knows_the_version_waits_and_who_has_left_is_forgotten() {
+    fn a_viewer_of_whole_screens_may_go_on_with_rows() {
+        let mut watchers = ScreenWatchers::default();
+        received(&mut watchers, None, &update(1, 80, &["a"]));
+        let (sender, _receiver) = oneshot::channel();
+        let whole = ScreenWatcher { known: Some(1), reply: ScreenReply::Whole(sender) };
+        watchers.answer(vec![whole], &update(2, 80, &["b"]));
+        assert_eq!(received(&mut watchers, Some(2), &update(3, 80, &["a"])).rows, Some(vec![0]));
+    }
+
+    #[test]
+    fn a_viewer_that_knows_the_version_waits_and_one_that_has_left_is_forgotten() {
         let mut watchers = ScreenWatchers::default();
         let (stays, _receiver) = oneshot::channel();
         let (leaves, _) = oneshot::channel();
@@ -186,30 +204,44 @@ mod tests {
         assert!(delta.clone().onto(None).is_none(), "nothing is known");
         let smaller = update(1, 80, &["a"]).picture;
         assert!(delta.clone().onto(Some(smaller)).is_none(), "there is no such row");
-        let narrower = update(1, 70, &["a", "b"]).picture;
-        assert!(delta.onto(Some(narrower)).is_none(), "it has another size");
+        for other in [update(1, 70, &["a", "b"]), update(1, 80, &["a", "b", "c"])] {
+            assert!(delta.clone().onto(Some(other.picture)).is_none(), "it has another size");
+        }
     }
 
     proptest! {
-        /// Whatever is shown and whenever a viewer looks, what it puts together is the screen.
+        /// Whatever is shown and whenever viewers look, what each of them puts together is the screen.
         #[test]
         fn viewers_put_the_screen_together(
-            steps in prop::collection::vec((0_usize..4, "[ab]{0,2}", 0_usize..3, prop::bool::weighted(0.05)), 1..60),
+            steps in prop::collection::vec(
+                (0_usize..5, "[ab]{0,2}", prop::collection::vec(0_usize..3, 1..3), 0_u8..40), 1..60,
+            ),
         ) {
             let mut watchers = ScreenWatchers::default();
             let mut texts = vec![String::new(); 4];
             let mut viewers: Vec<(Option<u64>, Option<Picture>)> = vec![(None, None); 3];
             let mut cols = 80;
-            for (version, (row, text, viewer, is_resized)) in (1_u64..).zip(steps) {
-                texts[row] = text;
-                cols += u16::from(is_resized);
+            for (version, (row, text, looking, event)) in (1_u64..).zip(steps) {
+                match event {
+                    0 => cols += 1,
+                    1 => texts.push(text),
+                    2 if texts.len() > 1 => drop(texts.pop()),
+                    // A viewer begins anew.
+                    3 => viewers[looking[0]] = (None, None),
+                    _ => {
+                        let row = row % texts.len();
+                        texts[row] = text;
+                    }
+                }
                 let shown: Vec<&str> = texts.iter().map(String::as_str).collect();
                 let update = update(version, cols, &shown);
-                let (known, picture) = &mut viewers[viewer];
-                let seen = received(&mut watchers, *known, &update).onto(picture.take());
-                prop_assert!(seen.is_some(), "the delta does not fit");
-                prop_assert_eq!(seen.as_ref().map(|seen| &seen.picture), Some(&update.picture));
-                (*known, *picture) = (Some(version), seen.map(|seen| seen.picture));
+                for viewer in looking {
+                    let (known, picture) = &mut viewers[viewer];
+                    let seen = received(&mut watchers, *known, &update).onto(picture.take());
+                    prop_assert!(seen.is_some(), "the delta does not fit");
+                    prop_assert_eq!(seen.as_ref().map(|seen| &seen.picture), Some(&update.picture));
+                    (*known, *picture) = (Some(version), seen.map(|seen| seen.picture));
+                }
             }
         }
     }

@@ -364,6 +364,23 @@ async fn what_is_pressed_behind_escape_comes_after_a_pause_and_by_itself() {
 }
 
 #[tokio::test]
+async fn an_input_is_answered_without_a_view_where_none_is_wanted() {
+    let world = World::new();
+    let counts = world.open(&["wc", "-l"]).await;
+    let input = Input { text: "knock\n".into(), ..Input::default() };
+    for without_view in [false, true] {
+        let step = Some(format!("step-{without_view}"));
+        let input = Input { without_view, step, ..input.clone() };
+        for time in ["typed", "repeated"] {
+            let sent = counts.0.send(input.clone()).await.unwrap();
+            assert_eq!(sent.view.is_none(), without_view, "{time}");
+        }
+    }
+    counts.types("\u{4}").await;
+    assert_eq!(counts.sees(r"^\d$").await, "2", "a repeated input types nothing");
+}
+
+#[tokio::test]
 async fn a_resize_reaches_the_program() {
     let world = World::new();
     let bash = world.bash().await;

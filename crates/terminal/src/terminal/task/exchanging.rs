@@ -99,6 +99,7 @@ impl Task {
                     self.take_in_all(&before);
                     // A prompt that is drawn again contains no query.
                     self.intake.draw(&redrawn, &mut Vec::new());
+                    self.drawn += 1;
                     vec![after]
                 }
             },

@@ -38,6 +38,7 @@ await play(async (browser) => {
   await page.keyboard.type("nothing");
   await page.getByRole("button", { name: "Take over" }).click();
   await page.getByText("held by you").waitFor();
+  assert.ok(await page.evaluate(() => document.documentElement.scrollHeight <= innerHeight), "the view fits the window");
   assert.match((await tell({ agent: "tries" })).error, /has held this terminal/);
   await page.keyboard.type("echo typed by ");
   await page.keyboard.type("haand");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use steplatch_protocol::{DaemonPaths, Hello, PROTOCOL_VERSION, ScreenEvent, WatchScreen, connect};
+use steplatch_protocol::{ScreenEvent, WatchScreen};
 use steplatch_testkit::Home;
 use tokio::time::timeout;
 
@@ -139,9 +139,7 @@ async fn screens_of_older_hosts_are_followed() {
         home.runs(&["terminal", "send", "work", "-e", "echo from before"]).well();
         let received = put_before(&home, later);
         home.runs(&["daemon", "start"]).well();
-        let place = DaemonPaths::new(home.path().join("state"), home.path().join("steplatch"));
-        let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "viewer".to_owned(), ..Hello::default() };
-        let (client, _) = connect(&place, hello).await.unwrap();
+        let client = home.connects("viewer").await;
         let watch = WatchScreen { session_id: "work".to_owned(), interval_ms: 0 };
         let (reply, mut events) = client.subscribe(watch).await.unwrap();
         assert!(reply.success, "{reply:?}");

@@ -1,7 +1,7 @@
 //! Passkeys on the command line: a browser registers one, and the person confirms it in the terminal that asked.
 
 use steplatch_passkey::{Challenge, SoftAuthenticator};
-use steplatch_protocol::{DaemonPaths, Hello, PROTOCOL_VERSION, PageSecret, PasskeyInfo, RegisterPasskey, connect};
+use steplatch_protocol::{PageSecret, PasskeyInfo, RegisterPasskey};
 use steplatch_testkit::Home;
 
 use crate::desk::Desk;
@@ -10,10 +10,7 @@ const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// What a browser with this ticket registers.
 async fn registers(home: &Home, ticket: &str, key: &SoftAuthenticator) -> PasskeyInfo {
-    let folder = home.path();
-    let place = DaemonPaths::new(folder.join("state"), folder.join("steplatch"));
-    let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "browser".to_owned(), ..Hello::default() };
-    let (client, _) = connect(&place, hello).await.unwrap();
+    let client = home.connects("browser").await;
     let client_data =
         SoftAuthenticator::client_data("webauthn.create", &Challenge::of_ticket(ticket), "http://localhost:7878");
     let [client_data, authenticator_data] = key.registers(&client_data, "localhost", SoftAuthenticator::REGISTERED);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use steplatch_protocol::{Client, DaemonPaths, Hello, PROTOCOL_VERSION, connect};
 use tempfile::TempDir;
 
 /// A home with a state directory of its own, so that programs started in it share a daemon of their own. The daemon is
@@ -45,6 +46,13 @@ impl Home {
             .into_iter()
             .chain(self.variables.iter().cloned())
             .collect()
+    }
+
+    /// Connects to the daemon of this home, which runs, as a client of this name.
+    pub async fn connects(&self, client: &str) -> Client {
+        let place = DaemonPaths::new(self.path().join("state"), self.path().join("steplatch"));
+        let hello = Hello { protocol_version: PROTOCOL_VERSION, client: client.to_owned(), ..Hello::default() };
+        connect(&place, hello).await.expect("the daemon answers").0
     }
 
     /// Returns `program`, ready to run in this home.

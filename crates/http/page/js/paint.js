@@ -93,8 +93,10 @@ export class Painter {
     this.element = element;
     /** @type {HTMLElement[]} */
     this.lines = [];
-    /** The parts that each line shows, and their nodes. @type {{ part: Part, node: Node }[][]} */
-    this.shown = [];
+    /** The parts that each line shows. @type {Part[][]} */
+    this.parts = [];
+    /** The nodes of these parts. @type {Node[][]} */
+    this.nodes = [];
     this.cursor = document.createElement("div");
     this.cursor.className = "cursor";
     this.cursor.hidden = true;
@@ -132,14 +134,16 @@ export class Painter {
   paint(screen, rows) {
     while (this.lines.length > screen.rows) {
       this.lines.pop()?.remove();
-      this.shown.pop();
+      this.parts.pop();
+      this.nodes.pop();
     }
     while (this.lines.length < screen.rows) {
       const line = document.createElement("div");
       line.className = "row";
       this.cursor.before(line);
       this.lines.push(line);
-      this.shown.push([]);
+      this.parts.push([]);
+      this.nodes.push([]);
     }
     for (const row of rows) this.paintLine(row, partsOf(screen.lines[row] ?? []));
     this.paintState(screen);
@@ -154,15 +158,15 @@ export class Painter {
   paintLine(row, parts) {
     const line = this.lines[row];
     if (!line) return;
-    const shown = this.shown[row] ?? [];
+    const [shown, nodes] = [this.parts[row] ?? [], this.nodes[row] ?? []];
     let same = 0;
     let at = line.firstChild;
     for (; at; at = at.nextSibling, same += 1) {
       const [before, now] = [shown[same], parts[same]];
-      if (!before || !now || before.node !== at || !isAlike(before.part, now)) break;
+      if (!before || !now || nodes[same] !== at || !isAlike(before, now)) break;
       const text = textOf(at);
-      if (text?.data !== before.part.text) break;
-      if (before.part.text !== now.text) text.data = now.text;
+      if (text?.data !== before.text) break;
+      if (before.text !== now.text) text.data = now.text;
     }
     const added = parts.slice(same).map(nodeOf);
     if (same === 0) {
@@ -175,7 +179,8 @@ export class Painter {
       }
       line.append(...added);
     }
-    this.shown[row] = parts.map((part, index) => ({ part, node: added[index - same] ?? /** @type {Node} */ (shown[index]?.node) }));
+    this.parts[row] = parts;
+    this.nodes[row] = [...nodes.slice(0, same), ...added];
   }
 
   /**

@@ -26,7 +26,8 @@ use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::{ConditionError, Ending};
 use crate::definition::{Action, Definition, State};
 use crate::event::{
-    By, ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
+    By, ChildEnd, Choice, DialogueAnswer, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION,
+    ShellAnswer,
 };
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::items::{self, ItemLoop, ItemsError};
@@ -754,7 +755,8 @@ impl<'a> DecisionBuilder<'a> {
         if entered.tool == tool::PARALLEL {
             return self.enter_parallel(entered);
         }
-        self.decision.effects.push(asking(&entered, self.history, self.now));
+        // The history still has the answers of a dialogue that was left just now.
+        self.decision.effects.push(asking(&entered, &[], self.history, self.now));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
         self.decision
@@ -1069,7 +1071,7 @@ fn limit(state: &State) -> Option<Duration> {
 fn again(current: &CurrentStep, history: &History, now: Timestamp) -> Vec<Effect> {
     match history.branches() {
         Some(branches) => parallel::asking(current, branches, history),
-        None => vec![asking(current, history, now)],
+        None => vec![asking(current, history.answers(), history, now)],
     }
 }
 
@@ -1085,14 +1087,14 @@ fn starting(step: StepId, params: &Map<String, Value>, limit: Option<Duration>, 
     }
 }
 
-/// Returns the effect that brings the outcome of a step.
-fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
+/// Returns the effect that brings the outcome of a step. `answers` are those of the step, if it is a dialogue.
+fn asking(current: &CurrentStep, answers: &[DialogueAnswer], history: &History, now: Timestamp) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
     if tool == tool::RUN_WORKFLOW {
         return starting(step, &params, limit, history);
     }
     if tool == tool::DIALOGUE {
-        return dialogue::turn(current, history.answers(), history.variables(), now);
+        return dialogue::turn(current, answers, history.variables(), now);
     }
     if let Some(result) = tool::known_result(&tool, &params) {
         return Effect::Answer { step, outcome: Outcome::Finished { result } };

@@ -199,3 +199,22 @@ fn a_rehearsal_plays_what_the_program_prints_through_the_rules() {
         assert_eq!(played.expect("JSON")["end"]["error"], end);
     }
 }
+
+#[test]
+fn a_dialogue_that_follows_another_one_begins_with_its_own_text_and_not_with_the_last_answer() {
+    let action = |text: &str| {
+        let rules = json!([{"when": "[Pp]assword:", "secret": "PW", "times": 1}]);
+        json!({"tool": "dialogue", "params": {"input_text": text, "rules": rules, "until": "ok"}})
+    };
+    let document = json!({"initial_state": "one", "states": {
+        "one": {"action": action("./one\n"), "transitions": [{"condition": "success", "next_state": "two"}]},
+        "two": {"action": action("./two\n")},
+    }});
+    let mut machine = with(&document, &json!({"PW": "hunter2"}));
+    let matched = |text: &str, matched: u32| json!({"success": true, "reason": "match", "matched": matched, "match_text": text, "groups": [], "offset": 9});
+    hears(&mut machine, &matched("Password:", 0));
+    hears(&mut machine, &matched("ok", 0));
+    let (step, begun) = turn(&machine);
+    assert_eq!((step.as_str(), &begun["input_text"]), ("run_0123456789abcdef/two/1/1", &json!("./two\n")), "{begun}");
+    assert_eq!(resume(&machine.history, machine.now), machine.last.effects, "the next daemon performs the same");
+}

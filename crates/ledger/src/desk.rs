@@ -1,0 +1,216 @@
+//! Requests for effects, and the rules by which they are answered.
+
+use std::collections::BTreeMap;
+
+use crate::effect::{EffectKey, names_step};
+use crate::ledger::{EffectState, Ledger, LedgerLimits};
+
+/// Requests for the effects of steps. `W` waits for a result `R`, `N` is notified when a step is given up, and `T` is a
+/// terminal.
+///
+/// Decides which request performs an effect, which one waits, and what is done with a shell that was opened for a single
+/// command. The caller performs the effects and answers the waiters.
+#[derive(Debug)]
+pub struct EffectDesk<W, R, N, T> {
+    ledger: Ledger<Performing<W, N>, R>,
+    /// Terminals that were opened for single commands, by their steps, until they are closed or left to their clients.
+    shells: BTreeMap<String, T>,
+}
+
+/// An effect in progress.
+#[derive(Debug)]
+struct Performing<W, N> {
+    waiters: Vec<W>,
+    notified: N,
+    /// Whether its step was settled before the effect is over.
+    is_given_up: bool,
+}
+
+/// Answer to a request for an effect.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admission<R> {
+    /// The caller performs the effect now, and reports its end.
+    Perform,
+    /// The effect is in progress. The waiter is kept until its end.
+    Wait,
+    /// The effect was performed before, with this result.
+    Answer(R),
+    /// The effect was begun before, and its result is not known. It must not be performed again.
+    Unknown,
+}
+
+/// End of an effect.
+#[derive(Debug)]
+pub enum EffectEnd<R> {
+    /// It was performed, or may have been in part. The result has this size in bytes.
+    Performed(R, usize),
+    /// Nothing was changed: a repeated request performs it.
+    Refused,
+    /// Its result will never be known.
+    Lost,
+}
+
+impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
+    /// Returns a desk without entries.
+    #[must_use]
+    pub fn new(limits: LedgerLimits) -> Self {
+        Self { ledger: Ledger::new(limits), shells: BTreeMap::new() }
+    }
+
+    /// Takes a request for an effect. `is_settled_later` is whether the requester settles the step once it has stored the
+    /// result; `notified` is called when the step is given up while the effect is in progress.
+    pub fn request(&mut self, key: EffectKey, is_settled_later: bool, waiter: W, notified: N) -> Admission<R> {
+        match self.ledger.find(&key) {
+            None => {
+                let performing = Performing { waiters: vec![waiter], notified, is_given_up: false };
+                self.ledger.begin(key, is_settled_later, performing);
+                Admission::Perform
+            }
+            Some(EffectState::Performing(performing)) => {
+                performing.waiters.push(waiter);
+                Admission::Wait
+            }
+            Some(EffectState::Performed(result)) => Admission::Answer(result.clone()),
+            Some(EffectState::Unknown) => Admission::Unknown,
+        }
+    }
+
+    /// Has a waiter wait for the end of an effect in progress, and returns the result of one that is over. `Err` has the
+    /// waiter if there is no result.
+    ///
+    /// # Errors
+    /// When the effect is not known, or its result is not.
+    pub fn wait_for(&mut self, key: &EffectKey, waiter: W) -> Result<Option<R>, W> {
+        match self.ledger.find(key) {
+            Some(EffectState::Performing(performing)) => {
+                performing.waiters.push(waiter);
+                Ok(None)
+            }
+            Some(EffectState::Performed(result)) => Ok(Some(result.clone())),
+            Some(EffectState::Unknown) | None => Err(waiter),
+        }
+    }
+
+    /// Returns the result of an effect that was begun: `Some(None)` if it is in progress or its result is not known.
+    pub fn result_of(&mut self, key: &EffectKey) -> Option<Option<&R>> {
+        self.ledger.find(key).map(|state| match state {
+            EffectState::Performed(result) => Some(result),
+            EffectState::Performing(_) | EffectState::Unknown => None,
+        })
+    }
+
+    /// Notes the end of an effect in progress. Returns those who wait for it.
+    pub fn end(&mut self, key: &EffectKey, end: EffectEnd<R>) -> Vec<W> {
+        let performing = match end {
+            EffectEnd::Performed(result, bytes) => self.ledger.finish(key, result, bytes),
+            EffectEnd::Refused => self.ledger.withdraw(key),
+            EffectEnd::Lost => self.ledger.lose(key),
+        };
+        performing.map(|performing| performing.waiters).unwrap_or_default()
+    }
+
+    /// Notes the terminal that was opened for a single command, before the end of its opening. Returns the terminal if its
+    /// step was given up meanwhile: the caller closes it.
+    pub fn add_shell(&mut self, opening: &EffectKey, terminal: T) -> Option<T> {
+        match self.ledger.find(opening) {
+            Some(EffectState::Performing(performing)) if !performing.is_given_up => {
+                self.shells.insert(opening.step.clone(), terminal);
+                None
+            }
+            _ => Some(terminal),
+        }
+    }
+
+    /// Leaves the terminal of a single command to its client: the command goes on, or there is more to read.
+    pub fn leave_shell(&mut self, step: &str) {
+        self.shells.remove(step);
+    }
+
+    /// Notes that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored them, or
+    /// has given the steps up. Calls `notify` for each effect in progress. Returns the terminals that are to be closed.
+    pub fn settle(&mut self, steps: &str, mut notify: impl FnMut(&N)) -> Vec<T> {
+        self.ledger.settle(steps);
+        for (key, performing) in self.ledger.performing() {
+            if names_step(steps, &key.step) {
+                performing.is_given_up = true;
+                notify(&performing.notified);
+            }
+        }
+        let behind = self.shells.range(steps.to_owned()..).map(|(step, _)| step);
+        let settled: Vec<String> = behind.take_while(|step| names_step(steps, step)).cloned().collect();
+        settled.iter().filter_map(|step| self.shells.remove(step)).collect()
+    }
+
+    /// Whether an effect is known that its requester settles later and has not settled.
+    #[must_use]
+    pub fn has_unsettled(&self) -> bool {
+        self.ledger.has_unsettled()
+    }
+
+    /// Returns the steps with effects that their requesters settle later and have not settled.
+    #[must_use]
+    pub fn unsettled(&self) -> Vec<String> {
+        self.ledger.unsettled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::Effect;
+
+    type Desk = EffectDesk<u8, &'static str, (), u8>;
+
+    const LIMITS: LedgerLimits = LedgerLimits { max_names: 100, max_result_bytes: 1000 };
+
+    fn open() -> EffectKey {
+        EffectKey::new(Effect::Open, "run/a/1")
+    }
+
+    #[test]
+    fn one_request_performs_an_effect_and_all_others_receive_its_result() {
+        let mut desk = Desk::new(LIMITS);
+        assert_eq!(desk.request(open(), true, 1, ()), Admission::Perform);
+        assert_eq!(desk.request(open(), true, 2, ()), Admission::Wait);
+        assert_eq!(desk.wait_for(&open(), 3), Ok(None));
+        assert_eq!(desk.end(&open(), EffectEnd::Performed("id", 2)), [1, 2, 3]);
+        assert_eq!(desk.request(open(), true, 4, ()), Admission::Answer("id"));
+        assert_eq!(desk.end(&open(), EffectEnd::Lost), [0; 0]);
+        desk.settle("run/a/1", |()| {});
+        assert_eq!(desk.request(open(), true, 5, ()), Admission::Unknown);
+    }
+
+    #[test]
+    fn an_effect_that_was_refused_is_performed_by_the_next_request() {
+        let mut desk = Desk::new(LIMITS);
+        assert_eq!(desk.request(open(), true, 1, ()), Admission::Perform);
+        assert_eq!(desk.end(&open(), EffectEnd::Refused), [1]);
+        assert_eq!(desk.request(open(), true, 2, ()), Admission::Perform);
+    }
+
+    #[test]
+    fn the_shell_of_a_step_is_closed_once_it_is_settled_unless_it_is_left_to_its_client() {
+        let mut desk = Desk::new(LIMITS);
+        desk.request(open(), true, 1, ());
+        assert_eq!(desk.add_shell(&open(), 7), None);
+        desk.end(&open(), EffectEnd::Performed("id", 2));
+        assert_eq!(desk.settle("run/a/", |()| {}), [7]);
+        assert_eq!(desk.settle("run/a/", |()| {}), [0; 0]);
+        let other = EffectKey::new(Effect::Open, "run/b/1");
+        desk.request(other.clone(), true, 1, ());
+        assert_eq!(desk.add_shell(&other, 8), None);
+        desk.leave_shell("run/b/1");
+        assert_eq!(desk.settle("run/", |()| {}), [0; 0]);
+    }
+
+    #[test]
+    fn a_shell_that_is_opened_for_a_step_that_was_given_up_is_returned() {
+        let mut desk = Desk::new(LIMITS);
+        desk.request(open(), true, 1, ());
+        let mut notified = 0;
+        desk.settle("run/a/1", |()| notified += 1);
+        assert_eq!((desk.add_shell(&open(), 7), notified), (Some(7), 1));
+        desk.end(&open(), EffectEnd::Performed("id", 2));
+        assert!(!desk.has_unsettled());
+    }
+}

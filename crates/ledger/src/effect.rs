@@ -1,0 +1,42 @@
+//! The key of an entry.
+
+/// Kind of an effect. One step may have several effects, at most one of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// A terminal is opened.
+    Open,
+    /// A command is run.
+    Run,
+    /// Text or keys are typed.
+    Type,
+    /// A file is put in its place.
+    Write,
+    /// A terminal is closed.
+    Close,
+    /// A node is called.
+    Call,
+}
+
+/// One effect of one step.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EffectKey {
+    /// Name of the step, in which `/` separates a step from its parts.
+    pub step: String,
+    /// Kind of the effect.
+    pub effect: Effect,
+}
+
+/// Whether `steps` names a step: it is the step itself, or ends with `/` and begins the name. So `run_…/` names all steps of
+/// a run, and `run_…/build/1` names one step and not those of a state that is called `build/1`.
+#[must_use]
+pub fn names_step(steps: &str, step: &str) -> bool {
+    if steps.ends_with('/') { step.starts_with(steps) } else { step == steps }
+}
+
+impl EffectKey {
+    /// Returns the key of an effect of this step.
+    #[must_use]
+    pub fn new(effect: Effect, step: impl Into<String>) -> Self {
+        Self { step: step.into(), effect }
+    }
+}

@@ -1,0 +1,343 @@
+//! The table of effects.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::effect::{Effect, EffectKey, names_step};
+
+/// Bounds of a ledger. Effects in progress are never dropped for them.
+#[derive(Debug, Clone, Copy)]
+pub struct LedgerLimits {
+    /// Maximum number of effects that are over and whose names are kept.
+    pub max_names: usize,
+    /// Maximum size of the results that are kept, in bytes. The newest result is kept, however large it is.
+    pub max_result_bytes: usize,
+}
+
+/// State of a known effect.
+#[derive(Debug, PartialEq, Eq)]
+pub enum EffectState<'a, P, R> {
+    /// In progress.
+    Performing(&'a mut P),
+    /// Performed, with this result.
+    Performed(&'a R),
+    /// Begun before. Its result was never known or is no longer kept, so that it must not be performed again.
+    Unknown,
+}
+
+/// Effects by the steps that request them. `P` describes an effect in progress, `R` is a result.
+#[derive(Debug)]
+pub struct Ledger<P, R> {
+    limits: LedgerLimits,
+    entries: BTreeMap<EffectKey, Entry<P, R>>,
+    /// Effects that are over, in the order in which they ended.
+    ended: VecDeque<EffectKey>,
+    /// The same for those whose results were kept at their end; some may have been settled since.
+    with_results: VecDeque<EffectKey>,
+    result_bytes: usize,
+    /// Number of effects that their requester settles and has not settled yet.
+    unsettled: usize,
+    /// What was settled, as [`names_step`] takes it, and the order in which that happened.
+    settled: BTreeSet<String>,
+    settled_first: VecDeque<String>,
+}
+
+#[derive(Debug)]
+struct Entry<P, R> {
+    state: State<P, R>,
+    settlement: Settlement,
+}
+
+/// Whether the requester of an effect has stored its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settlement {
+    /// It does not report that.
+    Unreported,
+    /// It will report that.
+    Pending,
+    /// It has reported that, or has given the effect up.
+    Settled,
+}
+
+#[derive(Debug)]
+enum State<P, R> {
+    Performing(P),
+    Performed { result: R, bytes: usize },
+    Unknown,
+}
+
+impl<P, R> Ledger<P, R> {
+    /// Returns an empty ledger.
+    #[must_use]
+    pub fn new(limits: LedgerLimits) -> Self {
+        Self {
+            limits,
+            entries: BTreeMap::new(),
+            ended: VecDeque::new(),
+            with_results: VecDeque::new(),
+            result_bytes: 0,
+            unsettled: 0,
+            settled: BTreeSet::new(),
+            settled_first: VecDeque::new(),
+        }
+    }
+
+    /// Returns the state of an effect. `None` if it was never begun, was withdrawn, or ended so long ago that its name is
+    /// no longer kept. A step that was settled before it was requested is given up: its effects are unknown.
+    pub fn find(&mut self, key: &EffectKey) -> Option<EffectState<'_, P, R>> {
+        if !self.entries.contains_key(key) && self.is_settled(&key.step) {
+            return Some(EffectState::Unknown);
+        }
+        self.entries.get_mut(key).map(|entry| match &mut entry.state {
+            State::Performing(performing) => EffectState::Performing(performing),
+            State::Performed { result, .. } => EffectState::Performed(result),
+            State::Unknown => EffectState::Unknown,
+        })
+    }
+
+    fn is_settled(&self, step: &str) -> bool {
+        let mut wholes = step.match_indices('/').map(|(at, _)| &step[..=at]);
+        self.settled.contains(step) || wholes.any(|whole| self.settled.contains(whole))
+    }
+
+    /// Adds an effect that begins now and that [`Self::find`] does not find. `is_settled_later` is whether the requester
+    /// calls [`Self::settle`] once it has stored the result.
+    pub fn begin(&mut self, key: EffectKey, is_settled_later: bool, performing: P) {
+        let settlement = if is_settled_later { Settlement::Pending } else { Settlement::Unreported };
+        let replaced = self.entries.insert(key, Entry { state: State::Performing(performing), settlement });
+        debug_assert!(replaced.is_none(), "an effect begins once");
+        self.unsettled += usize::from(is_settled_later);
+    }
+
+    /// Notes the result of an effect in progress, whose size is `bytes`. Returns the description of its progress; `None`
+    /// if it is not in progress.
+    pub fn finish(&mut self, key: &EffectKey, result: R, bytes: usize) -> Option<P> {
+        let is_settled = self.entries.get(key).is_some_and(|entry| entry.settlement == Settlement::Settled);
+        if is_settled {
+            return self.lose(key);
+        }
+        let performing = self.end(key, State::Performed { result, bytes })?;
+        self.result_bytes += bytes;
+        self.with_results.push_back(key.clone());
+        while self.result_bytes > self.limits.max_result_bytes && self.with_results.len() > 1 {
+            if let Some(oldest) = self.with_results.pop_front() {
+                self.drop_result(&oldest);
+            }
+        }
+        Some(performing)
+    }
+
+    /// Notes that the result of an effect in progress will never be known. Returns the description of its progress.
+    pub fn lose(&mut self, key: &EffectKey) -> Option<P> {
+        self.end(key, State::Unknown)
+    }
+
+    /// Forgets an effect in progress that has changed nothing, so that it may be requested again. Returns the description
+    /// of its progress.
+    pub fn withdraw(&mut self, key: &EffectKey) -> Option<P> {
+        if !matches!(self.entries.get(key)?.state, State::Performing(_)) {
+            return None;
+        }
+        let entry = self.entries.remove(key)?;
+        self.unsettled -= usize::from(entry.settlement == Settlement::Pending);
+        match entry.state {
+            State::Performing(performing) => Some(performing),
+            State::Performed { .. } | State::Unknown => None,
+        }
+    }
+
+    /// Notes that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored them, or
+    /// has given the steps up. A request that arrives late finds them unknown and performs nothing.
+    pub fn settle(&mut self, steps: &str) {
+        for key in self.keys_of(steps) {
+            self.drop_result(&key);
+            if let Some(entry) = self.entries.get_mut(&key) {
+                let before = std::mem::replace(&mut entry.settlement, Settlement::Settled);
+                self.unsettled -= usize::from(before == Settlement::Pending);
+            }
+        }
+        if self.settled.insert(steps.to_owned()) {
+            self.settled_first.push_back(steps.to_owned());
+        }
+        if self.settled_first.len() > self.limits.max_names
+            && let Some(oldest) = self.settled_first.pop_front()
+        {
+            self.settled.remove(&oldest);
+        }
+    }
+
+    /// Whether an effect is known that its requester settles later and has not settled.
+    #[must_use]
+    pub fn has_unsettled(&self) -> bool {
+        self.unsettled > 0
+    }
+
+    /// Returns the steps with effects that their requesters settle later and have not settled, each once, in order.
+    #[must_use]
+    pub fn unsettled(&self) -> Vec<String> {
+        let unsettled = self.entries.iter().filter(|(_, entry)| entry.settlement == Settlement::Pending);
+        let mut steps: Vec<String> = unsettled.map(|(key, _)| key.step.clone()).collect();
+        steps.dedup();
+        steps
+    }
+
+    /// Returns the effects in progress.
+    pub fn performing(&mut self) -> impl Iterator<Item = (&EffectKey, &mut P)> {
+        self.entries.iter_mut().filter_map(|(key, entry)| match &mut entry.state {
+            State::Performing(performing) => Some((key, performing)),
+            State::Performed { .. } | State::Unknown => None,
+        })
+    }
+
+    fn keys_of(&self, steps: &str) -> Vec<EffectKey> {
+        let behind = self.entries.range(EffectKey::new(Effect::Open, steps)..).map(|(key, _)| key);
+        behind.take_while(|key| names_step(steps, &key.step)).cloned().collect()
+    }
+
+    fn end(&mut self, key: &EffectKey, state: State<P, R>) -> Option<P> {
+        let entry = self.entries.get_mut(key)?;
+        if !matches!(entry.state, State::Performing(_)) {
+            return None;
+        }
+        let State::Performing(performing) = std::mem::replace(&mut entry.state, state) else { return None };
+        self.ended.push_back(key.clone());
+        if self.ended.len() > self.limits.max_names
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.drop_result(&oldest);
+            self.with_results.pop_front_if(|first| *first == oldest);
+            if let Some(entry) = self.entries.remove(&oldest) {
+                self.unsettled -= usize::from(entry.settlement == Settlement::Pending);
+            }
+        }
+        Some(performing)
+    }
+
+    /// Drops the result of an effect, if there is one, and keeps its name.
+    fn drop_result(&mut self, key: &EffectKey) {
+        if let Some(entry) = self.entries.get_mut(key)
+            && let State::Performed { bytes, .. } = entry.state
+        {
+            self.result_bytes -= bytes;
+            entry.state = State::Unknown;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: LedgerLimits = LedgerLimits { max_names: 4, max_result_bytes: 100 };
+
+    fn run(step: &str) -> EffectKey {
+        EffectKey::new(Effect::Run, step)
+    }
+
+    fn performed(ledger: &mut Ledger<u32, u32>, key: &EffectKey, result: u32, bytes: usize) {
+        ledger.begin(key.clone(), true, 0);
+        assert_eq!(ledger.finish(key, result, bytes), Some(0));
+    }
+
+    #[test]
+    fn an_effect_is_in_progress_then_performed_and_its_name_stays_when_it_is_settled() {
+        let mut ledger = Ledger::new(LIMITS);
+        let key = run("run/a/1");
+        assert_eq!(ledger.find(&key), None);
+        ledger.begin(key.clone(), true, 7);
+        assert_eq!(ledger.find(&key), Some(EffectState::Performing(&mut 7)));
+        assert_eq!(ledger.finish(&key, 1, 10), Some(7));
+        assert_eq!(ledger.finish(&key, 2, 10), None, "it ends once");
+        assert_eq!(ledger.find(&key), Some(EffectState::Performed(&1)));
+        assert_eq!(ledger.unsettled(), ["run/a/1"]);
+        ledger.settle("run/a/1");
+        assert_eq!(ledger.find(&key), Some(EffectState::Unknown), "a late request performs nothing");
+        assert!(!ledger.has_unsettled());
+    }
+
+    #[test]
+    fn an_effect_that_changed_nothing_may_be_requested_again_and_one_that_was_lost_may_not() {
+        let mut ledger = Ledger::<u32, u32>::new(LIMITS);
+        let key = run("a");
+        ledger.begin(key.clone(), true, 1);
+        assert_eq!(ledger.withdraw(&key), Some(1));
+        assert_eq!(ledger.find(&key), None);
+        assert!(!ledger.has_unsettled());
+        ledger.begin(key.clone(), false, 2);
+        assert_eq!(ledger.lose(&key), Some(2));
+        assert_eq!(ledger.find(&key), Some(EffectState::Unknown));
+        assert_eq!(ledger.withdraw(&key), None);
+    }
+
+    #[test]
+    fn a_step_is_settled_alone_and_a_run_with_all_of_its_steps() {
+        let mut ledger = Ledger::new(LedgerLimits { max_names: 100, ..LIMITS });
+        for step in ["r/a/1", "r/a/1/2", "r/a/10", "r/a/1-b", "q/a"] {
+            performed(&mut ledger, &run(step), 1, 1);
+        }
+        ledger.settle("r/a/1");
+        assert_eq!(ledger.unsettled(), ["q/a", "r/a/1-b", "r/a/1/2", "r/a/10"]);
+        ledger.settle("r/");
+        assert_eq!(ledger.unsettled(), ["q/a"]);
+    }
+
+    #[test]
+    fn a_request_that_arrives_after_its_step_was_settled_performs_nothing() {
+        let mut ledger = Ledger::<u32, u32>::new(LIMITS);
+        ledger.settle("r/a/1");
+        ledger.settle("q/");
+        assert_eq!(ledger.find(&run("r/a/1")), Some(EffectState::Unknown));
+        assert_eq!(ledger.find(&run("q/b/1/2")), Some(EffectState::Unknown));
+        assert_eq!(ledger.find(&run("r/a/1/2")), None, "a state may be called a/1");
+        for step in 0..LIMITS.max_names {
+            ledger.settle(&step.to_string());
+        }
+        assert_eq!(ledger.find(&run("q/b/1/2")), None, "its name gave way");
+    }
+
+    #[test]
+    fn results_give_way_to_newer_ones_and_their_effects_are_still_known() {
+        let mut ledger = Ledger::new(LIMITS);
+        for (number, step) in (1..).zip(["a", "b", "c"]) {
+            performed(&mut ledger, &run(step), number, 60);
+        }
+        assert_eq!(ledger.find(&run("a")), Some(EffectState::Unknown));
+        assert_eq!(ledger.find(&run("b")), Some(EffectState::Unknown));
+        assert_eq!(ledger.find(&run("c")), Some(EffectState::Performed(&3)));
+        performed(&mut ledger, &run("d"), 4, 1000);
+        assert_eq!(ledger.find(&run("d")), Some(EffectState::Performed(&4)), "the newest one stays");
+        performed(&mut ledger, &run("e"), 5, 0);
+        assert_eq!(ledger.find(&run("a")), None, "its name gave way");
+    }
+
+    proptest! {
+        /// Any order of operations: what began is never unknown to the ledger while its name fits, and the sums agree.
+        #[test]
+        fn the_sums_agree_with_the_entries(operations in prop::collection::vec((0_u8..5, 0_u8..6, 0_usize..80), 0..200)) {
+            let mut ledger = Ledger::<u8, u8>::new(LIMITS);
+            for (operation, step, bytes) in operations {
+                let key = run(&format!("r/{step}"));
+                match operation {
+                    0 if ledger.find(&key).is_none() => ledger.begin(key, step % 2 == 0, step),
+                    1 => drop(ledger.finish(&key, step, bytes)),
+                    2 => drop(ledger.lose(&key)),
+                    3 => drop(ledger.withdraw(&key)),
+                    _ => ledger.settle(&key.step),
+                }
+                let sizes = ledger.entries.values().map(|entry| match entry.state {
+                    State::Performed { bytes, .. } => bytes,
+                    _ => 0,
+                });
+                prop_assert_eq!(sizes.sum::<usize>(), ledger.result_bytes);
+                let over = ledger.entries.values().filter(|entry| !matches!(entry.state, State::Performing(_))).count();
+                prop_assert!(over <= LIMITS.max_names && over == ledger.ended.len());
+                prop_assert_eq!(ledger.unsettled().is_empty(), !ledger.has_unsettled());
+                prop_assert!(ledger.with_results.len() <= ledger.ended.len());
+                let results = ledger.entries.values().filter(|entry| matches!(entry.state, State::Performed { .. }));
+                prop_assert!(ledger.result_bytes <= LIMITS.max_result_bytes || results.count() == 1);
+            }
+        }
+    }
+}
